@@ -132,12 +132,12 @@ fn ask(
     match asks {
         Asks::Read => {
             let mut frame = HandlesBuilder::read(&mut request, 7);
-            (0..ITEMS).for_each(|n| frame.push((n % variables) as u32 + 1));
+            (0..ITEMS).for_each(|n| frame.push(&((n % variables) as u32 + 1)));
             frame.finish(false);
         }
         Asks::Open => {
             let mut frame = OpenBuilder::begin(&mut request, 7, &OpenTerms::default());
-            (0..ITEMS).for_each(|n| frame.push(&format!("rig/v{}", n % variables)));
+            (0..ITEMS).for_each(|n| frame.push(&format!("rig/v{}", n % variables).as_bytes()));
             frame.finish(false);
         }
         Asks::Find => {
@@ -190,7 +190,7 @@ impl Peer {
     fn open(&mut self, name: &str) -> Outcome<u32> {
         let mut bytes = Vec::new();
         let mut frame = OpenBuilder::begin(&mut bytes, 1, &OpenTerms::default());
-        frame.push(name);
+        frame.push(&name.as_bytes());
         frame.finish(false);
         self.stream.write_all(&bytes)?;
         let mut handle = None;

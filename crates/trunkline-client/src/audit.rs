@@ -83,7 +83,7 @@ impl ClientCore {
 
     pub(crate) fn handle_audit_page(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let page = AuditPageFrame::decode(frame)?;
-        let head = page.head();
+        let head = *page.head();
         let Some((id, mut request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };

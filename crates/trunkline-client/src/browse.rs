@@ -339,7 +339,7 @@ pub(crate) fn answer_run(
 }
 
 fn take_info(request: &mut Request, answer: InfoAnswer<'_>) -> Result<(), Disconnect> {
-    let mut index = answer.first_index();
+    let mut index = answer.head().first_index;
     for info in answer {
         let info = info?;
         let place = request.answer_item(index)?;

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use trunkline_proto::limits::COMPARE_ITEMS_MAX;
-use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareItem};
+use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareHead, CompareItem};
 use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::Updates;
@@ -140,9 +140,12 @@ impl ClientCore {
         if items.is_empty() {
             return false;
         }
-        let mut frame = CompareBuilder::begin(out, records);
+        let head = CompareHead {
+            records_received: records,
+        };
+        let mut frame = CompareBuilder::begin(out, 0, &head);
         items.iter().for_each(|item| frame.push(item));
-        frame.finish();
+        frame.finish(false);
         true
     }
 

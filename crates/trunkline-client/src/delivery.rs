@@ -89,7 +89,7 @@ impl ClientCore {
 
     pub(crate) fn handle_lost(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let records = LostRecords::decode(frame)?;
-        let mut wire = self.wires.get_mut(records.subscription());
+        let mut wire = self.wires.get_mut(records.request());
         for record in records {
             let record = record?;
             let Some(wire) = &mut wire else { continue };

@@ -1,7 +1,7 @@
 //! Throughput mode: the client gathers what it sends, if the engine does so as well, and flushes.
 
-use trunkline_proto::message::flush::{decode_flushed, encode_flush};
 use trunkline_proto::message::hello::Welcome;
+use trunkline_proto::message::single::decode_empty;
 use trunkline_proto::{Disconnect, Features, Frame, Gather, Throughput};
 use trunkline_types::Tick;
 
@@ -92,7 +92,7 @@ impl ClientCore {
     }
 
     pub(crate) fn handle_flushed(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        decode_flushed(frame)?;
+        decode_empty(frame)?;
         let Some((id, request)) = self.requests.answered_by(frame)? else {
             return Ok(());
         };
@@ -137,8 +137,4 @@ impl ClientCore {
         self.requests.disown(&mut request);
         true
     }
-}
-
-pub(crate) fn send_flush(number: u32, out: &mut Vec<u8>) {
-    encode_flush(number, out);
 }

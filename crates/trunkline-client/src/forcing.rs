@@ -31,7 +31,7 @@ impl ClientCore {
 
     pub(crate) fn handle_forced(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let forced = Forced::decode(frame)?;
-        let head = forced.head();
+        let head = *forced.head();
         let entries: Result<Vec<_>, _> = forced.collect();
         let entries = entries?;
         let Some((id, mut request)) = self.requests.answered_by(frame)? else {

@@ -355,7 +355,7 @@ pub(crate) fn send_snapshot(
         if frame.len_bytes() >= page {
             break;
         }
-        frame.push(*handle);
+        frame.push(handle);
         *sent += 1;
     }
     frame.finish((*sent as usize) < asked.len());

@@ -4,22 +4,23 @@
 //! frame by frame. Acknowledgements go along with other output. Writes that wait for credit do not
 //! hold up requests.
 
+use trunkline_proto::FrameKind;
 use trunkline_proto::limits::PAGE_BYTES;
-use trunkline_proto::message::convergence::CompareBuilder;
-use trunkline_proto::message::engine::encode_engine_request;
-use trunkline_proto::message::find::{Find, FindCondition};
+use trunkline_proto::message::convergence::{CompareBuilder, CompareHead};
+use trunkline_proto::message::find::{Find, FindBuilder, FindCondition};
 use trunkline_proto::message::forcing::Forcing;
-use trunkline_proto::message::handles::HandlesBuilder;
-use trunkline_proto::message::keepalive::{AckBuilder, Grant};
+use trunkline_proto::message::handles::{HandlesBuilder, UnsubscribeBuilder, UnsubscribeHead};
+use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant};
+use trunkline_proto::message::list::{ListBuilder, ListFrame};
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions as WireOpenOptions, OpenTerms};
-use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem};
+use trunkline_proto::message::single::encode_empty;
+use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeHead, SubscribeItem};
 use trunkline_proto::message::watch::{Unwatch, Watch};
 use trunkline_proto::message::why::Why;
 use trunkline_proto::part::split_oversized;
 use trunkline_types::Tick;
 
 use crate::client::ClientCore;
-use crate::flush::send_flush;
 use crate::group::{check_expected, send_group, send_lease, send_snapshot};
 use crate::library::{send_deploy, send_order};
 use crate::provider::send_provide;
@@ -130,7 +131,10 @@ impl ClientCore {
         let number = request.wire.unwrap_or(0);
         if matches!(request.verb, Verb::CheckAll) {
             let records = self.connection.receipt.acknowledge();
-            CompareBuilder::begin(out, records).finish();
+            let head = CompareHead {
+                records_received: records,
+            };
+            CompareBuilder::begin(out, 0, &head).finish(false);
         }
         let (variables, wires) = (&self.variables, &self.wires);
         let epoch = self.connection.session().map_or(0, |session| session.epoch);
@@ -204,17 +208,20 @@ impl ClientCore {
         }
         // The engine may be waiting for this acknowledgement.
         self.send_gathered |= due;
-        let mut ack = AckBuilder::begin(out, self.connection.receipt.acknowledge());
+        let head = AckHead {
+            records_received: self.connection.receipt.acknowledge(),
+        };
+        let mut ack = AckBuilder::begin(out, 0, &head);
         while let Some(subscription) = self.connection.receipt.next_grant() {
             let Some(wire) = self.wires.get_mut(subscription) else {
                 continue;
             };
             let more = u64::from(wire.take_grant());
             if more > 0 {
-                ack.push(Grant { subscription, more });
+                ack.push(&Grant { subscription, more });
             }
         }
-        ack.finish();
+        ack.finish(false);
     }
 }
 
@@ -273,7 +280,11 @@ fn encode(
                 *sent = total;
                 return;
             };
-            let mut frame = SubscribeBuilder::begin(out, number, &wire.terms, Some(epoch));
+            let head = SubscribeHead {
+                terms: wire.terms,
+                resume_epoch: Some(epoch),
+            };
+            let mut frame = SubscribeBuilder::begin(out, number, &head);
             while *sent < total && frame.len_bytes() < page {
                 let item = items.get(*sent as usize).and_then(|item| wire.item(*item));
                 let position = item.and_then(|item| item.account.position());
@@ -288,13 +299,8 @@ fn encode(
             frame.finish(*sent < total);
         }
         Verb::Read { list, .. } => {
-            send_handles(
-                HandlesBuilder::read(out, number),
-                &list.asked,
-                total,
-                sent,
-                page,
-            );
+            let frame = HandlesBuilder::read(out, number);
+            send_handles(frame, &list.asked, |asked| asked.1, total, sent, page);
         }
         Verb::Group(group) => send_group(group, number, variables, out),
         Verb::Snapshot { list, .. } => send_snapshot(&list.asked, number, sent, page, out),
@@ -303,29 +309,22 @@ fn encode(
         }
         Verb::RequestValue(list) => {
             let frame = HandlesBuilder::request_value(out, number);
-            send_handles(frame, &list.asked, total, sent, page);
+            send_handles(frame, &list.asked, |asked| asked.1, total, sent, page);
         }
         Verb::Info(list) => {
-            send_handles(
-                HandlesBuilder::info(out, number),
-                &list.asked,
-                total,
-                sent,
-                page,
-            );
+            let frame = HandlesBuilder::info(out, number);
+            send_handles(frame, &list.asked, |asked| asked.1, total, sent, page);
         }
         Verb::Close { handles, .. } => {
-            send_plain(
-                HandlesBuilder::close(out, number),
-                handles,
-                total,
-                sent,
-                page,
-            );
+            let frame = HandlesBuilder::close(out, number);
+            send_handles(frame, handles, |handle| *handle, total, sent, page);
         }
         Verb::Unsubscribe { wire, handles } => {
-            let frame = HandlesBuilder::unsubscribe(out, number, *wire);
-            send_plain(frame, handles, total, sent, page);
+            let head = UnsubscribeHead {
+                subscription: *wire,
+            };
+            let frame = UnsubscribeBuilder::begin(out, number, &head);
+            send_handles(frame, handles, |handle| *handle, total, sent, page);
         }
         Verb::Find {
             pattern,
@@ -335,16 +334,20 @@ fn encode(
             found,
         } => {
             let limit = u32::try_from(limit - found.len().min(*limit)).unwrap_or(u32::MAX);
-            Find {
+            let head = Find {
                 cursor: *cursor,
                 limit,
                 pattern,
+            };
+            let mut find = FindBuilder::begin(out, number, &head);
+            for condition in conditions {
+                find.push(&FindCondition::from(condition));
             }
-            .encode_with(conditions.iter().map(FindCondition::from), number, out);
+            find.finish(false);
         }
         Verb::Why { name } => Why { name }.encode(number, out),
-        Verb::Engine => encode_engine_request(number, out),
-        Verb::Flush { .. } => send_flush(number, out),
+        Verb::Engine => encode_empty(FrameKind::Engine, number, out),
+        Verb::Flush { .. } => encode_empty(FrameKind::Flush, number, out),
         Verb::Forcing { verb, cursor, .. } => {
             let (verb, cursor, limit) = (*verb, *cursor, 0);
             let forcing = Forcing {
@@ -396,41 +399,27 @@ fn send_names<'n>(
 ) {
     let mut frame = OpenBuilder::begin(out, number, terms);
     while *sent < total && frame.len_bytes() < page {
-        frame.push(name(*sent));
+        frame.push(&name(*sent).as_bytes());
         *sent += 1;
     }
     frame.finish(*sent < total);
 }
 
-fn send_handles(
-    mut frame: HandlesBuilder<'_>,
-    asked: &[(u32, u32)],
+fn send_handles<T, F>(
+    mut frame: ListBuilder<'_, F>,
+    items: &[T],
+    handle: impl Fn(&T) -> u32,
     total: u32,
     sent: &mut u32,
     page: usize,
-) {
-    for (_, handle) in asked.get(*sent as usize..).unwrap_or_default() {
+) where
+    F: for<'a> ListFrame<Item<'a> = u32>,
+{
+    for item in items.get(*sent as usize..).unwrap_or_default() {
         if frame.len_bytes() >= page {
             break;
         }
-        frame.push(*handle);
-        *sent += 1;
-    }
-    frame.finish(*sent < total);
-}
-
-fn send_plain(
-    mut frame: HandlesBuilder<'_>,
-    handles: &[u32],
-    total: u32,
-    sent: &mut u32,
-    page: usize,
-) {
-    for handle in handles.get(*sent as usize..).unwrap_or_default() {
-        if frame.len_bytes() >= page {
-            break;
-        }
-        frame.push(*handle);
+        frame.push(&handle(item));
         *sent += 1;
     }
     frame.finish(*sent < total);

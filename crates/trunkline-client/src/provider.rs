@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
-    ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderBind, ProviderOutcome,
-    ReadBack, decode_provided, decode_provider_request,
+    ProvideBuilder, ProvideHead, ProviderAnswer, ProviderAnswersBuilder, ProviderBind,
+    ProviderOutcome, ProviderRequest, ReadBack, decode_provided,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, Writes};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
@@ -271,7 +271,8 @@ impl ClientCore {
     }
 
     pub(crate) fn handle_provider_request(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        let (mut ticket, handles) = decode_provider_request(frame)?;
+        let handles = ProviderRequest::decode(frame)?;
+        let mut ticket = handles.head().first_ticket;
         for handle in handles {
             let handle = handle?;
             let event = ProviderEvent::Read { ticket, handle };
@@ -288,14 +289,14 @@ impl ClientCore {
         let start = out.len();
         let mut bytes = Vec::new();
         let answers = std::mem::take(&mut self.provider.answers);
-        let mut frame = ProviderAnswersBuilder::begin(out);
+        let mut frame = ProviderAnswersBuilder::begin(out, 0, &());
         for (ticket, reply) in &answers {
             frame.push(&ProviderAnswer {
                 ticket: *ticket,
                 outcome: outcome(reply, &mut bytes),
             });
         }
-        frame.finish();
+        frame.finish(false);
         let mut frame = WriteBuilder::begin_publish(out, self.writes.next_write());
         while frame.len_bytes() < page && self.writes.has_credit() {
             let Some(publication) = self.provider.publications.pop_front() else {
@@ -375,5 +376,9 @@ fn outcome<'b>(reply: &'b ProviderReply, bytes: &'b mut Vec<u8>) -> ProviderOutc
 }
 
 pub(crate) fn send_provide(name: &str, number: u32, out: &mut Vec<u8>) {
-    ProvideBuilder::begin(out, number, LEASE, name).finish(false);
+    let head = ProvideHead {
+        lease: LEASE,
+        provider: name,
+    };
+    ProvideBuilder::begin(out, number, &head).finish(false);
 }

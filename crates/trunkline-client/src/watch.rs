@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use trunkline_proto::message::watch::{Appeared, AppearedVariable, Vanished};
+use trunkline_proto::message::watch::{Appeared, AppearedVariable, Listing, Vanished};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
 use trunkline_types::{Access, DataType};
 
@@ -210,8 +210,8 @@ impl ClientCore {
 
     pub(crate) fn handle_appeared(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let appeared = Appeared::decode(frame)?;
-        let (number, is_listed) = (appeared.watch(), appeared.is_listed());
-        if is_listed
+        let (number, listing) = (appeared.head().watch, appeared.head().listing);
+        if listing == Listing::Complete
             && frame.request() != 0
             && let Ok(Some((id, request))) = self.requests.answered_by(frame)
         {
@@ -229,13 +229,13 @@ impl ClientCore {
         let Some(watch) = self.watches.list.get_mut(key) else {
             return Ok(());
         };
-        if appeared.begins_anew() {
+        if listing == Listing::Anew {
             watch.list_anew();
         }
         for variable in appeared {
             watch.appeared(&variable?);
         }
-        if is_listed {
+        if listing == Listing::Complete {
             watch.listing_ends();
         }
         self.changes += 1;
@@ -255,9 +255,10 @@ impl ClientCore {
 
     pub(crate) fn handle_vanished(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let vanished = Vanished::decode(frame)?;
-        let key = self.watches.by_number.get(&vanished.watch).copied();
+        let number = vanished.head().watch;
+        let key = self.watches.by_number.get(&number).copied();
         let mut watch = key.and_then(|key| self.watches.list.get_mut(key));
-        for handle in vanished.handles {
+        for handle in vanished {
             let handle = handle?;
             if let Some(watch) = &mut watch {
                 watch.vanished(handle);

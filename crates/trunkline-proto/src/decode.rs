@@ -60,6 +60,16 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// The payload of a frame, which must be of one of these kinds.
+    pub(crate) fn of_kinds(
+        frame: &Frame<'a>,
+        kind: FrameKind,
+        also: &[FrameKind],
+    ) -> Result<Self, DecodeError> {
+        let is_found = |kind: &&FrameKind| kind.number() == frame.header().kind;
+        Self::of(frame, *also.iter().find(is_found).unwrap_or(&kind))
+    }
+
     /// The fields of a frame's extension block.
     pub fn of_extension(frame: &Frame<'a>, kind: FrameKind) -> Self {
         Self {

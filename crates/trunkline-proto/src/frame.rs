@@ -243,7 +243,7 @@ impl<'a> FrameWriter<'a> {
     /// [`part::split_oversized`](crate::part::split_oversized).
     pub fn finish(self, more: bool) {
         let flags = if more { MORE } else { 0 };
-        self.fill_header(flags);
+        self.finish_with(flags);
     }
 
     /// Completes the frame with an extension block made of these fields.
@@ -252,7 +252,7 @@ impl<'a> FrameWriter<'a> {
         let length = u32::try_from(fields.len()).unwrap_or(u32::MAX);
         self.out.extend_from_slice(&length.to_le_bytes());
         let flags = if more { MORE | EXT } else { EXT };
-        self.fill_header(flags);
+        self.finish_with(flags);
     }
 
     /// Removes the frame from the buffer.
@@ -260,7 +260,8 @@ impl<'a> FrameWriter<'a> {
         self.out.truncate(self.start);
     }
 
-    fn fill_header(self, flags: u8) {
+    /// Completes the frame with these flags.
+    pub(crate) fn finish_with(self, flags: u8) {
         let length = self.len_bytes().saturating_sub(HEADER_BYTES);
         let header = FrameHeader {
             length: u32::try_from(length).unwrap_or(u32::MAX),

@@ -23,7 +23,7 @@
 //! - [`frame`], [`kind`]: the header, received frames, the frame writer; the table of frame kinds.
 //! - [`frame_buffer`], [`part`]: splits bytes into frames under limits; messages longer than a
 //!   frame.
-//! - [`message`]: one module per group of frames, with the payload drawn above each codec.
+//! - [`message`]: one module per group of frames, with the declaration or the codec of each.
 //! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.
 //! - [`negotiation`]: versions, features and limits of a connection.

@@ -4,7 +4,7 @@
 //! versions use new ids. An absent field has its default. If a field appears twice, the last one
 //! counts, unless the message defines it as repeated.
 
-use trunkline_types::wire::{put_bytes, put_i64, put_str, put_varint, varint_len};
+use trunkline_types::wire::{put_bytes, put_str, put_varint, varint_len};
 
 use crate::DecodeError;
 use crate::decode::Payload;
@@ -22,13 +22,6 @@ pub fn put_number(out: &mut Vec<u8>, id: u64, number: u64) {
     put_varint(out, number);
 }
 
-/// Appends a field with 8 bytes.
-pub fn put_fixed(out: &mut Vec<u8>, id: u64, number: i64) {
-    put_varint(out, id);
-    put_varint(out, 8);
-    put_i64(out, number);
-}
-
 /// Appends a field with text, unless the text is empty.
 pub fn put_text(out: &mut Vec<u8>, id: u64, text: &str) {
     if !text.is_empty() {
@@ -37,11 +30,14 @@ pub fn put_text(out: &mut Vec<u8>, id: u64, text: &str) {
     }
 }
 
-/// Appends a field whose content `encode` writes.
-pub fn put_nested(out: &mut Vec<u8>, id: u64, encode: impl FnOnce(&mut Vec<u8>)) {
-    let mut content = Vec::new();
-    encode(&mut content);
-    put_field(out, id, &content);
+/// Appends what `put` appends, after its size in bytes.
+pub(crate) fn put_sized(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    put(out);
+    let size = out.len().saturating_sub(start);
+    put_varint(out, size as u64);
+    let content = out.get_mut(start..).unwrap_or_default();
+    content.rotate_left(size);
 }
 
 /// Calls `read` with the id and content of every field up to the end of `payload`. `read` returns
@@ -52,8 +48,7 @@ pub(crate) fn read_fields<'a>(
 ) -> Result<(), DecodeError> {
     while !payload.is_empty() {
         let id = payload.varint()?;
-        let length = payload.varint_u32("a field size in bytes")?;
-        let mut field = payload.sub(length as usize)?;
+        let mut field = payload.sized()?;
         if read(id, &mut field)? {
             field.finish()?;
         }
@@ -66,6 +61,12 @@ impl<'a> Payload<'a> {
     pub(crate) fn whole_text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.rest();
         std::str::from_utf8(bytes).map_err(|_| self.unexpected("text in UTF-8", 0))
+    }
+
+    /// Splits off what follows its size in bytes.
+    pub(crate) fn sized(&mut self) -> Result<Payload<'a>, DecodeError> {
+        let size = self.varint_u32("a size in bytes")?;
+        self.sub(size as usize)
     }
 
     /// Reads the fields of an extension block; see the [module](self). Unknown ids are skipped.

@@ -6,6 +6,7 @@
 mod tables;
 
 use trunkline_proto::{FaultCode, FrameKind};
+use trunkline_types::AuditAction;
 
 fn page() -> String {
     let path = concat!(
@@ -45,6 +46,21 @@ fn every_kind_has_a_number_and_a_section_with_its_drawing() {
             .iter()
             .any(|d| section.contains(d));
         assert!(is_drawn, "{kind} is not drawn");
+    }
+}
+
+#[test]
+fn every_action_of_the_audit_has_its_number_and_name() {
+    let page = page();
+    let row = page.lines().find(|line| line.starts_with("| 5 | 1 put,"));
+    // Each action ends with a comma, or with the cell.
+    let row = row.unwrap().replace(" |", ",");
+    for action in AuditAction::ALL {
+        let drawn = format!(" {} {},", action.number(), action.name());
+        assert!(
+            row.contains(&drawn),
+            "{drawn} is not in the fields of AUDIT_PAGE"
+        );
     }
 }
 

@@ -8,12 +8,15 @@ use trunkline_engine::search::Matcher;
 use trunkline_proto::limits::{
     ENGINE_LIBRARIES_MAX, FIND_CONDITIONS_MAX, INFO_READERS_MAX, INFO_SUBSCRIPTIONS_MAX, PAGE_BYTES,
 };
-use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, decode_engine_request};
-use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, FindCondition, FoundVariable, NamesBuilder, NamesHead};
+use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
+use trunkline_proto::message::find::{
+    FindCondition, FindConditions, FoundVariable, NamesBuilder, NamesHead,
+};
 use trunkline_proto::message::info::{
     InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
 };
+use trunkline_proto::message::list::AnswerHead;
+use trunkline_proto::message::single::decode_empty;
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::message::why::Why;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
@@ -40,7 +43,8 @@ impl Session {
         let request = frame.request();
         let work = match kind {
             FrameKind::Find => {
-                let (find, asked) = Find::decode(frame)?;
+                let asked = FindConditions::decode(frame)?;
+                let find = *asked.head();
                 let cursor = u32::try_from(find.cursor).unwrap_or(u32::MAX);
                 // One more than the limit shows that there are too many.
                 let asked = asked.take(FIND_CONDITIONS_MAX + 1);
@@ -53,9 +57,7 @@ impl Session {
                 let conditions = match conditions(&asked) {
                     Ok(conditions) => conditions,
                     Err(sentence) => {
-                        let fault = Fault::new(FaultCode::BadRequest, sentence);
-                        let fault = fault.as_ref();
-                        FaultMessage { request, fault }.encode(&mut self.answers.frames);
+                        self.put_fault(request, &Fault::new(FaultCode::BadRequest, sentence));
                         return Ok(());
                     }
                 };
@@ -80,7 +82,7 @@ impl Session {
                 }
             }
             _ => {
-                decode_engine_request(frame)?;
+                decode_empty(frame)?;
                 Work::Engine { request }
             }
         };
@@ -101,11 +103,7 @@ impl Session {
             Ok(pattern) => pattern,
             Err(error) => {
                 let fault = Fault::new(FaultCode::BadPattern, error.to_string());
-                FaultMessage {
-                    request,
-                    fault: fault.as_ref(),
-                }
-                .encode(&mut self.answers.frames);
+                self.put_fault(request, &fault);
                 return Progress::Done;
             }
         };
@@ -185,17 +183,19 @@ impl Session {
 
     /// Appends everything known about the next handles.
     pub(crate) fn info(&mut self, page: &mut Page, handles: &[u32]) {
-        let (request, first) = (page.request, page.first_index());
+        let head = AnswerHead {
+            first_index: page.first_index(),
+        };
         let mut answers = std::mem::take(&mut self.answers.frames);
-        let mut frame = InfoAnswerBuilder::begin(&mut answers, request, first);
+        let mut frame = InfoAnswerBuilder::begin(&mut answers, page.request, &head);
         for handle in page.slice(handles) {
             page.next += 1;
             match self.engine.visible(&self.caller, *handle) {
                 None => {
                     let error = self.engine.no_variable(*handle);
-                    frame.push_fault(Fault::from(&error).as_ref());
+                    frame.push(&Err(Fault::from(&error).as_ref()));
                 }
-                Some(variable) => frame.push(&self.describe(&variable)),
+                Some(variable) => frame.push(&Ok(self.describe(&variable))),
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 break;

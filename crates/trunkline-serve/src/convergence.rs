@@ -161,7 +161,7 @@ impl Session {
         };
         let records = self.records;
         let mut answers = std::mem::take(&mut self.answers.frames);
-        let mut frame = CheckBuilder::begin(&mut answers);
+        let mut frame = CheckBuilder::begin(&mut answers, 0, &());
         let mut chunk = Chunk {
             handles: Vec::with_capacity(CHUNK_ITEMS_MAX),
             ..Chunk::default()
@@ -172,7 +172,9 @@ impl Session {
                 let handle = variable.handle();
                 let is_full = chunk.handles.len() == CHUNK_ITEMS_MAX;
                 if is_full || chunk.subscription != subscription {
-                    frame.push(&chunk);
+                    if !chunk.handles.is_empty() {
+                        frame.push(&chunk);
+                    }
                     chunk.subscription = subscription;
                     chunk.handles.clear();
                     chunk.digest = 0;
@@ -181,16 +183,18 @@ impl Session {
                 chunk.handles.push(handle);
                 chunk.digest = chunk.digest.wrapping_add(of_item);
             });
-        frame.push(&chunk);
-        frame.finish();
+        if !chunk.handles.is_empty() {
+            frame.push(&chunk);
+        }
+        frame.finish(false);
         self.answers.frames = answers;
         looked.drain || self.sweep.left > 0
     }
 
     pub(crate) fn handle_compare(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let compare = Compare::decode(frame)?;
-        self.confirm(compare.records_received())?;
-        if compare.is_everything() {
+        self.confirm(compare.head().records_received)?;
+        if compare.left() == 0 {
             self.work.push(Work::CheckAll);
             return Ok(());
         }

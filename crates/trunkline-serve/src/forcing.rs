@@ -72,7 +72,7 @@ impl Session {
             total: concerned as u32,
             next_cursor: 0,
         };
-        ForcedBuilder::begin(&mut self.answers.frames, request).finish(&head);
+        ForcedBuilder::begin(&mut self.answers.frames, request, &head).finish(false);
         Progress::Done
     }
 
@@ -84,7 +84,8 @@ impl Session {
         };
         let page = self.engine.forced_page(&self.caller, forcing.cursor, limit);
         let mut next_cursor = page.next.unwrap_or(0);
-        let mut builder = ForcedBuilder::begin(&mut self.answers.frames, request);
+        let mut builder =
+            ForcedBuilder::begin(&mut self.answers.frames, request, &ForcedHead::default());
         for forced in page.variables {
             if builder.len_bytes() >= PAGE_BYTES {
                 next_cursor = forced.handle;
@@ -94,7 +95,7 @@ impl Session {
                 builder.push(&entry(&variable, forced));
             }
         }
-        builder.finish(&ForcedHead {
+        builder.finish_page(&ForcedHead {
             is_on: page.is_on,
             total: page.total as u32,
             next_cursor,

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use trunkline_engine::{Wake, Whose};
-use trunkline_proto::message::flush::{decode_flush, encode_flushed};
 use trunkline_proto::message::hello::Hello;
-use trunkline_proto::{Agreement, Disconnect, Endpoint, Features, Frame, Gather, Throughput};
+use trunkline_proto::message::single::{decode_empty, encode_empty};
+use trunkline_proto::{
+    Agreement, Disconnect, Endpoint, Features, Frame, FrameKind, Gather, Throughput,
+};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::session::Session;
@@ -153,7 +155,7 @@ impl Session {
     }
 
     pub(crate) fn handle_flush(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        decode_flush(frame)?;
+        decode_empty(frame)?;
         let request = frame.request();
         self.work.push(Work::Flush { request });
         Ok(())
@@ -162,7 +164,7 @@ impl Session {
     /// Answers a flush, once everything before it is carried out. Every connection then sends what
     /// it has gathered.
     pub(crate) fn run_flush(&mut self, request: u32) -> Progress {
-        encode_flushed(request, &mut self.answers.frames);
+        encode_empty(FrameKind::Flushed, request, &mut self.answers.frames);
         self.send_gathered = true;
         self.options.flushes.flush();
         Progress::Done

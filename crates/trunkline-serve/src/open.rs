@@ -7,7 +7,7 @@ use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::open::{Open, OpenedBuilder};
 use trunkline_proto::message::results::ResultsBuilder;
-use trunkline_proto::message::subscribe::{Subscribe, SubscribeTerms};
+use trunkline_proto::message::subscribe::{Subscribe, SubscribeHead, SubscribeTerms};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::name::NameError;
 use trunkline_types::{Contract, Position, Tick};
@@ -33,7 +33,7 @@ enum First {
 impl Session {
     pub(crate) fn handle_open(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let open = Open::decode(frame)?;
-        let terms = open.terms();
+        let terms = *open.head();
         let mut names = Names::default();
         for name in open {
             names.push(name?);
@@ -50,7 +50,10 @@ impl Session {
 
     pub(crate) fn handle_subscribe(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let subscribe = Subscribe::decode(frame)?;
-        let (terms, resume_epoch) = (subscribe.terms(), subscribe.resume_epoch());
+        let SubscribeHead {
+            terms,
+            resume_epoch,
+        } = *subscribe.head();
         let items = subscribe.collect::<Result<Vec<_>, _>>()?;
         let page = self.page(frame)?;
         self.work.push(Work::Subscribe(SubscribeWork {

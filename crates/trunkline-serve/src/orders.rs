@@ -297,11 +297,8 @@ impl Session {
     }
 
     pub(crate) fn put_fault(&mut self, request: u32, fault: &Fault) {
-        FaultMessage {
-            request,
-            fault: fault.as_ref(),
-        }
-        .encode(&mut self.answers.frames);
+        let fault = fault.as_ref();
+        FaultMessage { fault }.encode(request, &mut self.answers.frames);
     }
 }
 

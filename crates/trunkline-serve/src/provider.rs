@@ -18,8 +18,8 @@ use trunkline_engine::{
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::open::OpenOptions;
 use trunkline_proto::message::provider::{
-    Provide, ProviderAnswers, ProviderBindBuilder, ProviderOutcome, ReadBack, begin_provided,
-    begin_provider_request,
+    BoundVariable, Provide, ProviderAnswers, ProviderBindBuilder, ProviderOutcome,
+    ProviderRequestBuilder, ProviderRequestHead, ReadBack, begin_provided,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
@@ -64,14 +64,14 @@ impl Session {
     /// Handles a client's offer to be the source of every variable that names it.
     pub(crate) fn handle_provide(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
         let provide = Provide::decode(frame)?;
-        let (name, request) = (provide.provider(), frame.request());
+        let (name, request) = (provide.head().provider, frame.request());
         let refused = if !self.caller.rights.write {
             let sentence = "you may not provide values; ask the engine's administrator";
             Some(Fault::new(FaultCode::Denied, sentence))
         } else if self.provided.id.is_some() {
             let sentence = "a connection has one provider; open another for the next";
             Some(Fault::new(FaultCode::BadRequest, sentence))
-        } else if name.is_empty() || provide.count() > 0 {
+        } else if name.is_empty() || provide.left() > 0 {
             let sentence = "a provider has a name, and delivers the variables whose `source` \
                             begins with it; name no others";
             Some(Fault::new(FaultCode::NotSupported, sentence))
@@ -173,13 +173,18 @@ impl Session {
 
     /// Sends a run of binds. Returns the first order of another kind.
     fn send_binds(&mut self, first: ProviderOrder) -> Option<ProviderOrder> {
-        let mut frame = ProviderBindBuilder::begin(&mut self.answers.frames);
+        let mut frame = ProviderBindBuilder::begin(&mut self.answers.frames, 0, &());
         let mut order = Some(first);
         while let Some(ProviderOrder::Bind(bind)) = &order {
             if let Some(variable) = self.engine.variable(bind.handle) {
                 let properties = variable.properties();
                 let raw_type = properties.raw_type();
-                frame.push(bind.handle, raw_type, properties.access, &bind.item);
+                frame.push(&BoundVariable {
+                    handle: bind.handle,
+                    data_type: raw_type.clone(),
+                    access: properties.access,
+                    item: &bind.item,
+                });
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 order = None;
@@ -187,7 +192,7 @@ impl Session {
             }
             order = self.consumer.take_provider_order();
         }
-        frame.finish();
+        frame.finish(false);
         order
     }
 
@@ -239,10 +244,13 @@ impl Session {
     fn send_provider_requests(&mut self, first: ProviderOrder) -> Option<ProviderOrder> {
         let provided = &mut self.provided;
         let out = &mut self.answers.frames;
-        let mut frame = begin_provider_request(out, provided.next_ticket);
+        let head = ProviderRequestHead {
+            first_ticket: provided.next_ticket,
+        };
+        let mut frame = ProviderRequestBuilder::begin(out, 0, &head);
         let mut order = Some(first);
         while let Some(ProviderOrder::Read { ticket, handle }) = order {
-            frame.push(handle);
+            frame.push(&handle);
             let number = provided.next_ticket;
             provided.next_ticket += 1;
             if let Some(ticket) = ticket {

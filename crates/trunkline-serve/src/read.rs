@@ -5,12 +5,26 @@ use std::collections::BTreeMap;
 use trunkline_engine::{AccessError, Update, Variable, Wakes};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
+use trunkline_proto::message::list::{List, ListFrame};
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, FrameKind};
+use trunkline_proto::{DecodeError, Disconnect, Fault, FaultCode, Frame, FrameKind};
 
 use crate::session::Session;
 use crate::work::{HandlesVerb, HandlesWork, Page, Progress, Work};
+
+/// Collects the handles of a frame.
+fn collect<F>(list: List<'_, F>) -> Result<Vec<u32>, DecodeError>
+where
+    F: for<'a> ListFrame<Item<'a> = u32>,
+{
+    // The capacity is bounded by the frame's length, which was checked.
+    let mut handles = Vec::with_capacity(list.left() as usize);
+    for handle in list {
+        handles.push(handle?);
+    }
+    Ok(handles)
+}
 
 impl Session {
     pub(crate) fn handle_handles(
@@ -21,27 +35,19 @@ impl Session {
         let (verb, handles) = match kind {
             FrameKind::Unsubscribe => {
                 let unsubscribe = Unsubscribe::decode(frame)?;
-                let subscription = unsubscribe.subscription;
-                let whole = unsubscribe.is_whole();
-                (
-                    HandlesVerb::Unsubscribe {
-                        subscription,
-                        whole,
-                    },
-                    unsubscribe.handles,
-                )
+                let verb = HandlesVerb::Unsubscribe {
+                    subscription: unsubscribe.head().subscription,
+                    whole: unsubscribe.left() == 0,
+                };
+                (verb, collect(unsubscribe)?)
             }
-            FrameKind::Read => (HandlesVerb::Read, Handles::decode(frame)?),
-            FrameKind::Info => (HandlesVerb::Info, Handles::decode(frame)?),
-            FrameKind::RequestValue => (HandlesVerb::RequestValue, Handles::decode(frame)?),
-            _ => (HandlesVerb::Close, Handles::decode(frame)?),
+            FrameKind::Read => (HandlesVerb::Read, collect(Handles::decode(frame)?)?),
+            FrameKind::Info => (HandlesVerb::Info, collect(Handles::decode(frame)?)?),
+            FrameKind::RequestValue => {
+                (HandlesVerb::RequestValue, collect(Handles::decode(frame)?)?)
+            }
+            _ => (HandlesVerb::Close, collect(Handles::decode(frame)?)?),
         };
-        // The capacity is bounded by the frame's length, which was checked.
-        let mut list = Vec::with_capacity(handles.left() as usize);
-        for handle in handles {
-            list.push(handle?);
-        }
-        let handles = list;
         let page = self.page(frame)?;
         self.work.push(Work::Handles(HandlesWork {
             page,

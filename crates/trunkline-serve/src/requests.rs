@@ -192,7 +192,7 @@ impl Session {
             }
             FrameKind::Ack => {
                 let ack = Ack::decode(frame)?;
-                self.confirm(ack.records_received())?;
+                self.confirm(ack.head().records_received)?;
                 for grant in ack {
                     let grant = grant?;
                     self.consumer.grant(grant.subscription, grant.more);

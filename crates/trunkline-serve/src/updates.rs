@@ -215,7 +215,7 @@ impl<'a> UpdateSink<'a> {
         while gone.peek().is_some() {
             let mut frame = HandlesBuilder::gone(self.out);
             while let Some(handle) = gone.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
-                frame.push(*handle);
+                frame.push(handle);
                 self.window.send_end(*handle);
             }
             frame.finish(false);
@@ -242,9 +242,9 @@ impl<'a> UpdateSink<'a> {
             return;
         }
         let mut before = Vec::new();
-        let mut frame = LostBuilder::begin(&mut before, run.subscription);
+        let mut frame = LostBuilder::begin(&mut before, run.subscription, &());
         run.lost.iter().for_each(|lost| frame.push(lost));
-        frame.finish();
+        frame.finish(false);
         self.out.splice(run.start..run.start, before);
     }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use trunkline_engine::field::Field;
 use trunkline_engine::{Watch, WatchProgress};
 use trunkline_proto::limits::WATCHES_MAX;
-use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::watch::{
-    AppearedBuilder, Unwatch, Watch as WatchFrame, begin_vanished,
+    AppearedBuilder, AppearedHead, AppearedVariable, Listing, Unwatch, VanishedBuilder,
+    VanishedHead, Watch as WatchFrame,
 };
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Effort, Pattern};
@@ -75,11 +75,7 @@ impl Session {
                 };
                 self.watches.by_number.insert(watch, entry);
             }
-            Err(fault) => FaultMessage {
-                request,
-                fault: fault.as_ref(),
-            }
-            .encode(&mut self.answers.frames),
+            Err(fault) => self.put_fault(request, &fault),
         }
         Ok(())
     }
@@ -119,26 +115,41 @@ impl Session {
                 .next(&self.consumer, &self.caller, limit, &mut effort);
             entry.progress = slice.progress;
             more |= slice.progress == WatchProgress::More;
+            let (watch, revision) = (*number, slice.revision);
+            let head = |listing| AppearedHead {
+                watch,
+                revision,
+                listing,
+            };
             let out = &mut self.answers.frames;
             if !slice.gone.is_empty() {
-                let mut vanished = begin_vanished(out, *number, slice.revision);
-                slice.gone.iter().for_each(|handle| vanished.push(*handle));
+                let head = VanishedHead { watch, revision };
+                let mut vanished = VanishedBuilder::begin(out, 0, &head);
+                slice.gone.iter().for_each(|handle| vanished.push(handle));
                 vanished.finish(false);
             }
             if slice.begins_again {
-                AppearedBuilder::begin(out, 0, *number, slice.revision).finish_anew();
+                AppearedBuilder::begin(out, 0, &head(Listing::Anew)).finish(false);
             }
             if slice.appeared.is_empty() && !slice.listed {
                 continue;
             }
-            let request = entry.request;
-            let mut appeared = AppearedBuilder::begin(out, request, *number, slice.revision);
+            let listing = match slice.listed {
+                true => Listing::Complete,
+                false => Listing::Continues,
+            };
+            let mut appeared = AppearedBuilder::begin(out, entry.request, &head(listing));
             for variable in &slice.appeared {
                 for (name, data_type, access) in names_of(variable, entry.fields.as_deref()) {
-                    appeared.push(variable.handle(), &name, &data_type, access);
+                    appeared.push(&AppearedVariable {
+                        handle: variable.handle(),
+                        name: &name,
+                        data_type,
+                        access,
+                    });
                 }
             }
-            appeared.finish(slice.listed);
+            appeared.finish(false);
             if slice.listed {
                 entry.request = 0;
             }

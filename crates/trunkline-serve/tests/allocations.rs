@@ -15,8 +15,10 @@ use std::sync::Arc;
 use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes, Write};
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::hello::Hello;
-use trunkline_proto::message::keepalive::{AckBuilder, Grant};
-use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem, SubscribeTerms};
+use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant};
+use trunkline_proto::message::subscribe::{
+    SubscribeBuilder, SubscribeHead, SubscribeItem, SubscribeTerms,
+};
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::{Endpoint, Frame, FrameKind};
 use trunkline_serve::{ServeOptions, Session};
@@ -91,7 +93,11 @@ impl Peer {
             contract,
             flags: SubscribeFlags::NONE,
         };
-        let mut frame = SubscribeBuilder::begin(&mut bytes, 1, &terms, None);
+        let head = SubscribeHead {
+            terms,
+            resume_epoch: None,
+        };
+        let mut frame = SubscribeBuilder::begin(&mut bytes, 1, &head);
         for handle in handles {
             let (handle, last_sequence) = (*handle, 0);
             frame.push(&SubscribeItem {
@@ -132,12 +138,15 @@ impl Peer {
         let more = self.seen.len() as u64;
         self.received += more;
         self.answer.clear();
-        let mut ack = AckBuilder::begin(&mut self.answer, self.received);
-        ack.push(Grant {
+        let head = AckHead {
+            records_received: self.received,
+        };
+        let mut ack = AckBuilder::begin(&mut self.answer, 0, &head);
+        ack.push(&Grant {
             subscription: 1,
             more,
         });
-        ack.finish();
+        ack.finish(false);
         self.session.handle_input(NOW, WALL, &self.answer);
     }
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use trunkline_net::passing::{Descriptors, connect_passing};
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, StartError};
-use trunkline_proto::message::stream::control::{
-    decode_keepalive, decode_refused, encode_keepalive,
-};
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
 use trunkline_proto::message::stream::directory::{Arrived, Register};
 use trunkline_proto::{
     Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
@@ -107,7 +106,7 @@ impl RegistryEnd {
                     self.report(now);
                 }
                 Some(FrameKind::StreamRefused) => {
-                    let refused = decode_refused(&frame)?;
+                    let refused = Refused::decode(&frame)?;
                     self.closing = Some(Disconnect::from_refused(&refused, VersionRange::OURS));
                     self.name = Name::Refused(refused.code, refused.sentence);
                 }

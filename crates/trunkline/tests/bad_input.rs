@@ -159,7 +159,7 @@ fn a_peer_of_a_newer_minor_version_is_understood() {
     bytes.extend_from_slice(&unknown.to_bytes());
     bytes.extend_from_slice(b"new");
     let mut frame = OpenBuilder::begin(&mut bytes, 6, &OpenTerms::default());
-    frame.push("rig/level");
+    frame.push(&&b"rig/level"[..]);
     frame.finish(false);
     stream.write_all(&bytes).expect("it is read");
     stream
@@ -366,7 +366,7 @@ fn a_client_that_stops_reading_costs_the_others_nothing() {
         ..OpenTerms::default()
     };
     let mut frame = OpenBuilder::begin(&mut bytes, 1, &terms);
-    frame.push("rig/text");
+    frame.push(&&b"rig/text"[..]);
     frame.finish(false);
     stopped.write_all(&bytes).expect("it is read");
     // One answer, so that it is subscribed; then it never reads again.

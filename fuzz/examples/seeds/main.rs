@@ -17,7 +17,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value as Json;
 use trunkline_fuzz::GROUPS;
 use trunkline_proto::FrameKind;
-use trunkline_proto::message::watch::{AppearedBuilder, begin_vanished};
+use trunkline_proto::message::watch::{
+    AppearedBuilder, AppearedHead, AppearedVariable, Listing, VanishedBuilder, VanishedHead,
+};
 use trunkline_record::{Segments, VariableRecording};
 use trunkline_types::text::parse_type;
 use trunkline_types::wire::{encode_properties, encode_tagged};
@@ -74,18 +76,32 @@ fn main() -> Result<()> {
 /// A watch of the client that is listed, falls behind and is listed anew, for the target `client`.
 fn listed_anew() -> Vec<u8> {
     let mut bytes = vec![255];
-    let page = |names: &[(u32, &str)], listed: bool, bytes: &mut Vec<u8>| {
-        let mut frame = AppearedBuilder::begin(bytes, 0, 1, 9);
+    let mut page = |names: &[(u32, &str)], revision, listing| {
+        let head = AppearedHead {
+            watch: 1,
+            revision,
+            listing,
+        };
+        let mut frame = AppearedBuilder::begin(&mut bytes, 0, &head);
         for (handle, name) in names {
-            frame.push(*handle, name, &DataType::F64, Access::ReadWrite);
+            frame.push(&AppearedVariable {
+                handle: *handle,
+                name,
+                data_type: DataType::F64,
+                access: Access::ReadWrite,
+            });
         }
-        frame.finish(listed);
+        frame.finish(false);
     };
-    page(&[(1, "l/number"), (2, "l/gone")], true, &mut bytes);
-    AppearedBuilder::begin(&mut bytes, 0, 1, 40).finish_anew();
-    page(&[(1, "l/number"), (2, "l/new")], true, &mut bytes);
-    let mut gone = begin_vanished(&mut bytes, 1, 41);
-    gone.push(2);
+    page(&[(1, "l/number"), (2, "l/gone")], 9, Listing::Complete);
+    page(&[], 40, Listing::Anew);
+    page(&[(1, "l/number"), (2, "l/new")], 9, Listing::Complete);
+    let head = VanishedHead {
+        watch: 1,
+        revision: 41,
+    };
+    let mut gone = VanishedBuilder::begin(&mut bytes, 0, &head);
+    gone.push(&2);
     gone.finish(false);
     bytes
 }

@@ -99,7 +99,7 @@ fn answer(frame: &Frame<'_>, manners: Manners) -> Option<Vec<u8>> {
         .encode(&mut out),
         (Some(FrameKind::Open), Manners::DropsWrites | Manners::IgnoresWrites) => {
             let open = Open::decode(frame).ok()?;
-            let options = open.terms().options;
+            let options = open.head().options;
             let mut opened = OpenedBuilder::begin(&mut out, frame.request(), options, 0);
             for handle in 1..=frame.count() {
                 opened.push(handle, &DataType::F64, Access::ReadWrite, None, None);

@@ -82,11 +82,8 @@ fn a_whole_request_that_is_refused_is_every_items_fault() {
     let fault = Fault::new(FaultCode::BadPattern, "no");
     for (_, request) in requests(&mut rig) {
         rig.tell(|out| {
-            FaultMessage {
-                request,
-                fault: fault.as_ref(),
-            }
-            .encode(out)
+            let fault = fault.as_ref();
+            FaultMessage { fault }.encode(request, out)
         });
     }
     let opened = rig.answer(open).into_opened().unwrap();
@@ -107,11 +104,8 @@ fn answers_to_the_rest_of_a_refused_request_are_ignored() {
     let (_, request) = requests(&mut rig)[0];
     let fault = Fault::from(FaultCode::LimitReached);
     rig.tell(|out| {
-        FaultMessage {
-            request,
-            fault: fault.as_ref(),
-        }
-        .encode(out);
+        let fault = fault.as_ref();
+        FaultMessage { fault }.encode(request, out);
         let mut answer = OpenedBuilder::begin(out, request, WireOptions::default(), 0);
         answer.push(5, &DataType::F64, Access::ReadWrite, None, None);
         answer.finish(false);

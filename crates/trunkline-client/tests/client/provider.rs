@@ -6,7 +6,9 @@ use std::time::Duration;
 use trunkline_client::{ConnectionState, ProviderEvent, ProviderReply, Publication};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::outcome::WriteAnswer;
-use trunkline_proto::message::provider::{ProviderBindBuilder, begin_provider_request};
+use trunkline_proto::message::provider::{
+    BoundVariable, ProviderBindBuilder, ProviderRequestBuilder, ProviderRequestHead,
+};
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind, FrameWriter};
@@ -38,9 +40,14 @@ fn provider() -> Rig {
 
 fn bind(rig: &mut Rig) {
     rig.tell(|out| {
-        let mut frame = ProviderBindBuilder::begin(out);
-        frame.push(HANDLE, &DataType::F64, Access::ReadWrite, "a");
-        frame.finish();
+        let mut frame = ProviderBindBuilder::begin(out, 0, &());
+        frame.push(&BoundVariable {
+            handle: HANDLE,
+            data_type: DataType::F64,
+            access: Access::ReadWrite,
+            item: "a",
+        });
+        frame.finish(false);
     });
 }
 
@@ -145,7 +152,7 @@ fn an_engine_that_refuses_is_asked_again_in_a_while() {
     let fault = Fault::new(FaultCode::NameTaken, "plant runs already");
     rig.tell(|out| {
         let fault = fault.as_ref();
-        FaultMessage { request, fault }.encode(out);
+        FaultMessage { fault }.encode(request, out);
     });
     assert_eq!(events(&mut rig), [ProviderEvent::Refused(fault)]);
     publish(&mut rig, 1.0);
@@ -241,9 +248,10 @@ fn orders_are_told_with_their_tickets_and_false_ones_refused() {
         frame.push_value(HANDLE + 1, &options, &Value::F64(2.0));
         frame.push(HANDLE, &options, &[1, 2]);
         frame.finish();
-        let mut frame = begin_provider_request(out, 10);
-        frame.push(HANDLE);
-        frame.push(HANDLE);
+        let head = ProviderRequestHead { first_ticket: 10 };
+        let mut frame = ProviderRequestBuilder::begin(out, 0, &head);
+        frame.push(&HANDLE);
+        frame.push(&HANDLE);
         frame.finish(false);
     });
     let refused = answers(&mut rig);

@@ -2,7 +2,9 @@
 
 use trunkline_client::{FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::watch::{AppearedBuilder, begin_vanished};
+use trunkline_proto::message::watch::{
+    AppearedBuilder, AppearedHead, AppearedVariable, Listing, VanishedBuilder, VanishedHead,
+};
 use trunkline_proto::{Fault, FaultCode, Features, FrameBuffer, FrameKind, FrameLimits};
 use trunkline_types::{Access, Contract, DataType, Pattern, Value};
 
@@ -34,18 +36,33 @@ fn asked(rig: &mut Rig) -> (u32, u32) {
 
 fn appear(rig: &mut Rig, request: u32, watch: u32, names: &[(u32, &str, DataType)], end: bool) {
     rig.tell(|out| {
-        let mut frame = AppearedBuilder::begin(out, request, watch, 1);
-        for (handle, name, ty) in names {
-            frame.push(*handle, name, ty, Access::ReadWrite);
+        let head = AppearedHead {
+            watch,
+            revision: 1,
+            listing: if end {
+                Listing::Complete
+            } else {
+                Listing::Continues
+            },
+        };
+        let mut frame = AppearedBuilder::begin(out, request, &head);
+        for (handle, name, data_type) in names {
+            frame.push(&AppearedVariable {
+                handle: *handle,
+                name,
+                data_type: data_type.clone(),
+                access: Access::ReadWrite,
+            });
         }
-        frame.finish(end);
+        frame.finish(false);
     });
 }
 
 fn vanish(rig: &mut Rig, watch: u32, handles: &[u32]) {
     rig.tell(|out| {
-        let mut frame = begin_vanished(out, watch, 1);
-        handles.iter().for_each(|handle| frame.push(*handle));
+        let head = VanishedHead { watch, revision: 1 };
+        let mut frame = VanishedBuilder::begin(out, 0, &head);
+        handles.iter().for_each(|handle| frame.push(handle));
         frame.finish(false);
     });
 }
@@ -136,7 +153,7 @@ fn a_watch_that_is_refused_or_ended_disturbs_nothing() {
     rig.tell(|out| {
         let fault = Fault::from(FaultCode::LimitReached);
         let fault = fault.as_ref();
-        FaultMessage { request, fault }.encode(out);
+        FaultMessage { fault }.encode(request, out);
     });
     assert_eq!(told(&mut rig, id), ["limit-reached"]);
     rig.client.unwatch(id);
@@ -333,6 +350,11 @@ fn a_listing_that_begins_anew_tells_only_the_difference() {
     let id = rig.client.watch("a/**").unwrap();
     rig.exchange();
     let (request, watch) = asked(&mut rig);
+    let anew = AppearedHead {
+        watch,
+        revision: 9,
+        listing: Listing::Anew,
+    };
     let names = [
         (1, "a/kept", DataType::F64),
         (2, "a/gone", DataType::F64),
@@ -343,8 +365,7 @@ fn a_listing_that_begins_anew_tells_only_the_difference() {
     let first = ["+a/kept", "+a/gone", "+a/replaced", "+a/retyped", "listed"];
     assert_eq!(told(&mut rig, id), first);
 
-    let anew =
-        |rig: &mut Rig| rig.tell(|out| AppearedBuilder::begin(out, 0, watch, 9).finish_anew());
+    let anew = |rig: &mut Rig| rig.tell(|out| AppearedBuilder::begin(out, 0, &anew).finish(false));
     anew(&mut rig);
     appear(&mut rig, 0, watch, &names[..1], false);
     assert_eq!(told(&mut rig, id), [""; 0], "the rest may still come");

@@ -1,4 +1,7 @@
-//! The tables of the protocol reference, made from the code.
+//! The tables and drawings of the protocol reference, made from the code.
+
+#[path = "drawings.rs"]
+mod drawings;
 
 use std::time::Duration;
 
@@ -8,7 +11,9 @@ use trunkline_proto::{FaultCode, FrameKind};
 use trunkline_types::contract::BUFFER_ELEMENTS_MAX;
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-/// The page with every table made anew.
+use drawings::drawing;
+
+/// The page with every table and drawing made anew.
 ///
 /// # Errors
 /// The name of a table whose marks the page lacks.
@@ -18,6 +23,13 @@ pub fn fill(page: &str) -> Result<String, String> {
         ("limits", limits()),
         ("faults", faults()),
     ];
+    let drawings = FrameKind::ALL.iter().filter_map(|kind| {
+        // A frame of the form of another is not drawn again.
+        let is_like_another = page.contains(&format!("\n### {kind}\n\nAs "));
+        let drawing = drawing(*kind).filter(|_| !is_like_another);
+        drawing.map(|drawing| (kind.name(), drawing))
+    });
+    let tables: Vec<_> = tables.into_iter().chain(drawings).collect();
     let mut page = page.to_owned();
     for (name, table) in tables {
         let begin = format!("<!-- generated: {name} -->\n");

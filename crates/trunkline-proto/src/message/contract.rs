@@ -16,16 +16,21 @@ use trunkline_types::contract::{ALL_BYTES_DEFAULT, ALL_ELEMENTS_DEFAULT};
 use trunkline_types::time::duration_nanos;
 use trunkline_types::wire::{put_u8, put_varint};
 
+use super::form::{Flag, FlagsThen, forms};
+use super::layout::{Show, Shown, record};
 use crate::DecodeError;
 use crate::decode::Payload;
 
-/// The filters of a subscription; filtered updates are counted as such.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct SubscribeFlags {
-    /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
-    pub only_changes: bool,
-    /// Suppresses updates that this session wrote itself.
-    pub own_suppressed: bool,
+record! {
+    /// The filters of a subscription; filtered updates are counted as such.
+    #[derive(Copy, Eq, Hash, Default)]
+    pub struct SubscribeFlags {
+        /// Delivers only updates whose value or quality differs from the previous one (catch-all
+        /// off).
+        pub only_changes: bool = FlagsThen<Flag<1>>,
+        /// Suppresses updates that this session wrote itself.
+        pub own_suppressed: bool = Flag<2>,
+    }
 }
 
 impl SubscribeFlags {
@@ -34,23 +39,33 @@ impl SubscribeFlags {
         only_changes: false,
         own_suppressed: false,
     };
-
-    /// The bits on the wire.
-    pub const fn to_bits(self) -> u8 {
-        self.only_changes as u8 | ((self.own_suppressed as u8) << 1)
-    }
-
-    /// Reads the bits on the wire; bits unknown to this version are ignored.
-    pub const fn from_bits(bits: u8) -> Self {
-        Self {
-            only_changes: bits & 1 != 0,
-            own_suppressed: bits & 2 != 0,
-        }
-    }
 }
 
-/// Appends a contract.
-pub(crate) fn put_contract(out: &mut Vec<u8>, contract: &Contract) {
+/// The form of a contract.
+#[derive(Debug)]
+pub enum Terms {}
+
+forms! {
+    Terms: Contract, 1,
+        |out, contract, _| put_contract(contract, out),
+        |payload, _| read_contract(payload),
+        show_contract,
+        |source, _| {
+            let number = source.number();
+            match source.number() % 5 {
+                0 => Contract::Latest,
+                1 => Contract::Last(number as u32),
+                2 => Contract::First(number as u32),
+                3 => Contract::All {
+                    elements: (number as u32).max(1),
+                    bytes: (source.number() as u32).max(1),
+                },
+                _ => Contract::Sampled(Duration::from_nanos(number)),
+            }
+        };
+}
+
+fn put_contract(contract: &Contract, out: &mut Vec<u8>) {
     match *contract {
         Contract::Latest => put_u8(out, 0),
         Contract::Last(elements) => {
@@ -74,7 +89,7 @@ pub(crate) fn put_contract(out: &mut Vec<u8>, contract: &Contract) {
 }
 
 /// Reads a contract. The engine checks the bounds of its numbers and answers with a fault.
-pub(crate) fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
+fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, DecodeError> {
     let tag = payload.u8()?;
     Ok(match tag {
         0 => Contract::Latest,
@@ -90,4 +105,23 @@ pub(crate) fn read_contract(payload: &mut Payload<'_>) -> Result<Contract, Decod
         4 => Contract::Sampled(Duration::from_nanos(payload.varint()?)),
         other => return Err(payload.unexpected("a contract, 0 to 4", u64::from(other))),
     })
+}
+
+fn show_contract(contract: &Contract, name: &str, to: &mut dyn Show) {
+    to.object(name, &|to| {
+        to.field("name", Shown::Text(&contract.to_string()));
+        match *contract {
+            Contract::Latest => {}
+            Contract::Last(elements) | Contract::First(elements) => {
+                to.field("elements", Shown::Number(elements.into()));
+            }
+            Contract::All { elements, bytes } => {
+                to.field("elements", Shown::Number(elements.into()));
+                to.field("bytes", Shown::Number(bytes.into()));
+            }
+            Contract::Sampled(period) => {
+                to.field("period_ns", Shown::Digits(duration_nanos(period)));
+            }
+        }
+    });
 }

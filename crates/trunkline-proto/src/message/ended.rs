@@ -1,12 +1,5 @@
 //! ENDED: the engine has ended items of a subscription.
 //!
-//! ```text
-//! ENDED  header.request = subscription
-//!        reason u8 | epoch u64 | sentence text
-//!        count x ( handle zigzag delta | last_sequence varint | lost varint )
-//!        reason  1 overrun  2 gone  3 denied
-//! ```
-//!
 //! `last_sequence` is the last update delivered, and `lost` the exact number not delivered. A
 //! client that subscribes again from that position gets the updates that the engine still has.
 

@@ -1,44 +1,52 @@
 //! FAULT: the whole request of this number was refused.
-//!
-//! ```text
-//! FAULT  code varint | sentence text
-//! ```
 
 use trunkline_types::wire::{put_str, put_varint};
 
+use super::form::Flat;
+use super::layout::{Field, Record, Run, Show, Shown, record};
+#[cfg(test)]
+use super::round_trip::Source;
+use super::single::single_frame;
 use crate::decode::Payload;
 use crate::limits::SENTENCE_BYTES_MAX;
-use crate::{DecodeError, FaultCode, FaultRef, Frame, FrameKind, FrameWriter};
+use crate::{DecodeError, FaultCode, FaultRef};
 
-/// A request that was refused as a whole. Faults of single items are part of the answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FaultMessage<'a> {
-    /// The number of the refused request.
-    pub request: u32,
-    /// The reason.
-    pub fault: FaultRef<'a>,
+record! {
+    /// A request that was refused as a whole. Faults of single items are part of the answers.
+    #[derive(Copy, Eq)]
+    pub struct FaultMessage<'a> {
+        /// The reason.
+        pub fault: FaultRef<'a> = Flat,
+    }
 }
 
-impl<'a> FaultMessage<'a> {
-    /// Appends the frame.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::Fault, self.request);
-        put_fault(frame.payload(), self.fault);
-        frame.finish(false);
+single_frame! { Fault, FaultMessage<'a> }
+
+impl<'a> Record<'a> for FaultRef<'a> {
+    const FIELDS: &'static [Field] = &[Field::drawn("code varint | sentence text")];
+
+    fn bytes_min(_: &Run) -> usize {
+        2
     }
 
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Fault)?;
-        let fault = payload.fault()?;
-        payload.finish()?;
-        Ok(Self {
-            request: frame.request(),
-            fault,
-        })
+    fn put(&self, _: &mut Run, out: &mut Vec<u8>) {
+        put_fault(out, *self);
+    }
+
+    fn read(_: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        payload.fault()
+    }
+
+    fn show(&self, to: &mut dyn Show) {
+        to.field("code", Shown::Text(self.code.name()));
+        to.field("sentence", Shown::Text(self.sentence));
+    }
+
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, _: &mut Run) -> Self {
+        let code = FaultCode::from_number((source.number() as u16).max(1));
+        let sentence = source.text();
+        Self { code, sentence }
     }
 }
 

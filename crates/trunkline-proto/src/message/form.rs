@@ -1,13 +1,22 @@
 //! The forms of fields: how each is written, read, bounded and shown.
 
-use std::marker::PhantomData;
-use std::time::Duration;
+mod condition;
+mod number;
 
-use trunkline_types::wire::{put_str, put_u8, put_u32, put_u64, put_varint, put_zigzag};
-use trunkline_types::{Access, DataType};
+pub use condition::{Flag, FlagsThen, IfHead, Optional};
+pub(crate) use number::integers;
+pub use number::{
+    Code, Elsewhere, Fixed, FixedMillis, Handle, Millis, Nanos, OrZero, QualityBits, Ticket,
+    Varint, VarintOrZero,
+};
+use trunkline_types::wire::{
+    decode_properties, decode_type, decode_value, encode_properties, encode_type, encode_value,
+    put_bytes, put_str, put_u8,
+};
+use trunkline_types::{Access, DataType, Properties, Value};
 
 use super::fault::cut_text;
-use super::layout::{Run, Show, Shown};
+use super::layout::{Record, Run, Show, Shown};
 #[cfg(test)]
 use super::round_trip::Source;
 use crate::DecodeError;
@@ -23,265 +32,269 @@ pub trait Form<'a, T> {
     }
     /// Appends the field.
     fn put(value: &T, run: &mut Run, out: &mut Vec<u8>);
-    /// Reads the field; `name` is for the error.
+    /// Reads the field.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes do not have this form.
-    fn read(name: &'static str, run: &mut Run, payload: &mut Payload<'a>)
-    -> Result<T, DecodeError>;
+    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError>;
     /// Shows the content under this name, for the golden vectors.
     fn show(value: &T, name: &str, to: &mut dyn Show);
     /// Any content that this form keeps exactly.
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &Run) -> T;
+    fn sample(source: &mut Source<'a>, run: &mut Run) -> T;
 }
 
-/// Little-endian, in as many bytes as the type has.
-#[derive(Debug)]
-pub enum Fixed {}
-/// A varint.
-#[derive(Debug)]
-pub enum Varint {}
-/// A handle: the difference from the handle of the record before, as a zigzag.
-#[derive(Debug)]
-pub enum Handle {}
-/// Whole milliseconds as a varint, rounded up.
-#[derive(Debug)]
-pub enum Millis {}
 /// Text of at most `MAX` bytes. Longer text is cut at a character when it is written.
 #[derive(Debug)]
 pub enum Text<const MAX: usize> {}
 /// Text that only the frame bounds, such as a name.
 pub type Name = Text<{ usize::MAX }>;
+/// Text up to the end of a field, cut at a character if it is longer than `MAX` bytes.
+#[derive(Debug)]
+pub enum Whole<const MAX: usize = { usize::MAX }> {}
+/// Bytes, after their number.
+#[derive(Debug)]
+pub enum Bytes {}
+/// Bytes up to the end of the frame.
+#[derive(Debug)]
+pub enum Rest {}
 /// A data type, or the mark that it is that of the item before.
 #[derive(Debug)]
 pub enum Type {}
-/// A number that may be absent: 0 stands for none.
+/// A data type by itself.
 #[derive(Debug)]
-pub enum OrZero {}
+pub enum WholeType {}
+/// A value of the data type before it.
+#[derive(Debug)]
+pub enum Typed {}
+/// The properties of a variable, after their size.
+#[derive(Debug)]
+pub enum Configuration {}
 /// The number of an enumeration, one byte.
 #[derive(Debug)]
 pub enum Number {}
-/// The flags of the record, one byte, stand before this field.
+/// A record within a record. If `FLAT`, the golden vectors show its fields in those of the outer one.
 #[derive(Debug)]
-pub struct FlagsThen<F>(PhantomData<F>);
-/// Present if a flag of its record is set.
-#[derive(Debug)]
-pub struct Optional<const BIT: u8, F>(PhantomData<F>);
-/// Present in every item if a flag of the head is set; otherwise it has its default.
-#[derive(Debug)]
-pub struct IfHead<const BIT: u8, F>(PhantomData<F>);
+pub enum Nested<const FLAT: bool> {}
+/// A record within a record, shown as an object.
+pub type Inner = Nested<false>;
+/// A record within a record, whose fields are shown in those of the outer one.
+pub type Flat = Nested<true>;
 
-/// Defines the fixed forms of integers.
-macro_rules! fixed {
-    ($($ty:ident, $put:ident, $shown:ident;)+) => { $(
-        impl<'a> Form<'a, $ty> for Fixed {
-            fn bytes_min(_: &Run) -> usize {
-                size_of::<$ty>()
+/// Defines forms of fields that depend on nothing: the smallest size in bytes, and functions that put,
+/// read, show and choose one.
+macro_rules! forms {
+    ($(
+        $([$($generic:tt)+])? $form:ident $(<$argument:ident>)?: $ty:ty, $bytes:expr,
+        $put:expr, $read:expr, $show:expr, $sample:expr;
+    )+) => { $(
+        impl<'a $(, $($generic)+)?> $crate::message::form::Form<'a, $ty> for $form $(<$argument>)? {
+            fn bytes_min(_: &$crate::message::layout::Run) -> usize {
+                $bytes
             }
 
-            fn put(value: &$ty, _: &mut Run, out: &mut Vec<u8>) {
-                $put(out, *value);
+            fn put(value: &$ty, run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
+                let put: fn(&mut Vec<u8>, &$ty, &mut $crate::message::layout::Run) = $put;
+                put(out, value, run);
             }
 
             fn read(
-                _: &'static str,
-                _: &mut Run,
-                payload: &mut Payload<'a>,
-            ) -> Result<$ty, DecodeError> {
-                payload.$ty()
+                run: &mut $crate::message::layout::Run,
+                payload: &mut $crate::decode::Payload<'a>,
+            ) -> Result<$ty, $crate::DecodeError> {
+                let read: fn(
+                    &mut $crate::decode::Payload<'a>,
+                    &mut $crate::message::layout::Run,
+                ) -> Result<$ty, $crate::DecodeError> = $read;
+                read(payload, run)
             }
 
-            fn show(value: &$ty, name: &str, to: &mut dyn Show) {
-                to.field(name, Shown::$shown(*value));
+            fn show(value: &$ty, name: &str, to: &mut dyn $crate::message::layout::Show) {
+                let show: fn(&$ty, &str, &mut dyn $crate::message::layout::Show) = $show;
+                show(value, name, to);
             }
 
             #[cfg(test)]
-            fn sample(source: &mut Source<'a>, _: &Run) -> $ty {
-                source.number() as $ty
+            fn sample(
+                source: &mut $crate::message::round_trip::Source<'a>,
+                run: &mut $crate::message::layout::Run,
+            ) -> $ty {
+                let sample: fn(
+                    &mut $crate::message::round_trip::Source<'a>,
+                    &mut $crate::message::layout::Run,
+                ) -> $ty = $sample;
+                sample(source, run)
             }
         }
     )+ };
 }
+pub(crate) use forms;
 
-fixed! {
-    u32, put_u32, Small;
-    u64, put_u64, Big;
-}
-
-impl<'a> Form<'a, u64> for Varint {
-    fn bytes_min(_: &Run) -> usize {
-        1
-    }
-
-    fn put(value: &u64, _: &mut Run, out: &mut Vec<u8>) {
-        put_varint(out, *value);
-    }
-
-    fn read(_: &'static str, _: &mut Run, payload: &mut Payload<'a>) -> Result<u64, DecodeError> {
-        payload.varint()
-    }
-
-    fn show(value: &u64, name: &str, to: &mut dyn Show) {
-        to.field(name, Shown::Big(*value));
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &Run) -> u64 {
-        source.number()
-    }
-}
-
-impl<'a> Form<'a, u32> for Varint {
-    fn bytes_min(_: &Run) -> usize {
-        1
-    }
-
-    fn put(value: &u32, _: &mut Run, out: &mut Vec<u8>) {
-        put_varint(out, u64::from(*value));
-    }
-
-    fn read(
-        name: &'static str,
-        _: &mut Run,
-        payload: &mut Payload<'a>,
-    ) -> Result<u32, DecodeError> {
-        payload.varint_u32(name)
-    }
-
-    fn show(value: &u32, name: &str, to: &mut dyn Show) {
-        to.field(name, Shown::Small(*value));
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &Run) -> u32 {
-        source.number() as u32
-    }
-}
-
-impl<'a> Form<'a, u32> for Handle {
-    fn bytes_min(_: &Run) -> usize {
-        1
-    }
-
-    fn put(value: &u32, run: &mut Run, out: &mut Vec<u8>) {
-        put_zigzag(out, i64::from(*value).wrapping_sub(i64::from(run.handle)));
-        run.handle = *value;
-    }
-
-    fn read(_: &'static str, run: &mut Run, payload: &mut Payload<'a>) -> Result<u32, DecodeError> {
-        run.handle = payload.handle(run.handle)?;
-        Ok(run.handle)
-    }
-
-    fn show(value: &u32, name: &str, to: &mut dyn Show) {
-        to.field(name, Shown::Small(*value));
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &Run) -> u32 {
-        source.number() as u32
-    }
-}
-
-/// Defines forms that write a value as another one, in another form: how to get there, and back.
+/// Defines forms that write a value as another one, in another form: how to get there, and back, and
+/// what to show if not the other one.
 macro_rules! mapped {
-    ($($form:ident: $ty:ty = $base:ty: $raw:ty, $to:expr, $from:expr;)+) => { $(
-        impl<'a> Form<'a, $ty> for $form {
-            fn bytes_min(run: &Run) -> usize {
-                <$base as Form<'a, $raw>>::bytes_min(run)
+    ($($form:ident: $ty:ty = $base:ty: $raw:ty, $to:expr, $from:expr $(, $shown:expr)?;)+) => { $(
+        impl<'a> $crate::message::form::Form<'a, $ty> for $form {
+            fn bytes_min(run: &$crate::message::layout::Run) -> usize {
+                <$base as $crate::message::form::Form<'a, $raw>>::bytes_min(run)
             }
 
-            fn put(value: &$ty, run: &mut Run, out: &mut Vec<u8>) {
+            fn put(value: &$ty, run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
                 let to: fn(&$ty) -> $raw = $to;
-                <$base as Form<'a, $raw>>::put(&to(value), run, out);
+                <$base as $crate::message::form::Form<'a, $raw>>::put(&to(value), run, out);
             }
 
             fn read(
-                name: &'static str,
-                run: &mut Run,
-                payload: &mut Payload<'a>,
-            ) -> Result<$ty, DecodeError> {
-                <$base as Form<'a, $raw>>::read(name, run, payload).map($from)
+                run: &mut $crate::message::layout::Run,
+                payload: &mut $crate::decode::Payload<'a>,
+            ) -> Result<$ty, $crate::DecodeError> {
+                <$base as $crate::message::form::Form<'a, $raw>>::read(run, payload).map($from)
             }
 
-            fn show(value: &$ty, name: &str, to: &mut dyn Show) {
-                let raw: fn(&$ty) -> $raw = $to;
-                <$base as Form<'a, $raw>>::show(&raw(value), name, to);
+            fn show(value: &$ty, name: &str, to: &mut dyn $crate::message::layout::Show) {
+                $crate::message::form::mapped!(@show $ty, $base, $raw, value, name, to, $to $(, $shown)?);
             }
 
             #[cfg(test)]
-            fn sample(source: &mut Source<'a>, run: &Run) -> $ty {
+            fn sample(
+                source: &mut $crate::message::round_trip::Source<'a>,
+                run: &mut $crate::message::layout::Run,
+            ) -> $ty {
                 let from: fn($raw) -> $ty = $from;
-                from(<$base as Form<'a, $raw>>::sample(source, run))
+                from(<$base as $crate::message::form::Form<'a, $raw>>::sample(source, run))
             }
         }
     )+ };
-}
-
-mapped! {
-    Millis: Duration = Varint: u64, whole_millis, Duration::from_millis;
-    OrZero: Option<u64> = Fixed: u64, |number| number.unwrap_or(0), |number| {
-        (number != 0).then_some(number)
+    (@show $ty:ty, $base:ty, $raw:ty, $value:ident, $name:ident, $show:ident, $to:expr) => {
+        let raw: fn(&$ty) -> $raw = $to;
+        <$base as $crate::message::form::Form<'_, $raw>>::show(&raw($value), $name, $show);
+    };
+    (
+        @show $ty:ty, $base:ty, $raw:ty, $value:ident, $name:ident, $show:ident, $to:expr,
+        $shown:expr
+    ) => {
+        let shown: fn(&$ty) -> $crate::message::layout::Shown<'_> = $shown;
+        $show.field($name, shown($value));
     };
 }
+pub(crate) use mapped;
 
-/// Whole milliseconds, rounded up so that a short time does not become zero.
-fn whole_millis(duration: &Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+forms! {
+    [T: From<&'a str> + AsRef<str>, const MAX: usize] Text<MAX>: T, 1,
+        |out, text, _| put_str(out, cut_text(text.as_ref(), MAX)),
+        |payload, _| payload.text(MAX).map(T::from),
+        |text, name, to| to.field(name, Shown::Text(text.as_ref())),
+        |source, _| cut_text(source.text(), MAX).into();
+    [T: From<&'a str> + AsRef<str>, const MAX: usize] Whole<MAX>: T, 0,
+        |out, text, _| out.extend_from_slice(cut_text(text.as_ref(), MAX).as_bytes()),
+        |field, _| field.whole_text().map(|text| cut_text(text, MAX).into()),
+        |text, name, to| to.field(name, Shown::Text(text.as_ref())),
+        |source, _| cut_text(source.text(), MAX).into();
+    [const N: usize] Fixed: [u8; N], N,
+        |out, bytes, _| out.extend_from_slice(bytes),
+        |payload, _| payload.read(|reader| reader.array()),
+        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |source, _| std::array::from_fn(|_| source.number() as u8);
+    Bytes: &'a [u8], 1,
+        |out, bytes, _| put_bytes(out, bytes),
+        |payload, run| payload.prefixed(run.field),
+        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |source, _| source.text().as_bytes();
+    Rest: &'a [u8], 0,
+        |out, bytes, _| out.extend_from_slice(bytes),
+        |payload, _| Ok(payload.rest()),
+        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |source, _| source.text().as_bytes();
+    Type: DataType, 1,
+        |out, data_type, run| run.types.put(out, data_type),
+        |payload, run| run.types.read(payload),
+        |data_type, name, to| to.field(name, Shown::Text(&data_type.to_string())),
+        |source, run| {
+            let data_type = source.data_type();
+            run.types.put(&mut Vec::new(), &data_type);
+            data_type
+        };
+    WholeType: DataType, 1,
+        |out, data_type, _| encode_type(data_type, out),
+        |field, _| field.read(decode_type),
+        |data_type, name, to| to.field(name, Shown::Text(&data_type.to_string())),
+        |source, _| source.data_type();
+    Typed: Value, 0,
+        |out, value, _| encode_value(value, out),
+        |payload, run| payload.read(|reader| decode_value(run.types.last(), reader)),
+        |value, name, to| {
+            let mut bytes = Vec::new();
+            encode_value(value, &mut bytes);
+            to.field(name, Shown::Bytes(&bytes));
+        },
+        |source, run| source.value(run.types.last());
+    [T: Numbered] Number: T, 1,
+        |out, value, _| put_u8(out, value.number()),
+        |payload, _| {
+            let number = payload.u8()?;
+            T::from_number(number).ok_or_else(|| payload.unexpected(T::EXPECTED, u64::from(number)))
+        },
+        |value, name, to| value.show(name, to),
+        |source, _| {
+            let first = source.number() as u8 % 16;
+            let mut numbers = (first..=u8::MAX).chain(0..first);
+            numbers.find_map(T::from_number).expect("an enumeration has a value")
+        };
+    Configuration: Properties, 1,
+        |out, properties, _| encode_properties(properties, out),
+        |payload, _| payload.read(decode_properties),
+        show_properties,
+        |source, _| {
+            let units = source.text().into();
+            Properties { units, ..Properties::new(source.data_type()) }
+        };
 }
 
-impl<'a, const MAX: usize> Form<'a, &'a str> for Text<MAX> {
-    fn bytes_min(_: &Run) -> usize {
-        1
+/// Shows the properties by which a reader of the vectors can tell that all was understood.
+fn show_properties(properties: &Properties, name: &str, to: &mut dyn Show) {
+    to.object(name, &|to| {
+        to.field("type", Shown::Text(&properties.data_type.to_string()));
+        to.field("description", Shown::Text(&properties.description));
+        to.field("units", Shown::Text(&properties.units));
+        match properties.range {
+            Some((low, high)) => to.list("range", &|to| {
+                to.field("", Shown::Real(low));
+                to.field("", Shown::Real(high));
+            }),
+            None => to.field("range", Shown::Nothing),
+        }
+        properties.access.show("access", to);
+    });
+}
+
+impl<'a, T: Record<'a>, const FLAT: bool> Form<'a, T> for Nested<FLAT> {
+    fn bytes_min(run: &Run) -> usize {
+        T::bytes_min(run)
     }
 
-    fn put(value: &&'a str, _: &mut Run, out: &mut Vec<u8>) {
-        put_str(out, cut_text(value, MAX));
+    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>) {
+        let flags = run.flags;
+        value.put(run, out);
+        run.flags = flags;
     }
 
-    fn read(
-        _: &'static str,
-        _: &mut Run,
-        payload: &mut Payload<'a>,
-    ) -> Result<&'a str, DecodeError> {
-        payload.text(MAX)
+    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
+        let flags = run.flags;
+        let value = T::read(run, payload)?;
+        run.flags = flags;
+        Ok(value)
     }
 
-    fn show(value: &&'a str, name: &str, to: &mut dyn Show) {
-        to.field(name, Shown::Text(value));
+    fn show(value: &T, name: &str, to: &mut dyn Show) {
+        match FLAT {
+            true => value.show(to),
+            false => to.object(name, &|to| value.show(to)),
+        }
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &Run) -> &'a str {
-        cut_text(source.text(), MAX)
-    }
-}
-
-impl<'a> Form<'a, DataType> for Type {
-    fn bytes_min(_: &Run) -> usize {
-        1
-    }
-
-    fn put(value: &DataType, run: &mut Run, out: &mut Vec<u8>) {
-        run.types.put(out, value);
-    }
-
-    fn read(
-        _: &'static str,
-        run: &mut Run,
-        payload: &mut Payload<'a>,
-    ) -> Result<DataType, DecodeError> {
-        run.types.read(payload)
-    }
-
-    fn show(value: &DataType, name: &str, to: &mut dyn Show) {
-        to.field(name, Shown::Text(&value.to_string()));
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &Run) -> DataType {
-        source.data_type()
+    fn sample(source: &mut Source<'a>, run: &mut Run) -> T {
+        T::sample(source, run)
     }
 }
 
@@ -293,8 +306,8 @@ pub trait Numbered: Copy + 'static {
     fn number(self) -> u8;
     /// The value with this number, if there is one.
     fn from_number(number: u8) -> Option<Self>;
-    /// The value in the golden vectors.
-    fn shown(self) -> Shown<'static>;
+    /// Shows the value, for the golden vectors.
+    fn show(self, name: &str, to: &mut dyn Show);
 }
 
 /// Gives an enumeration its numbers on the wire, and the words of the golden vectors. One with the
@@ -318,8 +331,8 @@ macro_rules! numbered {
                 })
             }
 
-            fn shown(self) -> $crate::message::layout::Shown<'static> {
-                $crate::message::layout::Shown::Small(self.number().into())
+            fn show(self, name: &str, to: &mut dyn $crate::message::layout::Show) {
+                to.field(name, $crate::message::layout::Shown::Number(self.number().into()));
             }
         }
     };
@@ -340,10 +353,11 @@ macro_rules! numbered {
                 }
             }
 
-            fn shown(self) -> $crate::message::layout::Shown<'static> {
-                $crate::message::layout::Shown::Text(match self {
+            fn show(self, name: &str, to: &mut dyn $crate::message::layout::Show) {
+                let word = match self {
                     $($name::$variant => $word,)+
-                })
+                };
+                to.field(name, $crate::message::layout::Shown::Text(word));
             }
         }
     };
@@ -355,141 +369,5 @@ numbered! {
         ReadWrite = 0, "read-write";
         ReadOnly = 1, "read-only";
         WriteOnly = 2, "write-only";
-    }
-}
-
-impl<'a, T: Numbered> Form<'a, T> for Number {
-    fn bytes_min(_: &Run) -> usize {
-        1
-    }
-
-    fn put(value: &T, _: &mut Run, out: &mut Vec<u8>) {
-        put_u8(out, value.number());
-    }
-
-    fn read(_: &'static str, _: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError> {
-        let number = payload.u8()?;
-        T::from_number(number).ok_or_else(|| payload.unexpected(T::EXPECTED, u64::from(number)))
-    }
-
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
-        to.field(name, value.shown());
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, _: &Run) -> T {
-        let first = source.number() as u8 % 16;
-        let mut numbers = (first..=u8::MAX).chain(0..first);
-        numbers
-            .find_map(T::from_number)
-            .expect("an enumeration has a value")
-    }
-}
-
-impl<'a, T, F: Form<'a, T>> Form<'a, T> for FlagsThen<F> {
-    fn bytes_min(run: &Run) -> usize {
-        F::bytes_min(run).saturating_add(1)
-    }
-
-    fn flags(value: &T) -> u8 {
-        F::flags(value)
-    }
-
-    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>) {
-        put_u8(out, run.flags);
-        F::put(value, run, out);
-    }
-
-    fn read(
-        name: &'static str,
-        run: &mut Run,
-        payload: &mut Payload<'a>,
-    ) -> Result<T, DecodeError> {
-        run.flags = payload.u8()?;
-        F::read(name, run, payload)
-    }
-
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
-        F::show(value, name, to);
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &Run) -> T {
-        F::sample(source, run)
-    }
-}
-
-impl<'a, T, const BIT: u8, F: Form<'a, T>> Form<'a, Option<T>> for Optional<BIT, F> {
-    fn bytes_min(_: &Run) -> usize {
-        0
-    }
-
-    fn flags(value: &Option<T>) -> u8 {
-        value.as_ref().map_or(0, |_| BIT)
-    }
-
-    fn put(value: &Option<T>, run: &mut Run, out: &mut Vec<u8>) {
-        if let Some(value) = value {
-            F::put(value, run, out);
-        }
-    }
-
-    fn read(
-        name: &'static str,
-        run: &mut Run,
-        payload: &mut Payload<'a>,
-    ) -> Result<Option<T>, DecodeError> {
-        let is_present = run.flags & BIT != 0;
-        is_present.then(|| F::read(name, run, payload)).transpose()
-    }
-
-    fn show(value: &Option<T>, name: &str, to: &mut dyn Show) {
-        match value {
-            Some(value) => F::show(value, name, to),
-            None => to.field(name, Shown::Nothing),
-        }
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &Run) -> Option<T> {
-        source.is_chosen().then(|| F::sample(source, run))
-    }
-}
-
-impl<'a, T: Default, const BIT: u8, F: Form<'a, T>> Form<'a, T> for IfHead<BIT, F> {
-    fn bytes_min(run: &Run) -> usize {
-        match run.head_flags & BIT {
-            0 => 0,
-            _ => F::bytes_min(run),
-        }
-    }
-
-    fn put(value: &T, run: &mut Run, out: &mut Vec<u8>) {
-        if run.head_flags & BIT != 0 {
-            F::put(value, run, out);
-        }
-    }
-
-    fn read(
-        name: &'static str,
-        run: &mut Run,
-        payload: &mut Payload<'a>,
-    ) -> Result<T, DecodeError> {
-        match run.head_flags & BIT {
-            0 => Ok(T::default()),
-            _ => F::read(name, run, payload),
-        }
-    }
-
-    fn show(value: &T, name: &str, to: &mut dyn Show) {
-        F::show(value, name, to);
-    }
-
-    #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &Run) -> T {
-        match run.head_flags & BIT {
-            0 => T::default(),
-            _ => F::sample(source, run),
-        }
     }
 }

@@ -5,7 +5,6 @@
 
 use trunkline_types::wire::put_u8;
 
-use super::fault::put_fault;
 #[cfg(test)]
 use super::round_trip::Source;
 use super::typed::TypeRun;
@@ -17,13 +16,50 @@ use crate::{DecodeError, FaultRef};
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub(super) handle: u32,
+    pub(super) ticket: u64,
     pub(super) flags: u8,
     pub(super) head_flags: u8,
+    pub(super) header_flags: u8,
     pub(super) types: TypeRun,
+    /// The field that is read, for the error.
+    pub(super) field: &'static str,
+}
+
+impl Run {
+    /// That of a field with an id, which takes nothing from others.
+    pub(super) fn of_field(field: &'static str) -> Self {
+        Self {
+            field,
+            ..Self::default()
+        }
+    }
+}
+
+/// A field as it was declared, for the drawings in the reference of the protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name on the wire; of a field without form, all that is drawn.
+    pub name: &'static str,
+    /// Its type.
+    pub ty: &'static str,
+    /// Its form.
+    pub form: &'static str,
+}
+
+impl Field {
+    /// Part of a drawing that is written by hand.
+    pub const fn drawn(name: &'static str) -> Self {
+        let (ty, form) = ("", "");
+        Self { name, ty, form }
+    }
 }
 
 /// A head or an item of a frame.
 pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
+    /// Its fields, in their order.
+    const FIELDS: &'static [Field];
+    /// True if a fault may stand in its place.
+    const MAY_FAIL: bool = false;
     /// Smallest size in bytes, once the flags of the head are known.
     fn bytes_min(run: &Run) -> usize;
     /// Appends the record.
@@ -37,7 +73,7 @@ pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
     fn show(&self, to: &mut dyn Show);
     /// Any content, for the round trip.
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &Run) -> Self;
+    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self;
 }
 
 /// The content of a field, as the golden vectors show it.
@@ -45,18 +81,30 @@ pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
 pub enum Shown<'a> {
     /// The field is absent.
     Nothing,
-    /// A number of up to 32 bits.
-    Small(u32),
-    /// A number of up to 64 bits.
-    Big(u64),
+    /// True or false.
+    Flag(bool),
+    /// A number.
+    Number(u64),
+    /// A number of up to 64 bits, shown as its decimal digits.
+    Digits(u64),
+    /// As `Digits`, with a sign.
+    Signed(i64),
+    /// A number with a fraction.
+    Real(f64),
     /// Text.
     Text(&'a str),
+    /// Bytes, shown in hexadecimal.
+    Bytes(&'a [u8]),
 }
 
 /// Takes what records show.
 pub trait Show {
-    /// Takes a field.
+    /// Takes a field. Without a name it is an item of a list.
     fn field(&mut self, name: &str, value: Shown<'_>);
+    /// Takes a record that is a field; `show` shows it.
+    fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));
+    /// Takes a list that is a field; `show` shows its items, without names.
+    fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));
 }
 
 /// Declares a record: `pub field: Type = Form`, with `as "name"` where the wire has another name.
@@ -86,6 +134,10 @@ macro_rules! record {
         }
     ) => {
         impl<'a> $crate::message::layout::Record<'a> for $record {
+            const FIELDS: &'static [$crate::message::layout::Field] = &[
+                $($crate::message::layout::record!(@field $field: $ty = $form $(as $wire)?),)*
+            ];
+
             fn bytes_min(run: &$crate::message::layout::Run) -> usize {
                 0_usize$(.saturating_add(
                     <$form as $crate::message::form::Form<'a, $ty>>::bytes_min(run),
@@ -106,11 +158,10 @@ macro_rules! record {
                 payload: &mut $crate::decode::Payload<'a>,
             ) -> Result<Self, $crate::DecodeError> {
                 Ok(Self {
-                    $($field: <$form as $crate::message::form::Form<'a, $ty>>::read(
-                        stringify!($field),
-                        run,
-                        payload,
-                    )?,)*
+                    $($field: {
+                        run.field = stringify!($field);
+                        <$form as $crate::message::form::Form<'a, $ty>>::read(run, payload)?
+                    },)*
                 })
             }
 
@@ -125,12 +176,19 @@ macro_rules! record {
             #[cfg(test)]
             fn sample(
                 source: &mut $crate::message::round_trip::Source<'a>,
-                run: &$crate::message::layout::Run,
+                run: &mut $crate::message::layout::Run,
             ) -> Self {
                 Self {
                     $($field: <$form as $crate::message::form::Form<'a, $ty>>::sample(source, run),)*
                 }
             }
+        }
+    };
+    (@field $field:ident: $ty:ty = $form:ty $(as $wire:literal)?) => {
+        $crate::message::layout::Field {
+            name: $crate::message::layout::record!(@name $field $($wire)?),
+            ty: stringify!($ty),
+            form: stringify!($form),
         }
     };
     (@name $field:ident) => { stringify!($field) };
@@ -140,6 +198,8 @@ pub(crate) use record;
 
 /// No head: the items follow the header.
 impl Record<'_> for () {
+    const FIELDS: &'static [Field] = &[];
+
     fn bytes_min(_: &Run) -> usize {
         0
     }
@@ -153,11 +213,14 @@ impl Record<'_> for () {
     fn show(&self, _: &mut dyn Show) {}
 
     #[cfg(test)]
-    fn sample(_: &mut Source<'_>, _: &Run) -> Self {}
+    fn sample(_: &mut Source<'_>, _: &mut Run) -> Self {}
 }
 
 /// An item that was refused has a fault in its place; 0 stands before one that was not.
 impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
+    const FIELDS: &'static [Field] = T::FIELDS;
+    const MAY_FAIL: bool = true;
+
     fn bytes_min(_: &Run) -> usize {
         2
     }
@@ -168,7 +231,7 @@ impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
                 put_u8(out, 0);
                 item.put(run, out);
             }
-            Err(fault) => put_fault(out, *fault),
+            Err(fault) => fault.put(run, out),
         }
     }
 
@@ -182,18 +245,15 @@ impl<'a, T: Record<'a>> Record<'a> for Result<T, FaultRef<'a>> {
     fn show(&self, to: &mut dyn Show) {
         match self {
             Ok(item) => item.show(to),
-            Err(fault) => {
-                to.field("code", Shown::Text(fault.code.name()));
-                to.field("sentence", Shown::Text(fault.sentence));
-            }
+            Err(fault) => fault.show(to),
         }
     }
 
     #[cfg(test)]
-    fn sample(source: &mut Source<'a>, run: &Run) -> Self {
+    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
         match source.is_chosen() {
             true => Ok(T::sample(source, run)),
-            false => Err(source.fault()),
+            false => Err(FaultRef::sample(source, run)),
         }
     }
 }

@@ -1,15 +1,6 @@
 //! LEASE and LEASED: the exclusive right of a session to write a variable, for a limited time
 //! (B-22).
 //!
-//! ```text
-//! LEASE   verb u8 | flags u8 | duration ms varint | [epoch u64]
-//!         count x ( handle zigzag delta | [sequence varint] )
-//!         verb   1 ACQUIRE  2 RENEW  3 RELEASE         flags  1 EXPECTED: epoch and sequences
-//! LEASED  first_index varint
-//!         count x ( 0 varint | granted ms varint | sequence varint )
-//!                 ( code varint | sentence text )                  (refused)
-//! ```
-//!
 //! Agreed as the feature GROUPS. ACQUIRE by the session that holds the lease renews it. RENEW of an
 //! expired lease is refused, because another session may have written since. With EXPECTED a lease
 //! is granted only if the variable is still at that position. The answer contains the sequence of

@@ -5,11 +5,6 @@
 //!          count x ( path text | back varint | [properties] )
 //!          flags  1 REPLACE           back 0: properties follow
 //!                                          n: those of the n-th latest that this frame has written
-//! ORDER    verb u8 | flags u8 | library text
-//!          verb   1 UNDEPLOY  2 START  3 STOP         flags  1 FORCE
-//! REPORT   fields
-//!     1 state u8            2 added varint   3 changed varint   4 kept varint   5 removed varint
-//!          state  0 undeployed  1 running  2 stopped
 //! ```
 //!
 //! Agreed as the feature ADMINISTRATION. A library is sent in one or more DEPLOY frames of one
@@ -21,9 +16,12 @@
 use trunkline_types::VariableDefinition;
 use trunkline_types::wire::{VariablesDecoder, VariablesEncoder, put_str, put_u8};
 
+use super::fields::{Always, fields};
+use super::form::{Number, Text, Varint, forms, numbered};
+use super::layout::{Shown, record};
+use super::single::single_frame;
 use crate::decode::{Items, Payload};
 use crate::limits::SENTENCE_BYTES_MAX;
-use crate::tlv::{put_field, put_number, read_fields};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 const REPLACE: u8 = 1;
@@ -141,52 +139,54 @@ pub enum LibraryVerb {
     Stop,
 }
 
-/// An ORDER frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LibraryOrder<'a> {
-    /// The action.
-    pub verb: LibraryVerb,
-    /// The library's name.
-    pub library: &'a str,
+record! {
+    /// An ORDER frame.
+    #[derive(Copy, Eq)]
+    pub struct LibraryOrder<'a> {
+        /// The action.
+        pub verb: LibraryVerb = Verb,
+        /// The library's name.
+        pub library: &'a str = Text<TEXT_BYTES_MAX>,
+    }
 }
 
-impl<'a> LibraryOrder<'a> {
-    /// Appends the frame.
-    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::Order, request);
-        let out = frame.payload();
-        let (verb, flags) = match self.verb {
-            LibraryVerb::Undeploy { force: false } => (1, 0),
-            LibraryVerb::Undeploy { force: true } => (1, FORCE),
-            LibraryVerb::Start => (2, 0),
-            LibraryVerb::Stop => (3, 0),
-        };
-        put_u8(out, verb);
-        put_u8(out, flags);
-        put_str(out, self.library);
-        frame.finish(false);
-    }
+single_frame! { Order, LibraryOrder<'a> }
 
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Order)?;
-        let verb = payload.u8()?;
-        let flags = payload.u8()?;
-        let verb = match verb {
-            1 => LibraryVerb::Undeploy {
-                force: flags & FORCE != 0,
-            },
-            2 => LibraryVerb::Start,
-            3 => LibraryVerb::Stop,
-            other => return Err(payload.unexpected("the verb 1, 2 or 3", u64::from(other))),
+/// The number of a verb, and its flags.
+#[derive(Debug)]
+pub enum Verb {}
+
+forms! {
+    Verb: LibraryVerb, 2,
+        |out, verb, _| {
+            let (number, flags) = match verb {
+                LibraryVerb::Undeploy { force: false } => (1, 0),
+                LibraryVerb::Undeploy { force: true } => (1, FORCE),
+                LibraryVerb::Start => (2, 0),
+                LibraryVerb::Stop => (3, 0),
+            };
+            out.extend_from_slice(&[number, flags]);
+        },
+        |payload, _| Ok(match (payload.u8()?, payload.u8()?) {
+            (1, flags) => LibraryVerb::Undeploy { force: flags & FORCE != 0 },
+            (2, _) => LibraryVerb::Start,
+            (3, _) => LibraryVerb::Stop,
+            (other, _) => return Err(payload.unexpected("the verb 1, 2 or 3", u64::from(other))),
+        }),
+        |verb, name, to| {
+            let (word, force) = match verb {
+                LibraryVerb::Undeploy { force } => ("undeploy", *force),
+                LibraryVerb::Start => ("start", false),
+                LibraryVerb::Stop => ("stop", false),
+            };
+            to.field(name, Shown::Text(word));
+            to.field("force", Shown::Flag(force));
+        },
+        |source, _| match source.number() % 3 {
+            0 => LibraryVerb::Start,
+            1 => LibraryVerb::Stop,
+            _ => LibraryVerb::Undeploy { force: source.is_chosen() },
         };
-        let library = payload.text(TEXT_BYTES_MAX)?;
-        payload.finish()?;
-        Ok(Self { verb, library })
-    }
 }
 
 /// The state of a library after an order.
@@ -201,66 +201,29 @@ pub enum LibraryAfter {
     Stopped,
 }
 
-/// The result of an order: a REPORT frame. The four numbers count variables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LibraryReport {
-    /// The library's state after the order.
-    pub after: LibraryAfter,
-    /// Variables that are new, or have a different type, scope or FIFO than before.
-    pub added: u64,
-    /// Variables that stayed, but with other properties or in another state.
-    pub changed: u64,
-    /// Variables that stayed unchanged.
-    pub kept: u64,
-    /// Variables that were removed.
-    pub removed: u64,
-}
-
-impl LibraryReport {
-    /// Appends the frame.
-    pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, FrameKind::Report, request);
-        let out = frame.payload();
-        let state = match self.after {
-            LibraryAfter::Undeployed => 0,
-            LibraryAfter::Running => 1,
-            LibraryAfter::Stopped => 2,
-        };
-        put_field(out, 1, &[state]);
-        put_number(out, 2, self.added);
-        put_number(out, 3, self.changed);
-        put_number(out, 4, self.kept);
-        put_number(out, 5, self.removed);
-        frame.finish(false);
-    }
-
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
-    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Report)?;
-        let mut report = Self::default();
-        read_fields(&mut payload, |id, field| {
-            match id {
-                1 => {
-                    report.after = match field.u8()? {
-                        0 => LibraryAfter::Undeployed,
-                        1 => LibraryAfter::Running,
-                        2 => LibraryAfter::Stopped,
-                        other => {
-                            return Err(field.unexpected("a state, 0 to 2", u64::from(other)));
-                        }
-                    }
-                }
-                2 => report.added = field.varint()?,
-                3 => report.changed = field.varint()?,
-                4 => report.kept = field.varint()?,
-                5 => report.removed = field.varint()?,
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })?;
-        Ok(report)
+numbered! {
+    LibraryAfter, "a state, 0 to 2" {
+        Undeployed = 0, "undeployed";
+        Running = 1, "running";
+        Stopped = 2, "stopped";
     }
 }
+
+fields! {
+    /// The result of an order: a REPORT frame. The four numbers count variables.
+    #[derive(Copy, Eq, Default)]
+    pub struct LibraryReport {
+        /// The library's state after the order.
+        1: pub after: LibraryAfter = Always<Number>,
+        /// Variables that are new, or have a different type, scope or FIFO than before.
+        2: pub added: u64 = Always<Varint>,
+        /// Variables that stayed, but with other properties or in another state.
+        3: pub changed: u64 = Always<Varint>,
+        /// Variables that stayed unchanged.
+        4: pub kept: u64 = Always<Varint>,
+        /// Variables that were removed.
+        5: pub removed: u64 = Always<Varint>,
+    }
+}
+
+single_frame! { Report, LibraryReport }

@@ -11,6 +11,11 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 pub trait ListFrame {
     /// The kind of the frame.
     const KIND: FrameKind;
+    /// Other kinds of frames of the same form.
+    const ALSO: &'static [FrameKind];
+    /// The name of the items in the golden vectors. Under another name than `items` a list without
+    /// items is absent.
+    const ITEMS: &'static str;
     /// True if a frame without items is removed from the buffer.
     const EMPTY_IS_REMOVED: bool;
     /// The part common to all items.
@@ -42,7 +47,17 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
     /// Begins a frame at the end of `out`. `request` is the number in the header: of the request, or
     /// of the subscription.
     pub fn begin(out: &'o mut Vec<u8>, request: u32, head: &F::Head<'_>) -> Self {
-        let mut frame = FrameWriter::begin(out, F::KIND, request);
+        Self::begin_as(F::KIND, out, request, head)
+    }
+
+    /// Begins a frame of a kind that has this form.
+    pub fn begin_as(
+        kind: FrameKind,
+        out: &'o mut Vec<u8>,
+        request: u32,
+        head: &F::Head<'_>,
+    ) -> Self {
+        let mut frame = FrameWriter::begin(out, kind, request);
         let mut run = Run::default();
         let head_at = frame.payload().len();
         head.put(&mut run, frame.payload());
@@ -112,7 +127,7 @@ impl<'a, F: ListFrame> List<'a, F> {
     /// [`DecodeError`] if the frame is of another kind, the head does not have the form of the kind,
     /// or the frame cannot hold `count` items; errors in the items appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, F::KIND)?;
+        let mut payload = Payload::of_kinds(frame, F::KIND, F::ALSO)?;
         let mut run = Run::default();
         let head = F::Head::read(&mut run, &mut payload)?;
         run.head_flags = run.flags;
@@ -128,6 +143,11 @@ impl<'a, F: ListFrame> List<'a, F> {
     /// The number in the header: of the request, or of the subscription.
     pub fn request(&self) -> u32 {
         self.request
+    }
+
+    /// Number of items not yet read.
+    pub fn left(&self) -> u32 {
+        self.items.left()
     }
 
     /// The part common to all items.
@@ -146,11 +166,13 @@ impl<'a, F: ListFrame> Iterator for List<'a, F> {
     }
 }
 
-/// Declares a frame that is a list, with the names of its decoder and its builder.
+/// Declares a frame that is a list, with the names of its decoder and its builder; then other kinds
+/// of the same form, and the name of the items in the golden vectors.
 macro_rules! list_frame {
     (
         $form:ident: $kind:ident, $decoder:ident, $builder:ident,
         head $head:ty, item $item:ty, empty $empty:ident
+        $(, also $($also:ident)+)? $(, items $items:literal)?
     ) => {
         #[doc = concat!("The form of the frame ", stringify!($kind), ".")]
         #[derive(Clone, Debug)]
@@ -158,6 +180,8 @@ macro_rules! list_frame {
 
         impl $crate::message::list::ListFrame for $form {
             const KIND: $crate::FrameKind = $crate::FrameKind::$kind;
+            const ALSO: &'static [$crate::FrameKind] = &[$($($crate::FrameKind::$also),+)?];
+            const ITEMS: &'static str = $crate::message::list::list_frame!(@items $($items)?);
             const EMPTY_IS_REMOVED: bool = $crate::message::list::list_frame!(@ $empty);
             type Head<'a> = $head;
             type Item<'a> = $item;
@@ -173,6 +197,12 @@ macro_rules! list_frame {
     };
     (@ removed) => {
         true
+    };
+    (@items) => {
+        "items"
+    };
+    (@items $items:literal) => {
+        $items
     };
 }
 pub(crate) use list_frame;

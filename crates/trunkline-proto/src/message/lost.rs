@@ -1,19 +1,18 @@
 //! LOST: updates that a subscription did not get, by cause.
 //!
-//! ```text
-//! LOST  header.request = subscription
-//!       count x ( handle zigzag delta | flags u8 | a varint per set bit but UNKNOWN )
-//!       flags  1 filtered  2 queue  4 overrun  8 disconnect  16 UNKNOWN  32 64 128 causes to come
-//! ```
-//!
 //! The counts are increments: the client adds them to the losses of the item before its *next*
 //! update. The frame precedes that update. Coalesced updates are not included; they are the
 //! remainder of the gap between two sequences. A cause unknown to this version is read as UNKNOWN.
 
-use trunkline_types::wire::{put_u8, put_varint, put_zigzag};
+use trunkline_types::wire::{put_u8, put_varint};
 
-use crate::decode::{Items, Payload};
-use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+use super::form::{Form, Handle};
+use super::layout::{Field, Record, Run, Show, Shown};
+use super::list::list_frame;
+#[cfg(test)]
+use super::round_trip::Source;
+use crate::DecodeError;
+use crate::decode::Payload;
 
 const UNKNOWN: u8 = 16;
 
@@ -45,136 +44,78 @@ impl LostRecord {
     }
 }
 
-/// Writes a LOST frame.
-#[derive(Debug)]
-#[must_use = "a frame is complete only when it is finished"]
-pub struct LostBuilder<'a> {
-    frame: FrameWriter<'a>,
-    previous: u32,
-}
+impl<'a> Record<'a> for LostRecord {
+    const FIELDS: &'static [Field] = &[Field::drawn("handle | flags u8 | a varint per flag")];
 
-impl<'a> LostBuilder<'a> {
-    /// Begins a frame for this subscription at the end of `out`.
-    pub fn begin(out: &'a mut Vec<u8>, subscription: u32) -> Self {
-        Self {
-            frame: FrameWriter::begin(out, FrameKind::Lost, subscription),
-            previous: 0,
-        }
+    fn bytes_min(_: &Run) -> usize {
+        2
     }
 
-    /// Appends a record.
-    ///
-    /// # Real-time
-    /// Allocates only if the buffer has to grow.
-    pub fn push(&mut self, record: &LostRecord) {
-        let LostRecord {
-            handle,
-            filtered,
-            queue,
-            overrun,
-            disconnect,
-            unknown,
-        } = *record;
-        let counts = [filtered, queue, overrun, disconnect];
-        let mut flags = if unknown { UNKNOWN } else { 0 };
+    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
+        let counts = [self.filtered, self.queue, self.overrun, self.disconnect];
+        let mut flags = if self.unknown { UNKNOWN } else { 0 };
         for (bit, count) in counts.iter().enumerate() {
             flags |= u8::from(*count != 0) << bit;
         }
-        let out = self.frame.payload();
-        put_zigzag(
-            out,
-            i64::from(handle).wrapping_sub(i64::from(self.previous)),
-        );
+        Handle::put(&self.handle, run, out);
         put_u8(out, flags);
         counts
             .iter()
             .filter(|count| **count != 0)
             .for_each(|count| put_varint(out, *count));
-        self.previous = handle;
-        self.frame.count_item();
     }
 
-    /// Number of records so far.
-    pub fn count(&self) -> u32 {
-        self.frame.count()
+    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        let handle = Handle::read(run, payload)?;
+        let flags = payload.u8()?;
+        let mut record = Self {
+            handle,
+            unknown: flags & UNKNOWN != 0,
+            ..Self::default()
+        };
+        for bit in (0..8)
+            .map(|shift| 1 << shift)
+            .filter(|bit| flags & bit != 0)
+        {
+            match bit {
+                1 => record.filtered = payload.varint()?,
+                2 => record.queue = payload.varint()?,
+                4 => record.overrun = payload.varint()?,
+                8 => record.disconnect = payload.varint()?,
+                UNKNOWN => {}
+                _ => {
+                    payload.varint()?;
+                    record.unknown = true;
+                }
+            }
+        }
+        Ok(record)
     }
 
-    /// Bytes of the frame so far, header included.
-    pub fn len_bytes(&self) -> usize {
-        self.frame.len_bytes()
+    fn show(&self, to: &mut dyn Show) {
+        to.field("handle", Shown::Number(self.handle.into()));
+        to.field("filtered", Shown::Digits(self.filtered));
+        to.field("queue", Shown::Digits(self.queue));
+        to.field("overrun", Shown::Digits(self.overrun));
+        to.field("disconnect", Shown::Digits(self.disconnect));
+        to.field("unknown", Shown::Flag(self.unknown));
     }
 
-    /// Completes the frame; a frame without records is removed from the buffer.
-    pub fn finish(self) {
-        if self.frame.count() == 0 {
-            self.frame.abandon();
-        } else {
-            self.frame.finish(false);
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
+        Self {
+            handle: u32::sample(source, run),
+            filtered: source.number(),
+            queue: source.number(),
+            overrun: source.number(),
+            disconnect: source.number() % 3,
+            unknown: source.is_chosen(),
         }
     }
 }
 
-/// The records of a LOST frame.
-#[derive(Clone, Debug)]
-pub struct LostRecords<'a> {
-    subscription: u32,
-    items: Items<'a>,
-    previous: u32,
-}
-
-impl<'a> LostRecords<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame cannot hold `count` records; errors in the records appear
-    /// during iteration.
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let payload = Payload::of(frame, FrameKind::Lost)?;
-        let items = Items::new(payload, frame.count(), 2)?;
-        Ok(Self {
-            subscription: frame.request(),
-            items,
-            previous: 0,
-        })
-    }
-
-    /// The subscription that the records belong to.
-    pub fn subscription(&self) -> u32 {
-        self.subscription
-    }
-}
-
-impl Iterator for LostRecords<'_> {
-    type Item = Result<LostRecord, DecodeError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let previous = &mut self.previous;
-        self.items.next_with(|payload| {
-            let handle = payload.handle(*previous)?;
-            *previous = handle;
-            let flags = payload.u8()?;
-            let mut record = LostRecord {
-                handle,
-                ..LostRecord::default()
-            };
-            record.unknown = flags & UNKNOWN != 0;
-            for bit in (0..8)
-                .map(|shift| 1 << shift)
-                .filter(|bit| flags & bit != 0)
-            {
-                match bit {
-                    1 => record.filtered = payload.varint()?,
-                    2 => record.queue = payload.varint()?,
-                    4 => record.overrun = payload.varint()?,
-                    8 => record.disconnect = payload.varint()?,
-                    UNKNOWN => {}
-                    _ => {
-                        payload.varint()?;
-                        record.unknown = true;
-                    }
-                }
-            }
-            Ok(record)
-        })
-    }
+// The request of the frame is the subscription.
+list_frame! {
+    LostFrame: Lost, LostRecords, LostBuilder,
+    head (), item LostRecord, empty removed
 }

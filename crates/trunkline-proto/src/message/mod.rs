@@ -1,4 +1,5 @@
-//! The content of each frame: one module per group, with the payload drawn above its codec.
+//! The content of each frame: one module per group, with the declaration of each payload, or its
+//! drawing above a codec that is written by hand.
 //!
 //! Two shapes recur:
 //!
@@ -10,9 +11,10 @@
 //!   An error ends the iteration, and the caller must end the connection; the items before it were
 //!   valid.
 //!
-//! A frame is declared once: [`layout`] has the records, [`mod@form`] the forms of their fields,
-//! [`list`] the frames that are lists, [`single`] those that are one record, and [`kinds`] the one match that knows the message of each
-//! kind. The codecs of the frames that [`kinds`] does not list are written by hand.
+//! A frame is declared once: [`layout`] has the records, [`fields`] those whose fields have ids,
+//! [`mod@form`] the forms of the fields, [`list`] the frames that are lists, [`single`] those that are
+//! one record, and [`kinds`] the one match that knows the message of each kind, and which codecs are
+//! written by hand.
 //!
 //! A request or answer with many items is a run of frames with the same request number; all but the
 //! last have the flag MORE. Every frame of a run can be decoded by itself. The `first_index` of an
@@ -27,8 +29,8 @@ pub mod convergence;
 pub mod ended;
 pub mod engine;
 pub mod fault;
+pub mod fields;
 pub mod find;
-pub mod flush;
 pub mod forcing;
 pub mod form;
 pub mod group;

@@ -1,10 +1,6 @@
 //! OPEN and OPENED: resolving names to handles.
 //!
 //! ```text
-//! OPEN    options u8 | [subscription u32 | contract | flags u8]     [..] with SUBSCRIBE
-//!         count x name text
-//!         options  1 READ  2 DESCRIBE  4 SUBSCRIBE
-//!
 //! OPENED  options u8 | first_index varint
 //!         count x item, in the order of the names
 //! item    0 varint | handle zigzag delta | type | access u8 | [update record] | [properties]
@@ -18,13 +14,18 @@
 //! delta takes no bytes.
 
 use trunkline_types::wire::{
-    decode_properties, encode_properties, put_str, put_u8, put_varint, put_zigzag,
+    decode_properties, encode_properties, put_bytes, put_u8, put_varint, put_zigzag,
 };
 use trunkline_types::{Access, DataType, Properties};
 
 use super::fault::put_fault;
+use super::form::{FlagsThen, Form, Inner, Optional};
+use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::list::list_frame;
 use super::record::{RunState, UpdateRecord};
-use super::subscribe::{SubscribeTerms, put_terms, read_terms};
+#[cfg(test)]
+use super::round_trip::Source;
+use super::subscribe::SubscribeTerms;
 use super::typed::{TypeRun, put_access, read_access};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
@@ -42,13 +43,79 @@ pub struct OpenOptions {
     pub describe: bool,
 }
 
-/// The part common to all names of an OPEN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpenTerms {
-    /// Optional content of the answers.
-    pub options: OpenOptions,
-    /// The subscription that the variables join.
-    pub subscribe: Option<SubscribeTerms>,
+record! {
+    /// The part common to all names of an OPEN.
+    #[derive(Copy, Eq, Default)]
+    pub struct OpenTerms {
+        /// Optional content of the answers.
+        pub options: OpenOptions = FlagsThen<Options>,
+        /// The subscription that the variables join.
+        pub subscribe: Option<SubscribeTerms> = Optional<SUBSCRIBE, Inner>,
+    }
+}
+
+/// The form of options, which are flags of the head.
+#[derive(Debug)]
+pub enum Options {}
+
+impl<'a> Form<'a, OpenOptions> for Options {
+    fn bytes_min(_: &Run) -> usize {
+        0
+    }
+
+    fn flags(options: &OpenOptions) -> u8 {
+        options.to_bits()
+    }
+
+    fn put(_: &OpenOptions, _: &mut Run, _: &mut Vec<u8>) {}
+
+    fn read(run: &mut Run, _: &mut Payload<'a>) -> Result<OpenOptions, DecodeError> {
+        Ok(OpenOptions::from_bits(run.flags))
+    }
+
+    fn show(options: &OpenOptions, name: &str, to: &mut dyn Show) {
+        to.object(name, &|to| {
+            to.field("read", Shown::Flag(options.read));
+            to.field("describe", Shown::Flag(options.describe));
+        });
+    }
+
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, _: &mut Run) -> OpenOptions {
+        OpenOptions::from_bits(source.number() as u8)
+    }
+}
+
+/// A name, as bytes: one that is not UTF-8 or too long must be answered with a fault of its own,
+/// without affecting the others.
+impl<'a> Record<'a> for &'a [u8] {
+    const FIELDS: &'static [Field] = &[Field::drawn("name text")];
+
+    fn bytes_min(_: &Run) -> usize {
+        1
+    }
+
+    fn put(&self, _: &mut Run, out: &mut Vec<u8>) {
+        put_bytes(out, self);
+    }
+
+    fn read(_: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        payload.prefixed("a name length in bytes")
+    }
+
+    fn show(&self, to: &mut dyn Show) {
+        to.field("", Shown::Text(&String::from_utf8_lossy(self)));
+    }
+
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, _: &mut Run) -> Self {
+        source.text().as_bytes()
+    }
+}
+
+list_frame! {
+    OpenFrame: Open, Open, OpenBuilder,
+    head OpenTerms, item &'a [u8], empty kept
 }
 
 /// An opened variable.
@@ -64,106 +131,6 @@ pub struct OpenedVariable<'a> {
     pub reading: Option<UpdateRecord<'a>>,
     /// The configuration of the variable, if asked for.
     pub properties: Option<Properties>,
-}
-
-/// Writes an OPEN frame.
-#[derive(Debug)]
-#[must_use = "a frame is complete only when it is finished"]
-pub struct OpenBuilder<'a> {
-    frame: FrameWriter<'a>,
-}
-
-impl<'a> OpenBuilder<'a> {
-    /// Begins a frame at the end of `out`.
-    pub fn begin(out: &'a mut Vec<u8>, request: u32, terms: &OpenTerms) -> Self {
-        let mut frame = FrameWriter::begin(out, FrameKind::Open, request);
-        let out = frame.payload();
-        let subscribe = if terms.subscribe.is_some() {
-            SUBSCRIBE
-        } else {
-            0
-        };
-        put_u8(out, terms.options.to_bits() | subscribe);
-        if let Some(terms) = &terms.subscribe {
-            put_terms(out, terms);
-        }
-        Self { frame }
-    }
-
-    /// Appends a name; the engine checks it.
-    pub fn push(&mut self, name: &str) {
-        put_str(self.frame.payload(), name);
-        self.frame.count_item();
-    }
-
-    /// Number of names so far.
-    pub fn count(&self) -> u32 {
-        self.frame.count()
-    }
-
-    /// Bytes of the frame so far, header included.
-    pub fn len_bytes(&self) -> usize {
-        self.frame.len_bytes()
-    }
-
-    /// Completes the frame; set `more` if further frames of this request follow.
-    pub fn finish(self, more: bool) {
-        self.frame.finish(more);
-    }
-}
-
-/// An OPEN frame; iterates over the names.
-///
-/// Names are bytes here. One that is not UTF-8 or too long must be answered with a fault of its
-/// own, without affecting the others.
-#[derive(Clone, Debug)]
-pub struct Open<'a> {
-    terms: OpenTerms,
-    items: Items<'a>,
-}
-
-impl<'a> Open<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
-    /// cannot hold `count` names; errors in the names appear during iteration.
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::Open)?;
-        let bits = payload.u8()?;
-        let subscribe = if bits & SUBSCRIBE != 0 {
-            Some(read_terms(&mut payload)?)
-        } else {
-            None
-        };
-        let terms = OpenTerms {
-            options: OpenOptions::from_bits(bits),
-            subscribe,
-        };
-        Ok(Self {
-            terms,
-            items: Items::new(payload, frame.count(), 1)?,
-        })
-    }
-
-    /// The part common to all names.
-    pub fn terms(&self) -> OpenTerms {
-        self.terms
-    }
-
-    /// Number of names not yet read.
-    pub fn left(&self) -> u32 {
-        self.items.left()
-    }
-}
-
-impl<'a> Iterator for Open<'a> {
-    type Item = Result<&'a [u8], DecodeError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.items
-            .next_with(|payload| payload.prefixed("a name length in bytes"))
-    }
 }
 
 /// Writes an OPENED or PROVIDED frame.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use trunkline_types::{DataType, EnumType};
+use trunkline_types::{DataType, EnumType, Value};
 
 use super::kinds::{MessageVisitor, with_message};
 use super::layout::Record;
 use super::list::{List, ListBuilder, ListFrame};
 use super::single::SingleFrame;
-use crate::{FaultCode, FaultRef, Frame, FrameKind};
+use super::stream::POSITION_MAX;
+use super::stream::seal::is_sealed;
+use crate::{Frame, FrameKind};
 
 /// Any content, made from the bytes that the property test chooses.
 #[derive(Debug)]
@@ -29,16 +31,29 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The only content of a number that is not there.
+    pub(super) fn zero(&mut self) -> u64 {
+        0
+    }
+
+    /// A position in a stream.
+    pub(super) fn position(&mut self) -> u64 {
+        self.number().min(POSITION_MAX)
+    }
+
     /// True or false.
     pub(super) fn is_chosen(&mut self) -> bool {
         self.number() % 2 == 1
     }
 
-    /// A fault.
-    pub(super) fn fault(&mut self) -> FaultRef<'a> {
-        let code = FaultCode::from_number((self.number() as u16).max(1));
-        let sentence = self.text();
-        FaultRef { code, sentence }
+    /// A value of this type.
+    pub(super) fn value(&mut self, data_type: &DataType) -> Value {
+        match data_type {
+            DataType::Bool => Value::Bool(self.is_chosen()),
+            DataType::String => Value::String(self.text().into()),
+            DataType::Enum(_) => Value::Enum(self.number() as u32 % 2),
+            _ => Value::F64(self.number() as f64),
+        }
     }
 
     /// Text.
@@ -67,7 +82,7 @@ impl<'a> Source<'a> {
 }
 
 /// Encodes any message of a kind, and decodes it. The bytes are leaked, so that all has one lifetime.
-struct RoundTrip(Source<'static>);
+struct RoundTrip(FrameKind, Source<'static>);
 
 /// The one frame in `bytes`.
 fn frame(bytes: Vec<u8>) -> Frame<'static> {
@@ -81,14 +96,14 @@ impl MessageVisitor<'static> for RoundTrip {
     type Output = ();
 
     fn list<F: ListFrame>(mut self) {
-        let source = &mut self.0;
+        let source = &mut self.1;
         let (request, more) = (source.number() as u32, source.is_chosen());
-        let head = F::Head::sample(source, &Default::default());
+        let head = F::Head::sample(source, &mut Default::default());
         let mut out = Vec::new();
-        let mut builder = ListBuilder::<F>::begin(&mut out, request, &head);
+        let mut builder = ListBuilder::<F>::begin_as(self.0, &mut out, request, &head);
         let mut items = Vec::new();
         for _ in 0..=source.number() % 8 {
-            let item = F::Item::sample(source, builder.run());
+            let item = F::Item::sample(source, &mut builder.run().clone());
             builder.push(&item);
             items.push(item);
         }
@@ -101,10 +116,12 @@ impl MessageVisitor<'static> for RoundTrip {
     }
 
     fn single<M: SingleFrame<'static>>(mut self) {
-        let message = M::sample(&mut self.0, &Default::default());
+        let message = M::sample(&mut self.1, &mut Default::default());
         let mut out = Vec::new();
-        message.encode(7, &mut out);
-        assert_eq!(M::decode(&frame(out)).unwrap(), message);
+        message.encode_as(self.0, 7, &mut out);
+        let frame = frame(out);
+        assert!(is_sealed(self.0) || frame.request() == 7);
+        assert_eq!(M::decode(&frame).unwrap(), message);
     }
 
     fn by_hand(self, _: FrameKind) {}
@@ -118,7 +135,7 @@ impl MessageVisitor<'static> for Empty {
 
     fn list<F: ListFrame>(self) {
         let mut out = b"kept".to_vec();
-        let head = F::Head::sample(&mut Source(&[]), &Default::default());
+        let head = F::Head::sample(&mut Source(&[]), &mut Default::default());
         ListBuilder::<F>::begin(&mut out, 1, &head).finish(false);
         assert_eq!(out == b"kept", F::EMPTY_IS_REMOVED, "{}", F::KIND);
     }
@@ -133,7 +150,7 @@ proptest! {
     fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes: &[u8] = bytes.leak();
         for kind in FrameKind::ALL {
-            with_message(*kind, RoundTrip(Source(bytes)));
+            with_message(*kind, RoundTrip(*kind, Source(bytes)));
         }
     }
 }

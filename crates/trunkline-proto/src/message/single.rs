@@ -1,6 +1,7 @@
 //! Frames that are one record, without a list.
 
 use super::layout::{Record, Run};
+use super::stream::seal::{is_sealed, seal};
 use crate::decode::Payload;
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
@@ -8,12 +9,19 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 pub trait SingleFrame<'a>: Record<'a> {
     /// The kind of the frame.
     const KIND: FrameKind;
+    /// Other kinds of frames of the same form.
+    const ALSO: &'static [FrameKind];
 
-    /// Appends the frame; `request` is 0 if it belongs to no request.
-    fn encode(&self, request: u32, out: &mut Vec<u8>) {
-        let mut frame = FrameWriter::begin(out, Self::KIND, request);
-        self.put(&mut Run::default(), frame.payload());
-        frame.finish(false);
+    /// Appends a frame of a kind that has this form; `request` is 0 if it belongs to no request.
+    fn encode_as(&self, kind: FrameKind, request: u32, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut frame = FrameWriter::begin(out, kind, request);
+        let mut run = Run::default();
+        self.put(&mut run, frame.payload());
+        frame.finish_with(run.header_flags);
+        if is_sealed(kind) {
+            seal(out, start);
+        }
     }
 
     /// Reads the frame.
@@ -22,25 +30,68 @@ pub trait SingleFrame<'a>: Record<'a> {
     /// [`DecodeError`] if the frame is of another kind, or its payload does not have the form of the
     /// kind.
     fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, Self::KIND)?;
-        let message = Self::read(&mut Run::default(), &mut payload)?;
+        let mut payload = Payload::of_kinds(frame, Self::KIND, Self::ALSO)?;
+        let mut run = Run {
+            header_flags: frame.header().flags,
+            ..Run::default()
+        };
+        let message = Self::read(&mut run, &mut payload)?;
         payload.finish()?;
         Ok(message)
     }
 }
 
-/// Declares the kind of a record that is a frame. Its methods need no import of [`SingleFrame`].
+/// A frame without content.
+impl SingleFrame<'_> for () {
+    const KIND: FrameKind = FrameKind::Flush;
+    const ALSO: &'static [FrameKind] =
+        &[FrameKind::Flushed, FrameKind::Engine, FrameKind::StreamBell];
+}
+
+/// Appends a frame without content: FLUSH, FLUSHED, ENGINE or S_BELL.
+pub fn encode_empty(kind: FrameKind, request: u32, out: &mut Vec<u8>) {
+    ().encode_as(kind, request, out);
+}
+
+/// Reads a frame without content: FLUSH, FLUSHED, ENGINE or S_BELL.
+///
+/// # Errors
+/// [`DecodeError`] if the frame is of another kind, or has content.
+pub fn decode_empty(frame: &Frame<'_>) -> Result<(), DecodeError> {
+    <()>::decode(frame)
+}
+
+/// Declares the kind of a record that is a frame, and other kinds of the same form. Its methods need no
+/// import of [`SingleFrame`]; `encode` of an unnumbered frame takes no number of a request.
 macro_rules! single_frame {
-    ($kind:ident, $message:ident $(<$life:lifetime>)?) => {
+    ($kind:ident, $message:ident $(<$life:lifetime>)? $(, also $($also:ident)+)?) => {
+        $crate::message::single::single_frame!(
+            @both $kind, $message $(<$life>)?, [$($($also)+)?]
+            /// Appends the frame.
+            pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
+                use $crate::message::single::SingleFrame;
+                self.encode_as(Self::KIND, request, out);
+            }
+        );
+    };
+    ($kind:ident, $message:ident $(<$life:lifetime>)?, unnumbered $(, also $($also:ident)+)?) => {
+        $crate::message::single::single_frame!(
+            @both $kind, $message $(<$life>)?, [$($($also)+)?]
+            /// Appends the frame.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                use $crate::message::single::SingleFrame;
+                self.encode_as(Self::KIND, 0, out);
+            }
+        );
+    };
+    (@both $kind:ident, $message:ident $(<$life:lifetime>)?, [$($also:ident)*] $($encode:tt)+) => {
         impl<'a> $crate::message::single::SingleFrame<'a> for $message $(<$life>)? {
             const KIND: $crate::FrameKind = $crate::FrameKind::$kind;
+            const ALSO: &'static [$crate::FrameKind] = &[$($crate::FrameKind::$also),*];
         }
 
         impl $(<$life>)? $message $(<$life>)? {
-            /// Appends the frame; `request` is 0 if it belongs to no request.
-            pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
-                $crate::message::single::SingleFrame::encode(self, request, out);
-            }
+            $($encode)+
 
             /// Reads the frame.
             ///

@@ -30,6 +30,11 @@ impl TypeRun {
         }
     }
 
+    /// The last type put or read; there is one once an item has a type.
+    pub(crate) fn last(&self) -> &DataType {
+        self.0.as_ref().unwrap_or(&DataType::F64)
+    }
+
     /// Reads a type.
     pub(crate) fn read(&mut self, payload: &mut Payload<'_>) -> Result<DataType, DecodeError> {
         match (payload.u8()?, &self.0) {
@@ -52,5 +57,5 @@ pub(crate) fn put_access(out: &mut Vec<u8>, access: Access) {
 
 /// Reads an access type.
 pub(crate) fn read_access(payload: &mut Payload<'_>) -> Result<Access, DecodeError> {
-    Number::read("access", &mut Run::default(), payload)
+    Number::read(&mut Run::default(), payload)
 }

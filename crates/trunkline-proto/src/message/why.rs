@@ -1,17 +1,9 @@
 //! WHY and WHY_ANSWER: diagnosis of a variable that does not deliver (B-14).
-//!
-//! ```text
-//! WHY         name text
-//! WHY_ANSWER  count x ( stage u8 | verdict u8 | sentence text | next text )
-//!             stage    1 resolution  2 connection  3 tls  4 version  5 rights  6 library
-//!                      7 source  8 filter  9 buffer  10 consumer
-//!             verdict  0 ok  1 fault  2 note
-//! ```
 
 pub use trunkline_types::{WhyStage, WhyStep, WhyVerdict};
 
 use super::form::{Name, Number, Numbered, Text, numbered};
-use super::layout::{Shown, record};
+use super::layout::{Show, Shown, record};
 use super::list::list_frame;
 use super::single::single_frame;
 use crate::limits::SENTENCE_BYTES_MAX;
@@ -31,8 +23,8 @@ impl Numbered for WhyStage {
         Some(WhyStage::from_number(number))
     }
 
-    fn shown(self) -> Shown<'static> {
-        Shown::Text(self.name())
+    fn show(self, name: &str, to: &mut dyn Show) {
+        to.field(name, Shown::Text(self.name()));
     }
 }
 

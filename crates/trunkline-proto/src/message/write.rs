@@ -26,7 +26,7 @@ use trunkline_types::{Position, Quality, Timestamp, Value};
 
 use super::record_head::RecordHead;
 use crate::decode::{Items, Payload};
-use crate::tlv::{put_field, put_nested, put_number, read_fields};
+use crate::tlv::{put_field, put_number, put_sized, read_fields};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 const SOURCE_TIME: u8 = 1;
@@ -255,7 +255,8 @@ impl<'a> WriteBuilder<'a> {
             put_field(&mut fields, FIELD_VERB, &[number_of(options.verb)]);
         }
         if let Some(expected) = options.expected {
-            put_nested(&mut fields, FIELD_EXPECTED, |out| {
+            put_varint(&mut fields, FIELD_EXPECTED);
+            put_sized(&mut fields, |out| {
                 put_u64(out, expected.epoch);
                 put_varint(out, expected.sequence);
             });

@@ -16,9 +16,8 @@ use super::reader::Reader;
 use super::session::Session;
 use super::writer::Writer;
 use crate::message::closing::{Goodbye, Refused};
-use crate::message::stream::control::{
-    decode_bell, decode_goodbye, decode_keepalive, decode_refused, encode_goodbye,
-};
+use crate::message::single::decode_empty;
+use crate::message::stream::control::{decode_keepalive, encode_goodbye};
 use crate::message::stream::{StreamHello, StreamWelcome};
 use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, VersionRange};
 
@@ -142,7 +141,7 @@ impl<H: Half> Link<H> {
         }
         match kind {
             FrameKind::StreamGoodbye => {
-                let goodbye = decode_goodbye(frame)?;
+                let goodbye = Goodbye::decode(frame)?;
                 if self.half.is_ending() {
                     self.session.is_finished = true;
                 } else if is_final(goodbye.code) {
@@ -164,7 +163,7 @@ impl<H: Half> Link<H> {
             }
             _ if self.session.up().is_none() => self.handle_answer(now, kind, frame)?,
             FrameKind::StreamBell => {
-                decode_bell(frame)?;
+                decode_empty(frame)?;
                 self.session.bells = self.session.bells.saturating_add(1);
             }
             _ => match self.half.handle_frame(frame)? {
@@ -196,7 +195,7 @@ impl<H: Half> Link<H> {
                 self.handle_welcome(now, welcome)
             }
             FrameKind::StreamRefused => {
-                let refused = decode_refused(frame)?;
+                let refused = Refused::decode(frame)?;
                 let is_first = self.session.peer.is_none();
                 let retry = refused.retry_after.is_some();
                 let fault =

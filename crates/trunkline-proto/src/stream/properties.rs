@@ -6,9 +6,9 @@ use super::fault::StreamFault;
 use super::link::Link;
 use super::options::LinkOptions;
 use super::pairing::Pair;
+use crate::message::single::encode_empty;
 use crate::message::stream::StreamEnd;
-use crate::message::stream::control::encode_bell;
-use crate::{Disconnect, FaultCode, Features};
+use crate::{Disconnect, FaultCode, Features, FrameKind};
 
 impl<H> Link<H> {
     /// The number of the current connection.
@@ -67,7 +67,7 @@ impl<H> Link<H> {
     /// Sends S_BELL if the two ends are connected.
     pub fn ring_bell(&mut self) {
         if let Some(connection) = self.session.up() {
-            encode_bell(&mut connection.out);
+            encode_empty(FrameKind::StreamBell, 0, &mut connection.out);
         }
     }
 

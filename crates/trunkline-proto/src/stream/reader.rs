@@ -17,7 +17,7 @@ use super::options::{ElementForm, LinkOptions};
 use super::output::{Place, RingBytes};
 use super::walk::ElementWalk;
 use crate::message::stream::{
-    Abort, Ack, Ask, DataHead, EndState, Lost, ReaderState, StreamEnd, decode_end,
+    Abort, Ack, Ask, DataHead, End, EndState, Lost, ReaderState, StreamEnd,
 };
 use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
@@ -191,7 +191,7 @@ impl Half for Reader {
                 *ask = position.max(*ask);
             }
             Some(FrameKind::StreamEnd) => {
-                let position = decode_end(frame)?;
+                let End { position } = End::decode(frame)?;
                 self.handle_end(StreamClose {
                     position,
                     written: position,

@@ -1,7 +1,7 @@
 //! What was not agreed on is not served, and what was kept is said.
 
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Comparison, Find, FindCondition};
+use trunkline_proto::message::find::{Comparison, Find, FindBuilder, FindCondition};
 use trunkline_proto::message::group::GroupWriteBuilder;
 use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::{Hello, Welcome};
@@ -36,7 +36,7 @@ fn a_frame_of_a_feature_that_was_not_agreed_on_is_refused() {
         .encode(7, out);
         // What every client has is served, on the same connection.
         let mut read = HandlesBuilder::read(out, 8);
-        read.push(1);
+        read.push(&1);
         read.finish(false);
     });
     let faults = peer.frames(|frame| {
@@ -97,7 +97,9 @@ fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
                 limit: 0,
                 pattern: "rig/*",
             };
-            find.encode_with(conditions.iter().copied(), request, out);
+            let mut find = FindBuilder::begin(out, request, &find);
+            conditions.iter().for_each(|condition| find.push(condition));
+            find.finish(false);
         }
     });
     let answers = peer.frames(|frame| {
@@ -139,11 +141,8 @@ fn a_frame_of_the_other_side_ends_the_connection() {
     let mut peer = Peer::greeted(&world);
     peer.say(|out| {
         let fault = Fault::from(FaultCode::BadRequest);
-        FaultMessage {
-            request: 1,
-            fault: fault.as_ref(),
-        }
-        .encode(out);
+        let fault = fault.as_ref();
+        FaultMessage { fault }.encode(1, out);
     });
     let Disconnect::Malformed { sentence } = peer.cause() else {
         panic!("{:?}", peer.cause());

@@ -117,7 +117,7 @@ fn the_next_frame_of_a_request_has_a_deadline() {
         |out| deploy(out, 7, 0, true),
         |out| {
             let mut frame = OpenBuilder::begin(out, 7, &OpenTerms::default());
-            frame.push("rig/x");
+            frame.push(&&b"rig/x"[..]);
             frame.finish(true);
         },
     ];
@@ -199,7 +199,7 @@ fn items_beyond_the_memory_are_refused_one_by_one() {
                 }),
             };
             let mut frame = OpenBuilder::begin(out, page + 1, &terms);
-            (0..1000).for_each(|n| frame.push(&format!("rig/v{}", page * 1000 + n)));
+            (0..1000).for_each(|n| frame.push(&format!("rig/v{}", page * 1000 + n).as_bytes()));
             frame.finish(false);
         });
     }
@@ -233,7 +233,7 @@ fn a_request_without_memory_is_refused_once_and_the_next_one_is_served() {
     let mut peer = greeted(&world, &options);
     let page = |out: &mut Vec<u8>, request, names: usize, more| {
         let mut frame = OpenBuilder::begin(out, request, &OpenTerms::default());
-        (0..names).for_each(|_| frame.push("rig/x"));
+        (0..names).for_each(|_| frame.push(&&b"rig/x"[..]));
         frame.finish(more);
     };
     peer.say(|out| {

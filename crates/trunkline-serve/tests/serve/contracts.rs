@@ -7,7 +7,7 @@ use trunkline_proto::FaultCode;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::ended::EndReason;
 use trunkline_proto::message::hello::Hello;
-use trunkline_proto::message::keepalive::AckBuilder;
+use trunkline_proto::message::keepalive::{AckBuilder, AckHead};
 use trunkline_proto::message::open::{OpenBuilder, OpenTerms};
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_types::{Contract, DataType, Lost, Position};
@@ -212,7 +212,7 @@ fn updates_wait_for_the_wire_and_for_acknowledgements_and_for_nothing_else() {
                 ..OpenTerms::default()
             },
         );
-        open.push("rig/x");
+        open.push(&&b"rig/x"[..]);
         open.finish(false);
     });
     (0..50).for_each(|n| sut.world.set("rig/x", f64::from(n)));
@@ -220,9 +220,10 @@ fn updates_wait_for_the_wire_and_for_acknowledgements_and_for_nothing_else() {
     assert_eq!(peer.records(), 10);
     peer.take();
     assert_eq!(peer.records(), 10);
-    peer.say(|out| AckBuilder::begin(out, 4).finish());
+    let ack = |records_received| AckHead { records_received };
+    peer.say(|out| AckBuilder::begin(out, 0, &ack(4)).finish(false));
     assert_eq!(peer.records(), 14);
-    peer.say(|out| AckBuilder::begin(out, 14).finish());
+    peer.say(|out| AckBuilder::begin(out, 0, &ack(14)).finish(false));
     assert_eq!(peer.records(), 24);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use trunkline_client::{Event, SubscribeOptions, SubscriptionId};
-use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareItem};
+use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareHead, CompareItem};
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
 use trunkline_proto::{Frame, FrameKind};
@@ -133,16 +133,19 @@ fn what_is_named_several_times_is_sent_once_as_far_as_there_is_room() {
     assert_eq!(sut.readings(id).len(), VALUES);
     sut.pass(Duration::from_secs(2));
     let mut frames = Vec::new();
+    let head = CompareHead {
+        records_received: VALUES as u64,
+    };
     for name in names.iter().chain(&names) {
         let handle = sut.world.handle(name);
-        let mut frame = CompareBuilder::begin(&mut frames, VALUES as u64);
+        let mut frame = CompareBuilder::begin(&mut frames, 0, &head);
         frame.push(&CompareItem {
             subscription: 1,
             handle,
             sequence: 0,
             digest: 0,
         });
-        frame.finish();
+        frame.finish(false);
     }
     sut.forge(&frames);
     sut.capacity = BYTES;

@@ -485,7 +485,7 @@ fn a_group_of_too_many_or_of_orders_is_refused() {
         .unwrap();
     let fault = FaultMessage::decode(&first).unwrap();
     assert_eq!(
-        (fault.request, fault.fault.code),
+        (first.request(), fault.fault.code),
         (900, FaultCode::TooLarge)
     );
     let second = trunkline_proto::Frame::take_from(&mut rest)

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::handles::HandlesBuilder;
+use trunkline_proto::message::handles::{HandlesBuilder, UnsubscribeBuilder, UnsubscribeHead};
 use trunkline_proto::message::hello::{Hello, Welcome};
-use trunkline_proto::message::keepalive::{AckBuilder, Grant, Keepalive};
+use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
 use trunkline_proto::message::open::{OpenBuilder, OpenTerms, Opened};
-use trunkline_proto::message::provider::ProvideBuilder;
+use trunkline_proto::message::provider::{ProvideBuilder, ProvideHead};
 use trunkline_proto::message::updates::UpdatesBuilder;
 use trunkline_proto::message::watch::Watch;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
@@ -62,7 +62,14 @@ fn each_offence_is_named() {
             updates.finish();
         }),
         ("it confirms 5 records where 0 were sent", |out| {
-            AckBuilder::begin(out, 5).finish()
+            AckBuilder::begin(
+                out,
+                0,
+                &AckHead {
+                    records_received: 5,
+                },
+            )
+            .finish(false)
         }),
         ("it confirms 1 records where 0 were sent", |out| {
             Keepalive {
@@ -95,7 +102,7 @@ fn each_offence_is_named() {
             |out| {
                 let start = out.len();
                 let mut read = HandlesBuilder::read(out, 1);
-                (0..3_000_000).for_each(|_| read.push(0));
+                (0..3_000_000).for_each(|_| read.push(&0));
                 read.finish(false);
                 split_oversized(out, start, 1 << 20);
             },
@@ -135,7 +142,7 @@ fn requests_that_never_end_are_bounded() {
     let sentence = last_words(|out| {
         for request in 0..1025 {
             let mut read = HandlesBuilder::read(out, request);
-            read.push(1);
+            read.push(&1);
             read.finish(true);
         }
     });
@@ -262,21 +269,22 @@ fn handles_and_subscriptions_that_nobody_has_are_answered_and_harmless() {
         let mut read = HandlesBuilder::read(out, 1);
         [0, 1, 77, u32::MAX]
             .iter()
-            .for_each(|handle| read.push(*handle));
+            .for_each(|handle| read.push(handle));
         read.finish(false);
-        HandlesBuilder::unsubscribe(out, 2, 99).finish(false);
-        let mut unsubscribe = HandlesBuilder::unsubscribe(out, 3, 99);
-        unsubscribe.push(u32::MAX);
+        let of = UnsubscribeHead { subscription: 99 };
+        UnsubscribeBuilder::begin(out, 2, &of).finish(false);
+        let mut unsubscribe = UnsubscribeBuilder::begin(out, 3, &of);
+        unsubscribe.push(&u32::MAX);
         unsubscribe.finish(false);
         let mut close = HandlesBuilder::close(out, 4);
-        close.push(u32::MAX);
+        close.push(&u32::MAX);
         close.finish(false);
-        let mut ack = AckBuilder::begin(out, 0);
-        ack.push(Grant {
+        let mut ack = AckBuilder::begin(out, 0, &AckHead::default());
+        ack.push(&Grant {
             subscription: 99,
             more: u64::MAX,
         });
-        ack.finish();
+        ack.finish(false);
         writes(out, 0, 3, 1);
     });
     assert!(peer.session.wants_close().is_none());
@@ -292,15 +300,19 @@ fn handles_and_subscriptions_that_nobody_has_are_answered_and_harmless() {
 fn a_provider_of_single_variables_or_without_a_name_is_refused_in_words() {
     let world = world();
     let mut peer = Peer::greeted(&world);
-    peer.say(|out| ProvideBuilder::begin(out, 9, Duration::from_secs(1), "").finish(false));
+    let head = |provider| ProvideHead {
+        lease: Duration::from_secs(1),
+        provider,
+    };
+    peer.say(|out| ProvideBuilder::begin(out, 9, &head("")).finish(false));
     let mut frame = Vec::new();
-    let mut single = ProvideBuilder::begin(&mut frame, 10, Duration::from_secs(1), "mine");
-    single.push("rig/b");
+    let mut single = ProvideBuilder::begin(&mut frame, 10, &head("mine"));
+    single.push(&&b"rig/b"[..]);
     single.finish(false);
     peer.say(|out| out.extend_from_slice(&frame));
     let answers = peer.frames(|frame: &Frame<'_>| {
         let message = FaultMessage::decode(frame).unwrap();
-        (message.request, message.fault.to_fault().code)
+        (frame.request(), message.fault.to_fault().code)
     });
     let refused = FaultCode::NotSupported;
     assert_eq!(answers, [(9, refused), (10, refused)]);

@@ -424,7 +424,7 @@ fn a_client_that_takes_no_answers_is_bounded_and_then_let_go() {
     let mut bytes = Vec::new();
     for request in 0..1000 {
         let mut read = HandlesBuilder::read(&mut bytes, request);
-        (0..1000).for_each(|_| read.push(handle));
+        (0..1000).for_each(|_| read.push(&handle));
         read.finish(false);
     }
     // A million reads of a megabyte each, and nobody takes anything.

@@ -10,7 +10,7 @@ use trunkline_engine::{Attempt, Write as EngineWrite, WriteOutcome as EngineOutc
 use trunkline_proto::limits::KEEPALIVE_DEADLINE;
 use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
-    ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderOutcome, ReadBack,
+    ProvideBuilder, ProvideHead, ProviderAnswer, ProviderAnswersBuilder, ProviderOutcome, ReadBack,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, Writes};
 use trunkline_proto::message::write_answers::WriteAnswers;
@@ -150,7 +150,7 @@ fn answer_raw(peer: &mut Peer, ticket: u64, value: f64) {
 
 fn answer_bytes(peer: &mut Peer, ticket: u64, bytes: &[u8]) {
     peer.say(|out| {
-        let mut frame = ProviderAnswersBuilder::begin(out);
+        let mut frame = ProviderAnswersBuilder::begin(out, 0, &());
         frame.push(&ProviderAnswer {
             ticket,
             outcome: ProviderOutcome::Applied(ReadBack {
@@ -158,13 +158,17 @@ fn answer_bytes(peer: &mut Peer, ticket: u64, bytes: &[u8]) {
                 ..ReadBack::default()
             }),
         });
-        frame.finish();
+        frame.finish(false);
     });
 }
 
 fn raw_provider(world: &World) -> Peer {
     let mut peer = Peer::greeted(world);
-    peer.say(|out| ProvideBuilder::begin(out, 9, Duration::from_secs(1), "plant").finish(false));
+    let head = ProvideHead {
+        lease: Duration::from_secs(1),
+        provider: "plant",
+    };
+    peer.say(|out| ProvideBuilder::begin(out, 9, &head).finish(false));
     assert_eq!(peer.kinds(), [FrameKind::Provided, FrameKind::ProviderBind]);
     peer.said.clear();
     peer
@@ -467,7 +471,7 @@ fn frames_that_are_none_end_that_connection_and_no_other() {
     let mut plant = provider(&world);
     publish(&mut plant, "rig/a", Some(1.0), Quality::GOOD);
     let mut bytes = Vec::new();
-    ProviderAnswersBuilder::begin(&mut bytes).finish();
+    ProviderAnswersBuilder::begin(&mut bytes, 0, &()).finish(false);
     assert!(bytes.is_empty());
     let hostile: [(&str, fn(&mut Vec<u8>)); 4] = [
         ("engines send, not clients", |out| {

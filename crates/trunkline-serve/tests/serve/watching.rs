@@ -2,7 +2,7 @@
 
 use trunkline_client::{Answer, Condition, FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::{Find, FindCondition};
+use trunkline_proto::message::find::{Find, FindBuilder, FindCondition};
 use trunkline_proto::message::watch::{Unwatch, Watch};
 use trunkline_proto::{FaultCode, FrameKind};
 use trunkline_types::{Effort, Pattern, VariableDefinition};
@@ -191,7 +191,9 @@ fn searches_by_field_are_answered_in_pages_and_bounded() {
                 limit: 0,
                 pattern: "**",
             };
-            find.encode_with(std::iter::repeat_n(condition, count), 1, out);
+            let mut find = FindBuilder::begin(out, 1, &find);
+            (0..count).for_each(|_| find.push(&condition));
+            find.finish(false);
         });
         assert!(matches!(peer.last(), Heard::Other(FrameKind::Fault)));
     }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline_net::{Clock, near};
-use trunkline_proto::message::stream::control::decode_refused;
+use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::{
     DecodeError, Disconnect, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
@@ -235,7 +235,7 @@ impl Asking {
                     return EndpointsPage::decode(&frame).map(Some).map_err(broken);
                 }
                 Some(FrameKind::StreamRefused) => {
-                    let refused = decode_refused(&frame).map_err(broken)?;
+                    let refused = Refused::decode(&frame).map_err(broken)?;
                     return Err(ListError::Refused {
                         code: refused.code,
                         sentence: refused.sentence,

@@ -10,7 +10,6 @@ use trunkline_net::{Clock, Notifier, Peer, Server, ServerOptions, SessionFactory
 use trunkline_proto::frame::HEADER_BYTES;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::Incarnation;
-use trunkline_proto::message::stream::control::decode_refused;
 use trunkline_proto::message::stream::directory::Lookup;
 use trunkline_proto::stream::DirectoryLimits;
 use trunkline_proto::{Endpoint, FaultCode, Frame, FrameHeader, FrameKind, VersionRange};
@@ -72,7 +71,7 @@ fn refusal(stream: &mut TcpStream) -> Refused {
             Some(FrameKind::StreamKeepalive) => {}
             kind => {
                 assert_eq!(kind, Some(FrameKind::StreamRefused));
-                return decode_refused(&frame).unwrap();
+                return Refused::decode(&frame).unwrap();
             }
         }
     }

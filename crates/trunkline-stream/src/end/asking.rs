@@ -2,9 +2,7 @@
 
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::Incarnation;
-use trunkline_proto::message::stream::control::{
-    decode_keepalive, decode_refused, encode_keepalive,
-};
+use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
 use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::{
@@ -82,7 +80,7 @@ impl Asking {
                     Some(FrameKind::StreamTicket) => {
                         TicketGrant::decode(&frame).map(|grant| Some(Heard::Ticket(grant.ticket)))
                     }
-                    Some(FrameKind::StreamRefused) => decode_refused(&frame).map(|refused| {
+                    Some(FrameKind::StreamRefused) => Refused::decode(&frame).map(|refused| {
                         self.is_refused = true;
                         Some(Heard::Refused(refused))
                     }),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use trunkline_net::{Clock, Transport};
 use trunkline_proto::message::closing::Refused;
-use trunkline_proto::message::stream::control::decode_refused;
 use trunkline_proto::message::stream::seal::is_frame_intact;
 use trunkline_proto::message::stream::{EndState, StreamHello};
 use trunkline_proto::stream::{ElementForm, LinkOptions};
@@ -113,7 +112,7 @@ pub(super) fn read_refused(answer: &[u8]) -> Option<Refused> {
     let mut frames = FrameBuffer::new(FrameLimits::default());
     let now = Clock::new().now();
     match frames.next_frame(now, &mut rest) {
-        Ok(Some(frame)) => decode_refused(&frame).ok(),
+        Ok(Some(frame)) => Refused::decode(&frame).ok(),
         _ => None,
     }
 }

@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use trunkline_proto::message::closing::{Goodbye, Refused};
-use trunkline_proto::message::stream::control::{decode_goodbye, decode_refused};
 use trunkline_proto::message::stream::directory::{Lookup, Ticket, TicketGrant};
 use trunkline_proto::message::stream::{
     EndState, Incarnation, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
@@ -90,7 +89,7 @@ impl Raw {
         let mut goodbye = None;
         while let Some(came) = self.next() {
             if came.kind() == Some(FrameKind::StreamGoodbye) {
-                goodbye = Some(decode_goodbye(&came.frame()).unwrap());
+                goodbye = Some(Goodbye::decode(&came.frame()).unwrap());
             }
         }
         goodbye
@@ -99,7 +98,7 @@ impl Raw {
     /// Reads on until the other end has refused, and closed.
     pub fn until_refused(&mut self) -> Refused {
         let came = self.next_of(FrameKind::StreamRefused);
-        let refused = decode_refused(&came.frame()).unwrap();
+        let refused = Refused::decode(&came.frame()).unwrap();
         assert_eq!(self.until_closed(), None);
         refused
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::find::{FoundVariable, NamesBuilder, NamesHead};
 use trunkline_proto::message::info::{InfoAnswerBuilder, VariableInfo};
+use trunkline_proto::message::list::AnswerHead;
 use trunkline_proto::message::open::{OpenOptions, OpenedBuilder};
 use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::begin_provided;
@@ -256,13 +257,14 @@ impl FakeEngine {
                 answer.finish(more);
             }
             FrameKind::Info => {
-                let mut answer = InfoAnswerBuilder::begin(&mut out, request, first);
+                let head = AnswerHead { first_index: first };
+                let mut answer = InfoAnswerBuilder::begin(&mut out, request, &head);
                 for handle in handles {
                     let name = self.variable(*handle).name.clone();
-                    answer.push(&VariableInfo {
+                    answer.push(&Ok(VariableInfo {
                         name,
                         ..VariableInfo::default()
-                    });
+                    }));
                 }
                 answer.finish(more);
             }

@@ -180,7 +180,7 @@ impl FakeEngine {
             s.handles.remove(&handle);
         });
         let mut frame = HandlesBuilder::gone(&mut self.out);
-        frame.push(handle);
+        frame.push(&handle);
         frame.finish(false);
     }
 

@@ -237,7 +237,7 @@ pub fn lost(out: &mut Vec<u8>, subscription: u32, handle: u32, fill: impl FnOnce
         ..LostRecord::default()
     };
     fill(&mut record);
-    let mut frame = LostBuilder::begin(out, subscription);
+    let mut frame = LostBuilder::begin(out, subscription, &());
     frame.push(&record);
-    frame.finish();
+    frame.finish(false);
 }

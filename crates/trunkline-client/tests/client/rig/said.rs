@@ -2,7 +2,7 @@
 
 use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::closing::Goodbye;
-use trunkline_proto::message::find::Find;
+use trunkline_proto::message::find::FindConditions;
 use trunkline_proto::message::handles::{Handles, Unsubscribe};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
@@ -103,7 +103,7 @@ impl Said {
             FrameKind::Keepalive => Said::Keepalive(Keepalive::decode(frame).unwrap()),
             FrameKind::Ack => {
                 let ack = Ack::decode(frame).unwrap();
-                let records = ack.records_received();
+                let records = ack.head().records_received;
                 let grants = ack
                     .map(Result::unwrap)
                     .map(|g| (g.subscription, g.more))
@@ -112,7 +112,7 @@ impl Said {
             }
             FrameKind::Open => {
                 let open = Open::decode(frame).unwrap();
-                let terms = open.terms();
+                let terms = *open.head();
                 let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
                 let names = open.map(Result::unwrap).map(text).collect();
                 Said::Open {
@@ -124,7 +124,7 @@ impl Said {
             }
             FrameKind::Subscribe => {
                 let subscribe = Subscribe::decode(frame).unwrap();
-                let (terms, resume) = (subscribe.terms(), subscribe.resume_epoch());
+                let (terms, resume) = (subscribe.head().terms, subscribe.head().resume_epoch);
                 let item = |item: trunkline_proto::message::subscribe::SubscribeItem| {
                     (item.handle, item.last_sequence)
                 };
@@ -138,11 +138,9 @@ impl Said {
                 }
             }
             FrameKind::Unsubscribe => {
-                let Unsubscribe {
-                    subscription,
-                    handles,
-                } = Unsubscribe::decode(frame).unwrap();
-                let handles = handles.map(Result::unwrap).collect();
+                let unsubscribe = Unsubscribe::decode(frame).unwrap();
+                let subscription = unsubscribe.head().subscription;
+                let handles = unsubscribe.map(Result::unwrap).collect();
                 Said::Unsubscribe {
                     request,
                     subscription,
@@ -154,7 +152,7 @@ impl Said {
             FrameKind::Write => Said::Write(writes(frame)),
             FrameKind::Publish => Said::Publish(writes(frame)),
             FrameKind::Provide => {
-                let name = Provide::decode(frame).unwrap().provider().to_owned();
+                let name = Provide::decode(frame).unwrap().head().provider.to_owned();
                 Said::Provide { request, name }
             }
             FrameKind::ProviderAnswer => {
@@ -167,7 +165,7 @@ impl Said {
                 Said::Answers(answers.collect())
             }
             FrameKind::Find => {
-                let (find, _) = Find::decode(frame).unwrap();
+                let find = *FindConditions::decode(frame).unwrap().head();
                 Said::Find {
                     request,
                     pattern: find.pattern.to_owned(),

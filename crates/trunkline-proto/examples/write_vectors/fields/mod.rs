@@ -10,44 +10,20 @@ mod streams;
 
 use serde_json::{Map, Value as Json, json};
 use trunkline_proto::frame::Frame;
-use trunkline_proto::message::audit::{Audit, AuditPageFrame};
-use trunkline_proto::message::closing::{Goodbye, Refused};
-use trunkline_proto::message::convergence::{Check, Compare};
-use trunkline_proto::message::engine::{EngineInfo, decode_engine_request};
-use trunkline_proto::message::fault::FaultMessage;
-use trunkline_proto::message::find::Find;
-use trunkline_proto::message::flush::{decode_flush, decode_flushed};
-use trunkline_proto::message::forcing::{Forced, Forcing, ForcingVerb};
 use trunkline_proto::message::group::{GroupAnswer, GroupWrite};
-use trunkline_proto::message::handles::{Handles, Unsubscribe};
-use trunkline_proto::message::hello::{Hello, Welcome};
-use trunkline_proto::message::info::InfoAnswer;
-use trunkline_proto::message::keepalive::{Ack, Keepalive};
-use trunkline_proto::message::library::{
-    Deploy, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
-};
-use trunkline_proto::message::lost::LostRecords;
-use trunkline_proto::message::open::{Open, Opened};
-use trunkline_proto::message::provider::{
-    Provide, ProviderAnswers, ProviderBind, ProviderOutcome, decode_provided,
-    decode_provider_request,
-};
+use trunkline_proto::message::library::Deploy;
+use trunkline_proto::message::open::Opened;
+use trunkline_proto::message::provider::decode_provided;
 use trunkline_proto::message::read::Readings;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::message::snapshot::decode_snapshot;
-use trunkline_proto::message::subscribe::Subscribe;
 use trunkline_proto::message::updates::Updates;
-use trunkline_proto::message::watch::{Appeared, Vanished};
 use trunkline_proto::message::write::Writes;
 use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{DecodeError, FrameKind};
-use trunkline_types::Quality;
 
 pub use parts::hex;
-use parts::{
-    access, answer, audited, engine, fault, forced, hello, info, list, nanos, opened, options,
-    properties, record, subscribe_terms, welcome, with, write,
-};
+use parts::{answer, fault, list, nanos, opened, properties, record, write};
 
 /// The header and the payload of a frame.
 ///
@@ -78,61 +54,7 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
         return fields;
     }
     Ok(match kind {
-        FrameKind::Hello => hello(&Hello::decode(frame)?),
-        FrameKind::Welcome => welcome(&Welcome::decode(frame)?),
-        FrameKind::Refused => {
-            let refused = Refused::decode(frame)?;
-            json!({
-                "code": refused.code.name(), "sentence": refused.sentence,
-                "version_min": refused.versions.min, "version_max": refused.versions.max,
-                "retry_after_ms": refused.retry_after.map_or(0, |after| after.as_millis() as u64),
-            })
-        }
-        FrameKind::Goodbye => {
-            let goodbye = Goodbye::decode(frame)?;
-            json!({
-                "code": goodbye.code.name(), "sentence": goodbye.sentence,
-                "retry_after_ms": goodbye.retry_after.map_or(0, |after| after.as_millis() as u64),
-            })
-        }
-        FrameKind::Keepalive => {
-            let keepalive = Keepalive::decode(frame)?;
-            json!({
-                "sent": keepalive.sent.to_string(), "echo": keepalive.echo.to_string(),
-                "echo_held_ns": keepalive.echo_held_ns.to_string(),
-                "records_received": keepalive.records_received.to_string(),
-                "digest": keepalive.digest.to_string(),
-            })
-        }
-        FrameKind::Ack => {
-            let ack = Ack::decode(frame)?;
-            json!({
-                "records_received": ack.records_received().to_string(),
-                "items": list(ack, |grant| json!({
-                    "subscription": grant.subscription, "more": grant.more.to_string(),
-                }))?,
-            })
-        }
-        FrameKind::Open => {
-            let open = Open::decode(frame)?;
-            let terms = open.terms();
-            json!({
-                "options": options(terms.options),
-                "subscribe": terms.subscribe.map(subscribe_terms),
-                "items": list(open, |name| json!(String::from_utf8_lossy(name)))?,
-            })
-        }
         FrameKind::Opened => opened(Opened::decode(frame)?)?,
-        FrameKind::Subscribe => {
-            let subscribe = Subscribe::decode(frame)?;
-            json!({
-                "terms": subscribe_terms(subscribe.terms()),
-                "resume_epoch": subscribe.resume_epoch().map(|epoch| epoch.to_string()),
-                "items": list(subscribe, |item| json!({
-                    "handle": item.handle, "last_sequence": item.last_sequence.to_string(),
-                }))?,
-            })
-        }
         FrameKind::Subscribed | FrameKind::Closed | FrameKind::Requested => {
             let results = Results::decode(frame)?;
             json!({
@@ -144,19 +66,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 })?,
             })
         }
-        FrameKind::Unsubscribe => {
-            let message = Unsubscribe::decode(frame)?;
-            json!({
-                "subscription": message.subscription,
-                "items": list(message.handles, |handle| json!(handle))?,
-            })
-        }
-        FrameKind::Read
-        | FrameKind::Snapshot
-        | FrameKind::Close
-        | FrameKind::Info
-        | FrameKind::RequestValue
-        | FrameKind::Gone => json!({ "items": list(Handles::decode(frame)?, |at| json!(at))? }),
         FrameKind::Readings => {
             let readings = Readings::decode(frame)?;
             json!({
@@ -200,83 +109,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
         FrameKind::Repaired => {
             json!({ "items": list(Updates::decode_repaired(frame)?, |at| record(&at))? })
         }
-        FrameKind::Check => json!({
-            "items": list(Check::decode(frame)?, |chunk| json!({
-                "subscription": chunk.subscription, "handles": chunk.handles,
-                "digest": chunk.digest.to_string(),
-            }))?,
-        }),
-        FrameKind::Compare => {
-            let compare = Compare::decode(frame)?;
-            json!({
-                "records_received": compare.records_received().to_string(),
-                "items": list(compare, |item| json!({
-                    "subscription": item.subscription, "handle": item.handle,
-                    "sequence": item.sequence.to_string(), "digest": item.digest.to_string(),
-                }))?,
-            })
-        }
-        FrameKind::Lost => json!({
-            "items": list(LostRecords::decode(frame)?, |lost| json!({
-                "handle": lost.handle, "filtered": lost.filtered.to_string(),
-                "queue": lost.queue.to_string(), "overrun": lost.overrun.to_string(),
-                "disconnect": lost.disconnect.to_string(), "unknown": lost.unknown,
-            }))?,
-        }),
-        FrameKind::Find => {
-            let (find, conditions) = Find::decode(frame)?;
-            let mut fields = json!({
-                "cursor": find.cursor.to_string(), "limit": find.limit, "pattern": find.pattern,
-            });
-            if frame.count() > 0 {
-                let conditions = list(conditions, |condition| {
-                    json!({
-                        "field": condition.field, "comparison": condition.comparison,
-                        "value": condition.value,
-                    })
-                })?;
-                fields["conditions"] = conditions.into();
-            }
-            fields
-        }
-        FrameKind::Appeared => {
-            let appeared = Appeared::decode(frame)?;
-            json!({
-                "watch": appeared.watch(), "revision": appeared.revision().to_string(),
-                "listed": appeared.is_listed(), "anew": appeared.begins_anew(),
-                "items": list(appeared, |item| json!({
-                    "handle": item.handle, "name": item.name,
-                    "type": item.data_type.to_string(), "access": access(item.access),
-                }))?,
-            })
-        }
-        FrameKind::Vanished => {
-            let vanished = Vanished::decode(frame)?;
-            json!({
-                "watch": vanished.watch, "revision": vanished.revision.to_string(),
-                "handles": list(vanished.handles, |handle| json!(handle))?,
-            })
-        }
-        FrameKind::InfoAnswer => {
-            let answer = InfoAnswer::decode(frame)?;
-            json!({
-                "first_index": answer.first_index(),
-                "items": list(answer, |item| item.map_or_else(fault, |at| info(&at)))?,
-            })
-        }
-        FrameKind::Engine => {
-            decode_engine_request(frame)?;
-            json!({})
-        }
-        FrameKind::Flush => {
-            decode_flush(frame)?;
-            json!({})
-        }
-        FrameKind::Flushed => {
-            decode_flushed(frame)?;
-            json!({})
-        }
-        FrameKind::EngineAnswer => engine(&EngineInfo::decode(frame)?),
         FrameKind::Deploy => {
             let deploy = Deploy::decode(frame)?;
             let head = deploy.head();
@@ -287,71 +119,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
                 }))?,
             })
         }
-        FrameKind::Order => {
-            let order = LibraryOrder::decode(frame)?;
-            let (verb, force) = match order.verb {
-                LibraryVerb::Undeploy { force } => ("undeploy", force),
-                LibraryVerb::Start => ("start", false),
-                LibraryVerb::Stop => ("stop", false),
-            };
-            json!({ "verb": verb, "force": force, "library": order.library })
-        }
-        FrameKind::Forcing => {
-            let forcing = Forcing::decode(frame)?;
-            let verb = match forcing.verb {
-                ForcingVerb::List => "list",
-                ForcingVerb::On => "on",
-                ForcingVerb::Off => "off",
-                ForcingVerb::Clear => "clear",
-            };
-            json!({ "verb": verb, "cursor": forcing.cursor, "limit": forcing.limit })
-        }
-        FrameKind::Forced => {
-            let list_of = Forced::decode(frame)?;
-            let head = list_of.head();
-            json!({
-                "is_on": head.is_on, "total": head.total, "next_cursor": head.next_cursor,
-                "items": list(list_of, |entry| forced(&entry))?,
-            })
-        }
-        FrameKind::Report => {
-            let report = LibraryReport::decode(frame)?;
-            let after = match report.after {
-                LibraryAfter::Undeployed => "undeployed",
-                LibraryAfter::Running => "running",
-                LibraryAfter::Stopped => "stopped",
-            };
-            json!({
-                "after": after, "added": report.added.to_string(),
-                "changed": report.changed.to_string(), "kept": report.kept.to_string(),
-                "removed": report.removed.to_string(),
-            })
-        }
-        FrameKind::Audit => {
-            let audit = Audit::decode(frame)?;
-            json!({
-                "from": audit.from.map(|from| from.to_string()),
-                "since": audit.since.map(|since| since.as_nanos().to_string()),
-                "pattern": audit.pattern, "who": audit.who,
-                "newest_first": audit.newest_first, "limit": audit.limit,
-            })
-        }
-        FrameKind::AuditPage => {
-            let page = AuditPageFrame::decode(frame)?;
-            let head = page.head();
-            json!({
-                "next": head.next.unwrap_or(0).to_string(), "removed": head.removed.to_string(),
-                "state": head.state, "items": list(page, |entry| audited(&entry))?,
-            })
-        }
-        FrameKind::Fault => fault(FaultMessage::decode(frame)?.fault),
-        FrameKind::Provide => {
-            let provide = Provide::decode(frame)?;
-            json!({
-                "lease_ms": provide.lease().as_millis() as u64, "provider": provide.provider(),
-                "items": list(provide, |name| json!(String::from_utf8_lossy(name)))?,
-            })
-        }
         FrameKind::Provided => {
             let (lease, items) = decode_provided(frame)?;
             let mut object = json!({ "lease_ms": lease.as_millis() as u64 });
@@ -360,33 +127,6 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             }
             object
         }
-        FrameKind::ProviderRequest => {
-            let (first_ticket, handles) = decode_provider_request(frame)?;
-            json!({
-                "first_ticket": first_ticket.to_string(),
-                "items": list(handles, |handle| json!(handle))?,
-            })
-        }
-        FrameKind::ProviderBind => json!({
-            "items": list(ProviderBind::decode(frame)?, |bound| json!({
-                "handle": bound.handle, "type": bound.data_type.to_string(),
-                "access": access(bound.access), "item": bound.item,
-            }))?,
-        }),
-        FrameKind::ProviderAnswer => json!({
-            "items": list(ProviderAnswers::decode(frame)?, |answer| {
-                let mut item = match answer.outcome {
-                    ProviderOutcome::Applied(back) => json!({
-                        "outcome": "applied", "source_timestamp": back.source_timestamp.map(nanos),
-                        "quality": back.quality.map(Quality::to_bits), "value": back.value.map(hex),
-                    }),
-                    ProviderOutcome::Refused(at) => with("refused", fault(at)),
-                    ProviderOutcome::Unknown(at) => with("unknown", fault(at)),
-                };
-                item["ticket"] = json!(answer.ticket.to_string());
-                item
-            })?,
-        }),
         _ => match streams::stream(frame) {
             Some(fields) => fields?,
             None => json!({ "payload": hex(frame.payload()) }),

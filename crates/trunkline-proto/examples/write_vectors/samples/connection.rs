@@ -6,7 +6,7 @@ use trunkline_proto::frame::{EXT, FrameHeader, FrameWriter};
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::hello::{Hello, MAGIC, Resume, Welcome};
-use trunkline_proto::message::keepalive::{AckBuilder, Grant, Keepalive};
+use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
 use trunkline_proto::tlv::{put_number, put_text};
 use trunkline_proto::{
     FaultCode, FaultRef, Features, FrameKind, Throughput, VersionMismatch, VersionRange,
@@ -132,7 +132,7 @@ fn closings(samples: &mut Vec<Sample>) {
             code: FaultCode::BadPattern,
             sentence: "more than 16 wildcards",
         };
-        FaultMessage { request: 9, fault }.encode(out);
+        FaultMessage { fault }.encode(9, out);
     });
 }
 
@@ -153,23 +153,23 @@ fn signs_of_life(samples: &mut Vec<Sample>) {
         },
     );
     add(samples, "ack", "Receipt only", |out| {
-        AckBuilder::begin(out, 1000).finish()
+        ack(out, 1000).finish(false)
     });
     add(
         samples,
         "ack-grants",
         "Receipt, and credit for two `all` subscriptions",
         |out| {
-            let mut ack = AckBuilder::begin(out, 1_000_000);
-            ack.push(Grant {
+            let mut ack = ack(out, 1_000_000);
+            ack.push(&Grant {
                 subscription: 1,
                 more: 500,
             });
-            ack.push(Grant {
+            ack.push(&Grant {
                 subscription: 200,
                 more: 65_536,
             });
-            ack.finish();
+            ack.finish(false);
         },
     );
     add(samples, "part", "A part of the next message", |out| {
@@ -223,4 +223,8 @@ fn from_a_newer_version(samples: &mut Vec<Sample>) {
             out.extend_from_slice(&[9, 9, 9, 0, 0, 0, 0]);
         },
     );
+}
+
+fn ack(out: &mut Vec<u8>, records_received: u64) -> AckBuilder<'_> {
+    AckBuilder::begin(out, 0, &AckHead { records_received })
 }

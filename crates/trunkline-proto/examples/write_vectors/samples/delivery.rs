@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use trunkline_proto::message::convergence::{CheckBuilder, Chunk, CompareBuilder, CompareItem};
+use trunkline_proto::message::convergence::{
+    CheckBuilder, Chunk, CompareBuilder, CompareHead, CompareItem,
+};
 use trunkline_proto::message::ended::{EndReason, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
 use trunkline_proto::message::open::OpenOptions;
 use trunkline_proto::message::provider::{
-    ProvideBuilder, ProviderAnswer, ProviderAnswersBuilder, ProviderBindBuilder, ProviderOutcome,
-    ReadBack, begin_provided, begin_provider_request,
+    BoundVariable, ProvideBuilder, ProvideHead, ProviderAnswer, ProviderAnswersBuilder,
+    ProviderBindBuilder, ProviderOutcome, ProviderRequestBuilder, ProviderRequestHead, ReadBack,
+    begin_provided,
 };
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::updates::UpdatesBuilder;
@@ -32,7 +35,7 @@ fn convergence(samples: &mut Vec<Sample>) {
         "check",
         "Two chunks: neighbours and a single one; one alone under another subscription",
         |out| {
-            let mut frame = CheckBuilder::begin(out);
+            let mut frame = CheckBuilder::begin(out, 0, &());
             frame.push(&Chunk {
                 subscription: 7,
                 handles: vec![5, 6, 7, 300],
@@ -43,7 +46,7 @@ fn convergence(samples: &mut Vec<Sample>) {
                 handles: vec![5],
                 digest: 17,
             });
-            frame.finish();
+            frame.finish(false);
         },
     );
     add(
@@ -51,7 +54,7 @@ fn convergence(samples: &mut Vec<Sample>) {
         "compare",
         "One item that the client holds, and one of which it has nothing",
         |out| {
-            let mut frame = CompareBuilder::begin(out, 1024);
+            let mut frame = compare(out);
             frame.push(&CompareItem {
                 subscription: 7,
                 handle: 6,
@@ -63,7 +66,7 @@ fn convergence(samples: &mut Vec<Sample>) {
                 handle: 300,
                 ..CompareItem::default()
             });
-            frame.finish();
+            frame.finish(false);
         },
     );
     add(
@@ -71,7 +74,7 @@ fn convergence(samples: &mut Vec<Sample>) {
         "compare-everything",
         "Everything is to be checked",
         |out| {
-            CompareBuilder::begin(out, 1024).finish();
+            compare(out).finish(false);
         },
     );
     add(
@@ -213,7 +216,7 @@ fn losses(samples: &mut Vec<Sample>) {
                 handle: 5,
                 ..LostRecord::default()
             };
-            let mut lost = LostBuilder::begin(out, 7);
+            let mut lost = LostBuilder::begin(out, 7, &());
             for record in [
                 LostRecord {
                     filtered: 1,
@@ -250,7 +253,7 @@ fn losses(samples: &mut Vec<Sample>) {
             ] {
                 lost.push(&record);
             }
-            lost.finish();
+            lost.finish(false);
         },
     );
     add(
@@ -258,13 +261,13 @@ fn losses(samples: &mut Vec<Sample>) {
         "lost-future-cause",
         "Flag 32 with its count is read as unknown",
         |out| {
-            let mut lost = LostBuilder::begin(out, 7);
+            let mut lost = LostBuilder::begin(out, 7, &());
             lost.push(&LostRecord {
                 handle: 5,
                 queue: 9,
                 ..LostRecord::default()
             });
-            lost.finish();
+            lost.finish(false);
             out[17] |= 32;
             out.push(4);
             out[0] += 1;
@@ -319,9 +322,11 @@ fn ends(samples: &mut Vec<Sample>) {
 fn provider(samples: &mut Vec<Sample>) {
     let lease = Duration::from_millis(3000);
     add(samples, "provide", "Offers two variables", |out| {
-        let mut provide = ProvideBuilder::begin(out, 20, lease, "rack1 driver");
-        provide.push("rack1/ai0");
-        provide.push("rack1/ai1");
+        let provider = "rack1 driver";
+        let head = ProvideHead { lease, provider };
+        let mut provide = ProvideBuilder::begin(out, 20, &head);
+        provide.push(&&b"rack1/ai0"[..]);
+        provide.push(&&b"rack1/ai1"[..]);
         provide.finish(false);
     });
     add(
@@ -340,11 +345,17 @@ fn provider(samples: &mut Vec<Sample>) {
         "provider-bind",
         "Two variables of one type, and one of another",
         |out| {
-            let mut bind = ProviderBindBuilder::begin(out);
-            bind.push(7, &DataType::F64, Access::ReadOnly, "drum.level");
-            bind.push(8, &DataType::F64, Access::ReadWrite, "drum.setpoint");
-            bind.push(2, &DataType::Bool, Access::ReadWrite, "pump.run");
-            bind.finish();
+            let bound = |handle, data_type, access, item| BoundVariable {
+                handle,
+                data_type,
+                access,
+                item,
+            };
+            let mut bind = ProviderBindBuilder::begin(out, 0, &());
+            bind.push(&bound(7, DataType::F64, Access::ReadOnly, "drum.level"));
+            bind.push(&bound(8, DataType::F64, Access::ReadWrite, "drum.setpoint"));
+            bind.push(&bound(2, DataType::Bool, Access::ReadWrite, "pump.run"));
+            bind.finish(false);
         },
     );
     add(
@@ -352,9 +363,10 @@ fn provider(samples: &mut Vec<Sample>) {
         "provider-request",
         "Asks for two fresh values",
         |out| {
-            let mut request = begin_provider_request(out, 78);
-            request.push(40);
-            request.push(41);
+            let head = ProviderRequestHead { first_ticket: 78 };
+            let mut request = ProviderRequestBuilder::begin(out, 0, &head);
+            request.push(&40);
+            request.push(&41);
             request.finish(false);
         },
     );
@@ -377,7 +389,7 @@ fn provider(samples: &mut Vec<Sample>) {
                 code: FaultCode::TimedOut,
                 sentence: "no answer within 2 s",
             };
-            let mut answers = ProviderAnswersBuilder::begin(out);
+            let mut answers = ProviderAnswersBuilder::begin(out, 0, &());
             for (ticket, outcome) in [
                 (77, ProviderOutcome::Applied(back)),
                 (78, ProviderOutcome::Applied(ReadBack::default())),
@@ -386,7 +398,12 @@ fn provider(samples: &mut Vec<Sample>) {
             ] {
                 answers.push(&ProviderAnswer { ticket, outcome });
             }
-            answers.finish();
+            answers.finish(false);
         },
     );
+}
+
+fn compare(out: &mut Vec<u8>) -> CompareBuilder<'_> {
+    let records_received = 1024;
+    CompareBuilder::begin(out, 0, &CompareHead { records_received })
 }

@@ -91,7 +91,7 @@ fn snapshots(samples: &mut Vec<Sample>) {
             let mut snapshot = HandlesBuilder::snapshot(out, 42);
             [5, 6, 900]
                 .into_iter()
-                .for_each(|handle| snapshot.push(handle));
+                .for_each(|handle| snapshot.push(&handle));
             snapshot.finish(false);
         },
     );

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use trunkline_proto::FrameKind;
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::contract::SubscribeFlags;
-use trunkline_proto::message::engine::{EngineInfo, LibraryInfo, encode_engine_request};
+use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
 use trunkline_proto::message::find::{
-    Comparison, Find, FindCondition, FoundVariable, NamesBuilder, NamesHead,
+    Comparison, Find, FindBuilder, FindCondition, FoundVariable, NamesBuilder, NamesHead,
 };
-use trunkline_proto::message::flush::{encode_flush, encode_flushed};
 use trunkline_proto::message::forcing::{
     ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
 };
@@ -18,8 +18,13 @@ use trunkline_proto::message::info::{
 use trunkline_proto::message::library::{
     DeployBuilder, DeployHead, LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb,
 };
+use trunkline_proto::message::list::AnswerHead;
+use trunkline_proto::message::single::encode_empty;
 use trunkline_proto::message::subscribe::SubscribeTerms;
-use trunkline_proto::message::watch::{AppearedBuilder, Unwatch, Watch, begin_vanished};
+use trunkline_proto::message::watch::{
+    AppearedBuilder, AppearedHead, AppearedVariable, Listing, Unwatch, VanishedBuilder,
+    VanishedHead, Watch,
+};
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
@@ -58,7 +63,9 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
                 condition("units", Comparison::Equal, "degC"),
                 condition("range.high", Comparison::Above, "100"),
             ];
-            find.encode_with(conditions, 32, out);
+            let mut find = FindBuilder::begin(out, 32, &find);
+            conditions.iter().for_each(|condition| find.push(condition));
+            find.finish(false);
         },
     );
     add(samples, "names", "A page that is not the last", |out| {
@@ -99,27 +106,36 @@ fn watch(samples: &mut Vec<Sample>) {
         "appeared-listing",
         "The last names there are",
         |out| {
-            let mut appeared = AppearedBuilder::begin(out, 40, 2, 1003);
-            appeared.push(17, "plant/level", &DataType::F64, Access::ReadWrite);
-            appeared.push(18, "plant/pressure", &DataType::F64, Access::ReadOnly);
-            appeared.finish(true);
+            let mut appeared = appeared(out, 40, 1003, Listing::Complete);
+            appeared.push(&name(17, "plant/level", DataType::F64, Access::ReadWrite));
+            appeared.push(&name(18, "plant/pressure", DataType::F64, Access::ReadOnly));
+            appeared.finish(false);
         },
     );
     add(samples, "appeared", "A name that is new", |out| {
-        let mut appeared = AppearedBuilder::begin(out, 0, 2, 1005);
-        appeared.push(1004, "plant/pump/on", &DataType::Bool, Access::ReadWrite);
+        let mut appeared = appeared(out, 0, 1005, Listing::Continues);
+        appeared.push(&name(
+            1004,
+            "plant/pump/on",
+            DataType::Bool,
+            Access::ReadWrite,
+        ));
         appeared.finish(false);
     });
     add(
         samples,
         "appeared-anew",
         "The listing begins anew: the watch fell behind",
-        |out| AppearedBuilder::begin(out, 0, 2, 40_960).finish_anew(),
+        |out| appeared(out, 0, 40_960, Listing::Anew).finish(false),
     );
     add(samples, "vanished", "Two variables are no more", |out| {
-        let mut vanished = begin_vanished(out, 2, 1005);
-        vanished.push(17);
-        vanished.push(18);
+        let head = VanishedHead {
+            watch: 2,
+            revision: 1005,
+        };
+        let mut vanished = VanishedBuilder::begin(out, 0, &head);
+        vanished.push(&17);
+        vanished.push(&18);
         vanished.finish(false);
     });
     add(samples, "unwatch", "The watch ends", |out| {
@@ -208,9 +224,9 @@ fn info(samples: &mut Vec<Sample>) {
                     behind: Some((Value::F64(70.25), Quality::GOOD)),
                 }),
             };
-            let mut answer = InfoAnswerBuilder::begin(out, 12, 0);
-            answer.push(&info);
-            answer.push_fault(UNKNOWN_NAME);
+            let mut answer = InfoAnswerBuilder::begin(out, 12, &AnswerHead { first_index: 0 });
+            answer.push(&Ok(info));
+            answer.push(&Err(UNKNOWN_NAME));
             answer.finish(false);
         },
     );
@@ -265,14 +281,16 @@ fn why(samples: &mut Vec<Sample>) {
 
 fn flush(samples: &mut Vec<Sample>) {
     add(samples, "flush", "Everything is to go now", |out| {
-        encode_flush(34, out)
+        encode_empty(FrameKind::Flush, 34, out)
     });
-    add(samples, "flushed", "It goes", |out| encode_flushed(34, out));
+    add(samples, "flushed", "It goes", |out| {
+        encode_empty(FrameKind::Flushed, 34, out)
+    });
 }
 
 fn engine(samples: &mut Vec<Sample>) {
     add(samples, "engine", "Asks about the engine", |out| {
-        encode_engine_request(33, out)
+        encode_empty(FrameKind::Engine, 33, out)
     });
     add(samples, "engine-answer", "With two libraries", |out| {
         let library = |name: &str, state: &str, variables, description: &str| LibraryInfo {
@@ -451,7 +469,7 @@ fn forcing(samples: &mut Vec<Sample>) {
         },
     );
     add(samples, "forced", "Two variables, and more follow", |out| {
-        let mut forced = ForcedBuilder::begin(out, 50);
+        let mut forced = ForcedBuilder::begin(out, 50, &ForcedHead::default());
         forced.push(&ForcedEntry {
             name: "boiler/level".to_owned(),
             data_type: DataType::F64,
@@ -468,10 +486,38 @@ fn forcing(samples: &mut Vec<Sample>) {
             since: NOW,
             behind: None,
         });
-        forced.finish(&ForcedHead {
+        forced.finish_page(&ForcedHead {
             is_on: true,
             total: 3,
             next_cursor: 9,
         });
     });
+}
+
+fn appeared(
+    out: &mut Vec<u8>,
+    request: u32,
+    revision: u64,
+    listing: Listing,
+) -> AppearedBuilder<'_> {
+    let head = AppearedHead {
+        watch: 2,
+        revision,
+        listing,
+    };
+    AppearedBuilder::begin(out, request, &head)
+}
+
+fn name(
+    handle: u32,
+    name: &'static str,
+    data_type: DataType,
+    access: Access,
+) -> AppearedVariable<'static> {
+    AppearedVariable {
+        handle,
+        name,
+        data_type,
+        access,
+    }
 }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::keepalive::Keepalive;
-use trunkline_proto::message::stream::control::{
-    encode_bell, encode_goodbye, encode_keepalive, encode_refused,
-};
+use trunkline_proto::message::single::encode_empty;
+use trunkline_proto::message::stream::control::{encode_goodbye, encode_keepalive, encode_refused};
 use trunkline_proto::message::stream::directory::{
     Arrived, Lookup, Register, Registered, TicketGrant,
 };
@@ -16,7 +15,7 @@ use trunkline_proto::message::stream::{
     StreamHello, StreamWelcome, Until, WriterState, encode_end,
 };
 use trunkline_proto::stream::Secret;
-use trunkline_proto::{FaultCode, Features, VersionRange};
+use trunkline_proto::{FaultCode, Features, FrameKind, VersionRange};
 use trunkline_types::DataType;
 
 use super::{Sample, add};
@@ -329,7 +328,7 @@ fn closing(samples: &mut Vec<Sample>) {
         samples,
         "s-bell",
         "Something has changed in the ring of both",
-        encode_bell,
+        |out| encode_empty(FrameKind::StreamBell, 0, out),
     );
     add(
         samples,

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::message::contract::SubscribeFlags;
-use trunkline_proto::message::handles::HandlesBuilder;
+use trunkline_proto::message::handles::{HandlesBuilder, UnsubscribeBuilder, UnsubscribeHead};
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions, OpenTerms, OpenedBuilder};
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
-use trunkline_proto::message::subscribe::{SubscribeBuilder, SubscribeItem, SubscribeTerms};
+use trunkline_proto::message::subscribe::{
+    SubscribeBuilder, SubscribeHead, SubscribeItem, SubscribeTerms,
+};
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::message::write_answers::WriteAnswersBuilder;
 use trunkline_proto::{FaultCode, FaultRef};
@@ -66,8 +68,8 @@ fn opens(samples: &mut Vec<Sample>) {
         "Two names, nothing else asked for",
         |out| {
             let mut open = OpenBuilder::begin(out, 1, &OpenTerms::default());
-            open.push("boiler/level");
-            open.push("valves/feed%2Fmain/mode");
+            open.push(&&b"boiler/level"[..]);
+            open.push(&&b"valves/feed%2Fmain/mode"[..]);
             open.finish(false);
         },
     );
@@ -88,8 +90,8 @@ fn opens(samples: &mut Vec<Sample>) {
                     subscribe: None,
                 },
             );
-            open.push("boiler/level");
-            open.push("boiler/pressure#units");
+            open.push(&&b"boiler/level"[..]);
+            open.push(&&b"boiler/pressure#units"[..]);
             open.finish(true);
         },
     );
@@ -112,7 +114,7 @@ fn opens(samples: &mut Vec<Sample>) {
                 subscribe,
             };
             let mut open = OpenBuilder::begin(out, 3, &terms);
-            open.push("host/cpu/total");
+            open.push(&&b"host/cpu/total"[..]);
             open.finish(false);
         },
     );
@@ -122,8 +124,8 @@ fn opens(samples: &mut Vec<Sample>) {
         "A name that is no UTF-8 is a fault of its own",
         |out| {
             let mut open = OpenBuilder::begin(out, 4, &OpenTerms::default());
-            open.push("boiler/level");
-            open.push("boiler/XX");
+            open.push(&&b"boiler/level"[..]);
+            open.push(&&b"boiler/XX"[..]);
             open.finish(false);
             if let Some(last) = out.last_mut() {
                 *last = 0xff;
@@ -239,7 +241,7 @@ fn subscribes(samples: &mut Vec<Sample>) {
     ];
     for (subscription, (name, contract)) in (1..).zip(contracts) {
         add(samples, name, "Handles ascending and descending", |out| {
-            let mut frame = SubscribeBuilder::begin(out, 6, &terms(subscription, contract), None);
+            let mut frame = subscribe(out, 6, terms(subscription, contract), None);
             [5, 6, 100, 3]
                 .into_iter()
                 .for_each(|handle| frame.push(&item(handle, 0)));
@@ -263,7 +265,7 @@ fn subscribes(samples: &mut Vec<Sample>) {
                 flags,
                 ..terms(9, contract)
             };
-            let mut frame = SubscribeBuilder::begin(out, 7, &terms, Some(42));
+            let mut frame = subscribe(out, 7, terms, Some(42));
             frame.push(&item(5, 812));
             frame.push(&item(6, 0));
             frame.push(&item(4_000_000_000, u64::from(u32::MAX) + 1));
@@ -320,9 +322,11 @@ fn results(samples: &mut Vec<Sample>) {
     );
 }
 
+const HANDLES: [u32; 5] = [5, 6, 7, 1_000_000, 0];
+
 fn reads(samples: &mut Vec<Sample>) {
     type Begin = fn(&mut Vec<u8>) -> HandlesBuilder<'_>;
-    let lists: [(&'static str, &'static str, Begin); 7] = [
+    let lists: [(&'static str, &'static str, Begin); 5] = [
         ("read", "Asks for readings", |out| {
             HandlesBuilder::read(out, 10)
         }),
@@ -338,24 +342,23 @@ fn reads(samples: &mut Vec<Sample>) {
         ("gone", "Variables are no more", |out| {
             HandlesBuilder::gone(out)
         }),
-        ("unsubscribe", "Ends some items", |out| {
-            HandlesBuilder::unsubscribe(out, 14, 7)
-        }),
-        ("unsubscribe-whole", "Ends a subscription", |out| {
-            HandlesBuilder::unsubscribe(out, 15, 7)
-        }),
     ];
     for (name, description, begin) in lists {
         add(samples, name, description, |out| {
             let mut frame = begin(out);
-            if name != "unsubscribe-whole" {
-                [5, 6, 7, 1_000_000, 0]
-                    .into_iter()
-                    .for_each(|handle| frame.push(handle));
-            }
+            HANDLES.iter().for_each(|handle| frame.push(handle));
             frame.finish(name == "read");
         });
     }
+    let whole = UnsubscribeHead { subscription: 7 };
+    add(samples, "unsubscribe", "Ends some items", |out| {
+        let mut frame = UnsubscribeBuilder::begin(out, 14, &whole);
+        HANDLES.iter().for_each(|handle| frame.push(handle));
+        frame.finish(false);
+    });
+    add(samples, "unsubscribe-whole", "Ends a subscription", |out| {
+        UnsubscribeBuilder::begin(out, 15, &whole).finish(false);
+    });
     add(
         samples,
         "readings",
@@ -512,4 +515,17 @@ fn write_answers(samples: &mut Vec<Sample>) {
         }
         answers.finish();
     });
+}
+
+fn subscribe(
+    out: &mut Vec<u8>,
+    request: u32,
+    terms: SubscribeTerms,
+    resume_epoch: Option<u64>,
+) -> SubscribeBuilder<'_> {
+    let head = SubscribeHead {
+        terms,
+        resume_epoch,
+    };
+    SubscribeBuilder::begin(out, request, &head)
 }

@@ -14,11 +14,39 @@ pub mod hello;
 pub mod listing;
 pub mod seal;
 
-pub use control::{Abort, Ack, Ask, Lost, Until, decode_end, encode_end};
+pub use control::{Abort, Ack, Ask, End, Lost, Until, encode_end};
 pub use data::{Data, DataHead};
 pub use hello::{
     EndState, Incarnation, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
 };
 
+use super::form::integers;
+use crate::DecodeError;
+use crate::decode::Payload;
+use trunkline_types::wire::{put_u64, put_varint};
+
 /// The largest legal position.
 pub const POSITION_MAX: u64 = 1 << 62;
+
+/// A position, or a number that is added to one; little-endian.
+#[derive(Debug)]
+pub enum Position {}
+/// A position, or a number that is added to one; a varint.
+#[derive(Debug)]
+pub enum VarintPosition {}
+
+integers! {
+    Position: u64, 8, position, Digits,
+        |out, value, _| put_u64(out, value),
+        |payload, _| payload.u64().and_then(|position| checked(position, payload));
+    VarintPosition: u64, 1, position, Digits,
+        |out, value, _| put_varint(out, value),
+        |payload, _| payload.varint().and_then(|position| checked(position, payload));
+}
+
+fn checked(position: u64, payload: &Payload<'_>) -> Result<u64, DecodeError> {
+    match position {
+        0..=POSITION_MAX => Ok(position),
+        nonsense => Err(payload.unexpected("a position of at most 2^62", nonsense)),
+    }
+}

@@ -7,8 +7,32 @@
 //! computed with `request` set to 0. A corrupt header is detected before the receiver waits for any
 //! payload.
 
-use crate::Frame;
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
+use crate::{Frame, FrameKind};
+
+/// Returns true if frames of this kind carry the checksums.
+pub const fn is_sealed(kind: FrameKind) -> bool {
+    use FrameKind::*;
+    matches!(
+        kind,
+        StreamLookup
+            | StreamTicket
+            | StreamRefused
+            | StreamRegister
+            | StreamHello
+            | StreamWelcome
+            | StreamData
+            | StreamAck
+            | StreamAsk
+            | StreamEnd
+            | StreamAbort
+            | StreamKeepalive
+            | StreamGoodbye
+            | StreamList
+            | StreamBell
+            | StreamLost
+    )
+}
 
 /// Fills in the checksums of the frame that begins at `start` and is the last in `out`.
 pub fn seal(out: &mut [u8], start: usize) {

@@ -3,13 +3,9 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use trunkline_proto::message::convergence::{
-    Check, CheckBuilder, Chunk, Compare, CompareBuilder, CompareItem,
-};
 use trunkline_proto::message::group::{
     GroupAnswer, GroupAnswerBuilder, GroupHead, GroupWrite, GroupWriteBuilder,
 };
-use trunkline_proto::message::lost::{LostBuilder, LostRecord, LostRecords};
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::read::{Readings, ReadingsBuilder};
 use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot, decode_snapshot};
@@ -183,49 +179,5 @@ proptest! {
         let answers = WriteAnswers::decode(&frame(&out)).unwrap();
         let ids = (0..).map(|index| first.wrapping_add(index));
         prop_assert_eq!(all(answers), ids.zip(outcomes).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn lost(subscription: u32, items in vec((handle(), any::<[u64; 4]>(), any::<bool>()), 1..10)) {
-        let records: Vec<LostRecord> = items.iter().map(|(handle, counts, unknown)| LostRecord {
-            handle: *handle, filtered: counts[0], queue: counts[1], overrun: counts[2],
-            disconnect: counts[3] % 3, unknown: *unknown,
-        }).collect();
-        let mut out = Vec::new();
-        let mut builder = LostBuilder::begin(&mut out, subscription);
-        records.iter().for_each(|record| builder.push(record));
-        builder.finish();
-        let lost = LostRecords::decode(&frame(&out)).unwrap();
-        prop_assert_eq!(lost.subscription(), subscription);
-        prop_assert_eq!(all(lost), records);
-    }
-
-    #[test]
-    fn checks(chunks in vec((number(), vec(handle(), 1..65), number()), 1..6)) {
-        let chunks: Vec<Chunk> = chunks.into_iter().map(|(subscription, handles, digest)| Chunk {
-            subscription: subscription as u32, handles, digest,
-        }).collect();
-        let mut out = Vec::new();
-        let mut builder = CheckBuilder::begin(&mut out);
-        chunks.iter().for_each(|chunk| builder.push(chunk));
-        builder.finish();
-        prop_assert_eq!(all(Check::decode(&frame(&out)).unwrap()), chunks);
-    }
-
-    #[test]
-    fn comparisons(received in number(),
-        items in vec((number(), handle(), number(), number()), 0..9)) {
-        let items: Vec<CompareItem> = items.into_iter()
-            .map(|(subscription, handle, sequence, digest)| CompareItem {
-                subscription: subscription as u32, handle, sequence, digest,
-            }).collect();
-        let mut out = Vec::new();
-        let mut builder = CompareBuilder::begin(&mut out, received);
-        items.iter().for_each(|item| builder.push(item));
-        builder.finish();
-        let compare = Compare::decode(&frame(&out)).unwrap();
-        prop_assert_eq!(compare.records_received(), received);
-        prop_assert_eq!(compare.is_everything(), items.is_empty());
-        prop_assert_eq!(all(compare), items);
     }
 }

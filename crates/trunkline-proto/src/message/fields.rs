@@ -1,0 +1,333 @@
+//! Records of fields that an older version can skip; see [`tlv`](crate::tlv).
+//!
+//! `fields!` declares them as `record!` does, with the id of each field and the condition under which
+//! it is written.
+
+use std::marker::PhantomData;
+
+use trunkline_types::wire::put_varint;
+
+use super::form::Form;
+use super::layout::{Run, Show, Shown};
+#[cfg(test)]
+use super::round_trip::Source;
+use crate::DecodeError;
+use crate::decode::Payload;
+use crate::tlv::put_sized;
+
+/// The form of a field with an id, whose content is of type `T`.
+pub trait FieldForm<'a, T> {
+    /// Appends the field, as often as it has content.
+    fn put(id: u64, value: &T, out: &mut Vec<u8>);
+    /// Reads one appearance of the field.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes do not have this form.
+    fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError>;
+    /// Shows the content under this name, for the golden vectors.
+    fn show(value: &T, name: &str, to: &mut dyn Show);
+    /// Sets any content that this form keeps exactly.
+    #[cfg(test)]
+    fn sample(value: &mut T, source: &mut Source<'a>);
+}
+
+/// Written always.
+#[derive(Debug)]
+pub struct Always<F>(PhantomData<F>);
+/// Written unless it has its default.
+#[derive(Debug)]
+pub struct IfSet<F>(PhantomData<F>);
+/// Written if there is one.
+#[derive(Debug)]
+pub struct Maybe<F>(PhantomData<F>);
+/// A field without content, which stands for true.
+#[derive(Debug)]
+pub enum Mark {}
+/// A field that repeats, at most `MAX` times.
+#[derive(Debug)]
+pub struct Many<const MAX: usize, F>(PhantomData<F>);
+
+fn put_one<'a, T, F: Form<'a, T>>(id: u64, value: &T, out: &mut Vec<u8>) {
+    put_varint(out, id);
+    put_sized(out, |out| F::put(value, &mut Run::default(), out));
+}
+
+impl<'a, T, F: Form<'a, T>> FieldForm<'a, T> for Always<F> {
+    fn put(id: u64, value: &T, out: &mut Vec<u8>) {
+        put_one::<T, F>(id, value, out);
+    }
+
+    fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError> {
+        *value = F::read(run, field)?;
+        Ok(())
+    }
+
+    fn show(value: &T, name: &str, to: &mut dyn Show) {
+        F::show(value, name, to);
+    }
+
+    #[cfg(test)]
+    fn sample(value: &mut T, source: &mut Source<'a>) {
+        *value = F::sample(source, &mut Run::default());
+    }
+}
+
+impl<'a, T: Default + PartialEq, F: Form<'a, T>> FieldForm<'a, T> for IfSet<F> {
+    fn put(id: u64, value: &T, out: &mut Vec<u8>) {
+        if *value != T::default() {
+            put_one::<T, F>(id, value, out);
+        }
+    }
+
+    fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError> {
+        Always::<F>::read(value, run, field)
+    }
+
+    fn show(value: &T, name: &str, to: &mut dyn Show) {
+        F::show(value, name, to);
+    }
+
+    #[cfg(test)]
+    fn sample(value: &mut T, source: &mut Source<'a>) {
+        Always::<F>::sample(value, source);
+    }
+}
+
+impl<'a, T, F: Form<'a, T>> FieldForm<'a, Option<T>> for Maybe<F> {
+    fn put(id: u64, value: &Option<T>, out: &mut Vec<u8>) {
+        if let Some(value) = value {
+            put_one::<T, F>(id, value, out);
+        }
+    }
+
+    fn read(
+        value: &mut Option<T>,
+        run: &mut Run,
+        field: &mut Payload<'a>,
+    ) -> Result<(), DecodeError> {
+        *value = Some(F::read(run, field)?);
+        Ok(())
+    }
+
+    fn show(value: &Option<T>, name: &str, to: &mut dyn Show) {
+        match value {
+            Some(value) => F::show(value, name, to),
+            None => to.field(name, Shown::Nothing),
+        }
+    }
+
+    #[cfg(test)]
+    fn sample(value: &mut Option<T>, source: &mut Source<'a>) {
+        let is_there = source.is_chosen();
+        *value = is_there.then(|| F::sample(source, &mut Run::default()));
+    }
+}
+
+impl<'a> FieldForm<'a, bool> for Mark {
+    fn put(id: u64, value: &bool, out: &mut Vec<u8>) {
+        if *value {
+            put_varint(out, id);
+            put_varint(out, 0);
+        }
+    }
+
+    fn read(value: &mut bool, _: &mut Run, _: &mut Payload<'a>) -> Result<(), DecodeError> {
+        *value = true;
+        Ok(())
+    }
+
+    fn show(value: &bool, name: &str, to: &mut dyn Show) {
+        to.field(name, Shown::Flag(*value));
+    }
+
+    #[cfg(test)]
+    fn sample(value: &mut bool, source: &mut Source<'a>) {
+        *value = source.is_chosen();
+    }
+}
+
+impl<'a, T, const MAX: usize, F: Form<'a, T>> FieldForm<'a, Vec<T>> for Many<MAX, F> {
+    fn put(id: u64, values: &Vec<T>, out: &mut Vec<u8>) {
+        for value in values.iter().take(MAX) {
+            put_one::<T, F>(id, value, out);
+        }
+    }
+
+    fn read(
+        values: &mut Vec<T>,
+        run: &mut Run,
+        field: &mut Payload<'a>,
+    ) -> Result<(), DecodeError> {
+        if values.len() >= MAX {
+            let found = (values.len() as u64).saturating_add(1);
+            return Err(field.unexpected("no more fields of this id than are legal", found));
+        }
+        values.push(F::read(run, field)?);
+        Ok(())
+    }
+
+    fn show(values: &Vec<T>, name: &str, to: &mut dyn Show) {
+        to.list(name, &|to| {
+            values.iter().for_each(|value| F::show(value, "", to));
+        });
+    }
+
+    #[cfg(test)]
+    fn sample(values: &mut Vec<T>, source: &mut Source<'a>) {
+        let count = source.number() % 4;
+        let one = |_| F::sample(source, &mut Run::default());
+        *values = (0..count).map(one).collect();
+    }
+}
+
+/// Declares a record of fields: `id: pub field: Type = When<Form>`, with `as "name"` where the wire has
+/// another name. Those under `first` come before and have no id; `absent` is the record without a
+/// field. With `impl` instead of `pub struct`, the struct is declared elsewhere. The size of a `sized`
+/// record stands before it.
+macro_rules! fields {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident $(<$life:lifetime>)? $(($sized:ident))? {
+            $(first {
+                $( $(#[$first_doc:meta])* pub $first:ident: $first_ty:ty = $first_form:ty
+                    $(as $first_wire:literal)?, )+
+            })?
+            $( $(#[$doc:meta])* $id:literal: pub $field:ident: $ty:ty = $form:ty
+                $(as $wire:literal)?, )+
+        }
+        $(absent $absent:expr)?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Debug)]
+        $vis struct $name $(<$life>)? {
+            $($( $(#[$first_doc])* pub $first: $first_ty, )+)?
+            $( $(#[$doc])* pub $field: $ty, )+
+        }
+
+        $crate::message::fields::fields! {
+            $($sized)? impl $name $(<$life>)? {
+                $(first { $( $first: $first_ty = $first_form $(as $first_wire)?, )+ })?
+                $( $id: $field = $form $(as $wire)?, )+
+            }
+            $(absent $absent)?
+        }
+    };
+    (sized impl $($rest:tt)+) => {
+        $crate::message::fields::fields! { @impl true, $($rest)+ }
+    };
+    (impl $($rest:tt)+) => {
+        $crate::message::fields::fields! { @impl false, $($rest)+ }
+    };
+    (
+        @impl $is_sized:literal, $record:ty {
+            $(first {
+                $( $first:ident: $first_ty:ty = $first_form:ty $(as $first_wire:literal)?, )+
+            })?
+            $( $id:literal: $field:ident = $form:ty $(as $wire:literal)?, )+
+        }
+        $(absent $absent:expr)?
+    ) => {
+        impl<'a> $crate::message::layout::Record<'a> for $record {
+            const FIELDS: &'static [$crate::message::layout::Field] = &[
+                $($($crate::message::layout::record!(
+                    @field $first: $first_ty = $first_form $(as $first_wire)?
+                ),)+)?
+                $crate::message::layout::Field::drawn(match $is_sized {
+                    true => "size varint | fields",
+                    false => "fields",
+                }),
+            ];
+
+            fn bytes_min(_run: &$crate::message::layout::Run) -> usize {
+                usize::from($is_sized)$($(.saturating_add(
+                    <$first_form as $crate::message::form::Form<'a, $first_ty>>::bytes_min(_run),
+                ))+)?
+            }
+
+            fn put(&self, _run: &mut $crate::message::layout::Run, out: &mut Vec<u8>) {
+                $($(<$first_form as $crate::message::form::Form<'a, $first_ty>>::put(
+                    &self.$first,
+                    _run,
+                    out,
+                );)+)?
+                let put = |out: &mut Vec<u8>| {
+                    $(<$form as $crate::message::fields::FieldForm<'a, _>>::put(
+                        $id,
+                        &self.$field,
+                        out,
+                    );)+
+                };
+                match $is_sized {
+                    true => $crate::tlv::put_sized(out, put),
+                    false => put(out),
+                }
+            }
+
+            fn read(
+                _run: &mut $crate::message::layout::Run,
+                payload: &mut $crate::decode::Payload<'a>,
+            ) -> Result<Self, $crate::DecodeError> {
+                let mut record: Self = $crate::message::fields::fields!(@absent $($absent)?);
+                $($(
+                    _run.field = stringify!($first);
+                    record.$first = <$first_form as $crate::message::form::Form<'a, $first_ty>>::read(
+                        _run,
+                        payload,
+                    )?;
+                )+)?
+                let read = |id: u64, field: &mut $crate::decode::Payload<'a>| {
+                    match id {
+                        $($id => <$form as $crate::message::fields::FieldForm<'a, _>>::read(
+                            &mut record.$field,
+                            &mut $crate::message::layout::Run::of_field(stringify!($field)),
+                            field,
+                        )?,)+
+                        _ => return Ok(false),
+                    }
+                    Ok::<_, $crate::DecodeError>(true)
+                };
+                match $is_sized {
+                    true => $crate::tlv::read_fields(&mut payload.sized()?, read)?,
+                    false => $crate::tlv::read_fields(payload, read)?,
+                }
+                Ok(record)
+            }
+
+            fn show(&self, to: &mut dyn $crate::message::layout::Show) {
+                $($(<$first_form as $crate::message::form::Form<'a, $first_ty>>::show(
+                    &self.$first,
+                    $crate::message::layout::record!(@name $first $($first_wire)?),
+                    to,
+                );)+)?
+                $(<$form as $crate::message::fields::FieldForm<'a, _>>::show(
+                    &self.$field,
+                    $crate::message::layout::record!(@name $field $($wire)?),
+                    to,
+                );)+
+            }
+
+            #[cfg(test)]
+            fn sample(
+                source: &mut $crate::message::round_trip::Source<'a>,
+                _run: &mut $crate::message::layout::Run,
+            ) -> Self {
+                let mut record: Self = $crate::message::fields::fields!(@absent $($absent)?);
+                $($(
+                    record.$first =
+                        <$first_form as $crate::message::form::Form<'a, $first_ty>>::sample(
+                            source,
+                            _run,
+                        );
+                )+)?
+                $(<$form as $crate::message::fields::FieldForm<'a, _>>::sample(
+                    &mut record.$field,
+                    source,
+                );)+
+                record
+            }
+        }
+    };
+    (@absent) => { Self::default() };
+    (@absent $absent:expr) => { $absent };
+}
+pub(crate) use fields;
