@@ -55,8 +55,11 @@ pub struct Properties {
     pub total: u64,
     /// True while the two ends are connected.
     pub is_connected: bool,
-    /// Number of times that the connection was lost before the end of the stream (NS-53).
+    /// Number of times that the connection was lost, or ended with its stream (NS-53).
     pub disconnections: u64,
+    /// True if the stream is at its end and needs no connection any more. Always false with several
+    /// peers.
+    pub is_ended: bool,
     /// Time since the connection was lost; `None` while connected and before the first connection.
     pub away_for: Option<Duration>,
     /// The reason why the last connection ended or failed.
@@ -73,6 +76,15 @@ pub struct Properties {
     /// The reason why the journal cannot be used at present, or was not emptied when the end was
     /// closed.
     pub journal: Option<JournalError>,
+}
+
+impl Properties {
+    /// Number of times that the connection was lost: [`disconnections`](Self::disconnections) without
+    /// the connection that ended with the stream.
+    pub fn outages(&self) -> u64 {
+        let is_last = self.is_ended && !self.is_connected;
+        self.disconnections.saturating_sub(u64::from(is_last))
+    }
 }
 
 /// Reads an endpoint's properties from any thread, even while the endpoint's own thread waits: for
@@ -230,6 +242,7 @@ impl Properties {
             total: 0,
             is_connected: false,
             disconnections: hub.disconnections_before(),
+            is_ended: false,
             away_for: None,
             last_disconnect: None,
             peer: None,
@@ -267,6 +280,7 @@ impl Properties {
             total: 0,
             is_connected: link.is_connected(),
             disconnections: link.disconnections(),
+            is_ended: link.is_over() && link.fault().is_none(),
             away_for: link.away_since().map(|since| now.since(since)),
             last_disconnect: link.last_disconnect().cloned(),
             peer: link.peer().map(|peer| peer.url.clone()),

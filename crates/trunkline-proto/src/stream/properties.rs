@@ -26,7 +26,7 @@ impl<H> Link<H> {
         self.session.away_since
     }
 
-    /// Number of times that an established connection was lost before the end of the stream.
+    /// Number of times that an established connection ended, also with its stream.
     pub fn disconnections(&self) -> u64 {
         self.session.disconnections
     }

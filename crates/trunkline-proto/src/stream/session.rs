@@ -333,10 +333,7 @@ impl Session {
         };
         let cause = connection.closing.unwrap_or(cause);
         if connection.was_up {
-            // A connection that ends with its stream was not lost.
-            if !self.is_finished || self.fault.is_some() {
-                self.disconnections = self.disconnections.saturating_add(1);
-            }
+            self.disconnections = self.disconnections.saturating_add(1);
             self.away_since = Some(now);
         }
         self.plan_dial(now, cause.retry_after());

@@ -134,6 +134,7 @@ fn a_reader_whose_writer_has_ended_is_not_connected() {
         until_connected(&reader, false);
         let properties = reader.properties();
         assert_eq!((properties.in_buffer, properties.disconnections), (3, 1));
+        assert_eq!((properties.is_ended, properties.outages()), (true, 0));
         check_run(&reader.read_available().unwrap(), 0);
         assert_eq!(reader.properties().total, 3);
     }

@@ -82,7 +82,7 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     /// Number of lost connections at that time.
-    disconnections: u64,
+    outages: u64,
     is_away: bool,
 }
 
@@ -261,14 +261,12 @@ impl Pace {
     /// Reports that the connection with the only peer was lost, and that it is back.
     fn tell_connection(&mut self, found: &Properties) -> Result<(), Stop> {
         let before = self.connection;
-        let is_away = !found.is_connected && found.disconnections > 0;
-        self.connection = Reported {
-            disconnections: found.disconnections,
-            is_away,
-        };
+        let outages = found.outages();
+        let is_away = !found.is_connected && outages > 0;
+        self.connection = Reported { outages, is_away };
         // A connection that was lost and restored in between counts as well. A stream that has
         // ended reports that itself.
-        let is_lost = found.disconnections > before.disconnections && found.fault.is_none();
+        let is_lost = outages > before.outages && found.fault.is_none();
         if is_lost {
             self.tell_lost_connection(found)?;
         }
@@ -442,13 +440,13 @@ impl Pace {
             object.put("elements", elements);
             object.put("bytes", bytes);
             object.put("seconds", elapsed.as_secs_f64());
-            object.put("disconnections", end.disconnections);
+            object.put("disconnections", end.outages());
             for (key, number) in numbers {
                 object.put(key, number);
             }
             return self.terminal.note(&object.into_json().to_string());
         }
-        let cuts = match end.disconnections {
+        let cuts = match end.outages() {
             0 => String::new(),
             count => format!(", {}", counted(count, "disconnection")),
         };
