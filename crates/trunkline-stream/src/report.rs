@@ -88,6 +88,7 @@ mod tests {
             total,
             is_connected: true,
             disconnections: 0,
+            is_ended: false,
             away_for: None,
             last_disconnect: None,
             peer: None,
