@@ -1,14 +1,13 @@
 //! Appending to a queue.
 
-use std::ptr::NonNull;
 use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::BodySum;
 
-use super::slot::{PartState, Segment, Slot, after};
+use super::outstanding::Body;
 use super::{WritePath, WriteQueue};
-use crate::backend::{Backend, Span, Wait};
+use crate::backend::{Backend, Wait};
 use crate::error::{QueueError, Refused};
 
 /// Limits of a segment: its number of regions, its bytes unless it is one longer region, and the
@@ -19,6 +18,14 @@ use crate::error::{QueueError, Refused};
 const SEGMENT_REGIONS_MAX: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const SEGMENT_AGE_MAX: Duration = Duration::from_millis(100);
+
+/// Data of copied regions in the place of the next segment, so that it is copied only once.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    pub(super) bytes: usize,
+    /// The time of the first region.
+    since: Duration,
+}
 
 impl<B: Backend> WriteQueue<B> {
     /// Waits until one more region may be outstanding, at most for the time set in the options.
@@ -33,7 +40,7 @@ impl<B: Backend> WriteQueue<B> {
         self.poll()?;
         let since = self.now();
         let until = since.saturating_add(self.options.wait);
-        while self.outstanding() == self.slots.len() {
+        while self.outstanding() == self.outstanding.max {
             if !self.step(Wait::Until(until))? && self.now() >= until {
                 return Err(QueueError::Busy {
                     outstanding: self.outstanding(),
@@ -41,7 +48,7 @@ impl<B: Backend> WriteQueue<B> {
                 });
             }
         }
-        self.failure.map_or(Ok(()), |failure| Err(failure.into()))
+        self.check_failure()
     }
 
     /// Writes a segment: `header`, the region's bytes, then `behind`. Returns at once unless the
@@ -68,17 +75,18 @@ impl<B: Backend> WriteQueue<B> {
         let checked = fits.and_then(|()| self.check(header, bytes, behind));
         match checked.and_then(|end| self.reserve(end).map(|()| end)) {
             Ok(end) => {
-                match self.is_aligned(&region) {
-                    true => self.begin(header, Body::Region(region, is_wanted_back), behind, end),
+                let body = match self.is_aligned(&region) {
+                    true => Body::Region(region, is_wanted_back),
                     false => {
-                        self.collected = 0;
+                        self.collected.bytes = 0;
                         self.copy(region.bytes());
                         if is_wanted_back {
-                            self.returned.push_back(region);
+                            self.outstanding.returned.push_back(region);
                         }
-                        self.begin(header, Body::Collected, behind, end);
+                        self.take_collected()
                     }
-                }
+                };
+                self.begin(header, Some(body), behind, end);
                 Ok(())
             }
             Err(error) => Err(Box::new(Refused { region, error })),
@@ -94,7 +102,7 @@ impl<B: Backend> WriteQueue<B> {
         self.make_room()?;
         let end = self.check(header, 0, &[])?;
         self.reserve(end)?;
-        self.begin(header, Body::Nothing, &[], end);
+        self.begin(header, None, &[], end);
         Ok(())
     }
 
@@ -112,17 +120,15 @@ impl<B: Backend> WriteQueue<B> {
     /// Returns true if a region can be added at the end of the last segment: the disk is still busy
     /// with it, and its header has not been written.
     pub(crate) fn may_extend(&self, region: &ReadRegion) -> bool {
-        let Some(number) = self.next.checked_sub(1).filter(|n| *n >= self.oldest) else {
+        let Some(segment) = self.outstanding.open_segment() else {
             return false;
         };
-        let segment = &self.segments[self.place(number)];
         let bytes = region.bytes().len() as u64;
         // No part of the header is being written while the segment is open.
         let begin = segment.position + segment.header_bytes as u64;
-        segment.is_open
-            && self.failure.is_none()
+        self.outstanding.failure.is_none()
             && self.is_aligned(region)
-            && bytes.is_multiple_of(self.block_bytes as u64)
+            && bytes.is_multiple_of(self.block_bytes() as u64)
             && segment.last - segment.first < SEGMENT_REGIONS_MAX
             && segment.end - begin + bytes <= SEGMENT_BYTES_MAX
             && self.now().saturating_sub(segment.since) < SEGMENT_AGE_MAX
@@ -132,22 +138,99 @@ impl<B: Backend> WriteQueue<B> {
     /// [`make_room_for`](Self::make_room_for) must have reserved the room. The bytes become another
     /// chunk of that segment.
     pub(crate) fn extend(&mut self, region: ReadRegion) {
-        let end = self.position + region.bytes().len() as u64;
-        self.lengthen(end);
-        let slot = self.next_slot;
-        self.add(
-            self.next.saturating_sub(1),
-            Body::Region(region, false),
-            &[],
-        );
-        self.position = end;
-        self.go_on(slot);
+        let end = self.position() + region.bytes().len() as u64;
+        self.space.lengthen(&mut self.backend, end);
+        self.add(Body::Region(region, false), &[]);
+        self.advance();
+    }
+
+    /// Returns true if a region must be copied before it is written.
+    pub(crate) fn is_to_be_copied(&self, region: &ReadRegion) -> bool {
+        let bytes = region.bytes().len();
+        self.options.copying.is_some_and(|copying| {
+            let has_to_be = bytes < copying.below_bytes || !self.is_aligned(region);
+            has_to_be && bytes <= copying.segment_bytes
+        })
+    }
+
+    /// Returns the bytes that can still be collected before they must become a segment.
+    pub(crate) fn room_to_collect(&self) -> usize {
+        self.options.copy_bytes_max() - self.collected.bytes
+    }
+
+    /// Returns true if collected data has reached its maximum age.
+    pub(crate) fn is_collected_old(&self) -> bool {
+        let age = || self.now().saturating_sub(self.collected.since);
+        let copying = self.options.copying;
+        self.collected.bytes > 0 && copying.is_some_and(|copying| age() >= copying.age_max)
+    }
+
+    /// Ensures that a region can be collected and become a segment later.
+    ///
+    /// # Errors
+    /// As [`make_room`](Self::make_room), and [`QueueError::DiskFull`].
+    pub(crate) fn make_room_to_collect(&mut self) -> Result<(), QueueError> {
+        if self.collected.bytes > 0 {
+            // The room was reserved before and is still there.
+            self.poll()?;
+            return self.check_failure();
+        }
+        self.make_room()?;
+        self.reserve_for(self.options.copy_bytes_max())
+    }
+
+    /// Copies a region. Room must have been reserved.
+    pub(crate) fn collect(&mut self, region: &ReadRegion) {
+        if self.collected.bytes == 0 {
+            self.collected.since = self.now();
+        }
+        self.copy(region.bytes());
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
+        self.outstanding.copy(self.collected.bytes, bytes);
+        self.collected.bytes += bytes.len();
+        self.counts.regions_copied += 1;
+        self.counts.bytes_copied += bytes.len() as u64;
+        self.counts.path = Some(WritePath::Copied);
+    }
+
+    fn take_collected(&mut self) -> Body {
+        Body::Copied(std::mem::take(&mut self.collected.bytes))
+    }
+
+    /// Writes the collected data as a segment: `header`, the data, `behind`.
+    ///
+    /// # Errors
+    /// [`QueueError`]; the data stays collected.
+    pub(crate) fn append_collected(
+        &mut self,
+        header: &[u8],
+        behind: &[u8],
+    ) -> Result<(), QueueError> {
+        let end = self.check(header, self.collected.bytes, behind)?;
+        let body = self.take_collected();
+        self.begin(header, Some(body), behind, end);
+        Ok(())
+    }
+
+    /// Reserves space for a segment with a body of `body` bytes, whatever its header.
+    pub(crate) fn reserve_for(&mut self, body: usize) -> Result<(), QueueError> {
+        let most = body.saturating_add(self.outstanding.copy_at);
+        self.reserve(self.position().saturating_add(most as u64))
+    }
+
+    /// Reserves space for a segment up to `end`, the placeholder after it, and more ahead.
+    fn reserve(&mut self, end: u64) -> Result<(), QueueError> {
+        let end = end.saturating_add(self.outstanding.placeholder_bytes as u64);
+        let sums = self.sums.as_mut();
+        self.space.reserve(&mut self.backend, sums, end)
     }
 
     /// Returns true if a region is aligned for a direct write.
-    pub(super) fn is_aligned(&self, region: &ReadRegion) -> bool {
+    fn is_aligned(&self, region: &ReadRegion) -> bool {
         let address = region.bytes().as_ptr().addr();
-        address.is_multiple_of(self.block_bytes)
+        address.is_multiple_of(self.block_bytes())
     }
 
     /// Checks that a region can be written at all.
@@ -159,26 +242,21 @@ impl<B: Backend> WriteQueue<B> {
         }
         Err(QueueError::Unaligned {
             address: region.bytes().as_ptr().addr(),
-            block_bytes: self.block_bytes,
+            block_bytes: self.block_bytes(),
             bytes,
             copy_bytes_max,
         })
     }
 
     /// Returns the end of the segment.
-    pub(super) fn check(
-        &self,
-        header: &[u8],
-        body: usize,
-        behind: &[u8],
-    ) -> Result<u64, QueueError> {
-        let block_bytes = self.block_bytes;
+    fn check(&self, header: &[u8], body: usize, behind: &[u8]) -> Result<u64, QueueError> {
+        let block_bytes = self.block_bytes();
         let limit = self.options.header_bytes_max;
         if header.is_empty() || header.len() > limit {
             let bytes = header.len();
             return Err(QueueError::HeaderTooLong { bytes, limit });
         }
-        let body_at = self.position + header.len() as u64;
+        let body_at = self.position() + header.len() as u64;
         let end = body_at + (body + behind.len()) as u64;
         let mut ends = [body_at, end].into_iter();
         let odd = ends.find(|end| !end.is_multiple_of(block_bytes as u64));
@@ -191,146 +269,28 @@ impl<B: Backend> WriteQueue<B> {
     }
 
     /// Begins to write a segment that was checked and has room reserved.
-    pub(super) fn begin(&mut self, header: &[u8], body: Body, behind: &[u8], end: u64) {
-        self.close_segment();
-        self.lengthen(end);
-        let (number, slot) = (self.next, self.next_slot);
-        let place = self.place(number);
-        let position = self.position;
-        // Checked before: the header fits.
-        put(self.staging.bytes_mut(place), 0, header);
-        let memory = Span {
-            start: self.staging.place(place),
-            bytes: header.len(),
-        };
-        self.segments[place] = Segment {
-            position,
-            end: position + header.len() as u64,
-            first: slot,
-            last: slot,
-            described_end: end,
-            header: PartState::waiting(position, memory),
-            header_bytes: header.len(),
-            is_open: true,
-            since: self.now(),
-            body_sum: BodySum::default(),
-            sum: None,
-        };
-        self.next += 1;
-        self.position = end;
-        if number == 0 {
-            self.begin_placeholder(number, position);
+    fn begin(&mut self, header: &[u8], body: Option<Body>, behind: &[u8], end: u64) {
+        if self.outstanding.next() > 0 {
+            // The opening segment does not extend the file, so a file that was not opened
+            // completely stays short.
+            self.space.lengthen(&mut self.backend, end);
         }
-        if matches!(body, Body::Nothing) {
-            self.close_segment();
-            self.pass_over_done();
-            return;
+        let body_sum = self.sums.as_ref().map(|_| BodySum::default());
+        self.outstanding.begin(header, end, self.now(), body_sum);
+        match body {
+            Some(body) => self.add(body, behind),
+            None => self.outstanding.close_segment(),
         }
-        let is_last = !self.add(number, body, behind);
-        self.go_on(slot);
-        if is_last {
-            self.close_segment();
-        }
+        self.advance();
     }
 
-    /// Takes a slot for the next part of a segment. Returns true if more may follow it.
-    fn add(&mut self, number: u64, body: Body, behind: &[u8]) -> bool {
-        let place = self.place(number);
-        let start = self.staging.place(place);
-        let collected = std::mem::take(&mut self.collected);
-        let (odd_at, copy_at) = (self.odd_at, self.copy_at);
-        let segment = &mut self.segments[place];
-        let (position, sum_before) = (segment.end, segment.body_sum);
-        // Checked before: each piece fits.
-        let staged = self.staging.bytes_mut(place);
-        let (memory, odd_bytes) = match &body {
-            Body::Region(region, _) => {
-                let bytes = region.bytes();
-                let whole = bytes.len() / self.block_bytes * self.block_bytes;
-                let (body, odd) = bytes.split_at(whole);
-                put(staged, odd_at, odd);
-                put(staged, odd_at + odd.len(), behind);
-                self.regions_in_place += 1;
-                self.path = Some(WritePath::InPlace);
-                self.bytes_copied += odd.len() as u64;
-                let start = NonNull::from(body).cast();
-                (
-                    Span {
-                        start,
-                        bytes: whole,
-                    },
-                    odd.len() + behind.len(),
-                )
-            }
-            _ => {
-                put(staged, copy_at + collected, behind);
-                let (start, bytes) = (after(start, copy_at), collected + behind.len());
-                (Span { start, bytes }, 0)
-            }
-        };
-        if self.sums.is_some() {
-            let body = match &body {
-                Body::Region(region, _) => region.bytes(),
-                _ => staged.get(copy_at..copy_at + collected).unwrap_or_default(),
-            };
-            segment.body_sum = sum_before.with(body).with(behind);
+    fn add(&mut self, body: Body, behind: &[u8]) {
+        if let Body::Region(region, _) = &body {
+            let odd_bytes = region.bytes().len() % self.block_bytes();
+            self.counts.regions_in_place += 1;
+            self.counts.path = Some(WritePath::InPlace);
+            self.counts.bytes_copied += odd_bytes as u64;
         }
-        let odd = Span {
-            start: after(start, odd_at),
-            bytes: odd_bytes,
-        };
-        let odd_position = position + memory.bytes as u64;
-        segment.end = odd_position + odd_bytes as u64;
-        segment.last += 1;
-        // Staging has room for one of each per segment.
-        let may_more_come = odd_bytes == 0 && matches!(body, Body::Region(..));
-        let (region, is_wanted_back) = match body {
-            Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
-            _ => (None, false),
-        };
-        let slot = self.next_slot;
-        let slot_place = self.place(slot);
-        self.slots[slot_place] = Slot {
-            segment: number,
-            position,
-            region,
-            is_wanted_back,
-            parts: [
-                PartState::waiting(position, memory),
-                PartState::waiting(odd_position, odd),
-            ],
-            sum_before,
-        };
-        self.next_slot += 1;
-        may_more_come
-    }
-
-    /// Closes the last segment to further regions, which fixes the position of the next one.
-    pub(super) fn close_segment(&mut self) {
-        let Some(number) = self.next.checked_sub(1) else {
-            return;
-        };
-        let place = self.place(number);
-        let segment = &mut self.segments[place];
-        if std::mem::take(&mut segment.is_open) {
-            let end = segment.end;
-            self.begin_placeholder(number + 1, end);
-        }
-    }
-}
-
-/// The source of a segment's values.
-pub(super) enum Body {
-    /// A region, and whether it is wanted back.
-    Region(ReadRegion, bool),
-    /// Data that was copied into the place of the segment.
-    Collected,
-    Nothing,
-}
-
-/// Copies `bytes` into `room` at `at`. The room is large enough.
-pub(super) fn put(room: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(room) = room.get_mut(at..at.saturating_add(bytes.len())) {
-        room.copy_from_slice(bytes);
+        self.outstanding.add(body, behind);
     }
 }

@@ -7,6 +7,31 @@ use super::{Closed, Durability, SYNC, WriteQueue};
 use crate::backend::{Backend, Wait};
 use crate::error::{FailedStep, QueueError, os_error};
 
+/// The running syncs, and what earlier ones have made durable.
+#[derive(Debug, Default)]
+pub(super) struct Syncing {
+    pub(super) durable: u64,
+    /// The position that the running syncs make durable, and the number of them.
+    to: Option<u64>,
+    running: u8,
+    /// A sync has failed: a later one would prove nothing.
+    pub(super) has_failed: bool,
+}
+
+impl Syncing {
+    /// Records that a sync has completed.
+    pub(super) fn complete_one(&mut self, is_removed: bool) {
+        self.running = self.running.saturating_sub(1);
+        if self.running == 0
+            && let Some(to) = self.to.take()
+            && !self.has_failed
+            && !is_removed
+        {
+            self.durable = self.durable.max(to);
+        }
+    }
+}
+
 impl<B: Backend> WriteQueue<B> {
     /// Begins to make durable what has been written so far. Returns false if a sync is already
     /// running or there is nothing to do. [`progress`](Self::progress) shows when it is done.
@@ -15,14 +40,11 @@ impl<B: Backend> WriteQueue<B> {
     /// [`QueueError::Backend`], [`QueueError::Failed`].
     pub fn begin_sync(&mut self) -> Result<bool, QueueError> {
         self.poll()?;
-        self.look_at_place();
-        if let Some(failure) = self
-            .failure
-            .filter(|_| self.is_sync_failed || self.is_removed())
-        {
-            return Err(failure.into());
+        self.look_at_names();
+        if self.syncing.has_failed || self.is_removed() {
+            self.check_failure()?;
         }
-        if self.syncing.is_some() || self.durable == self.in_file() {
+        if self.syncing.to.is_some() || self.syncing.durable == self.in_file() {
             return Ok(false);
         }
         self.sync_both()?;
@@ -31,34 +53,29 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Begins to sync the file and its checksums. No sync may be running.
     fn sync_both(&mut self) -> Result<(), QueueError> {
-        let made = self.in_file();
+        let in_file = self.in_file();
         self.backend.submit_sync(SYNC)?;
         self.running += 1;
-        self.syncing = Some(made);
-        self.syncs = 1;
-        self.is_sync_good = true;
-        let Some(sums) = &mut self.sums else {
-            return Ok(());
-        };
-        if sums.is_failed() {
+        self.syncing.to = Some(in_file);
+        self.syncing.running = 1;
+        match &mut self.sums {
+            None => {}
             // Without its checksums, no more data counts as durable.
-            self.is_sync_good = false;
-            return Ok(());
-        }
-        match sums.begin_sync() {
-            Ok(()) => self.syncs = 2,
-            Err(error) => {
-                self.is_sync_good = false;
-                self.fail(self.next, FailedStep::Sync, &error);
-            }
+            Some(sums) if sums.is_failed() => self.syncing.to = Some(self.syncing.durable),
+            Some(sums) => match sums.begin_sync() {
+                Ok(()) => self.syncing.running = 2,
+                Err(error) => {
+                    self.fail_next(FailedStep::Sync, &error);
+                    self.advance();
+                }
+            },
         }
         Ok(())
     }
 
     /// Returns true if everything appended is in the file with its checksums, or never will be.
     fn is_all_done(&self) -> bool {
-        let is_running = self.placeholders.iter().any(|part| part.is_running);
-        self.outstanding() == 0 && !is_running && self.sums.as_ref().is_none_or(SumsFile::is_idle)
+        self.outstanding.is_empty() && self.sums.as_ref().is_none_or(SumsFile::is_idle)
     }
 
     /// Waits until everything appended has the given durability.
@@ -69,20 +86,18 @@ impl<B: Backend> WriteQueue<B> {
         let until = self.now().saturating_add(wait);
         loop {
             let is_written = self.is_all_done();
-            if is_written && let Some(failure) = self.failure {
-                return Err(failure.into());
-            }
-            if is_written && durability == Durability::InFile {
-                return Ok(());
-            }
-            if is_written && self.durable == self.position {
-                self.look_at_place();
-                return self.failure.map_or(Ok(()), |failure| Err(failure.into()));
-            }
             if is_written {
+                self.check_failure()?;
+                if durability == Durability::InFile {
+                    return Ok(());
+                }
+                if self.syncing.durable == self.position() {
+                    self.look_at_names();
+                    return self.check_failure();
+                }
                 // Processes completions first, possibly that of the last sync.
                 self.begin_sync()?;
-                if self.syncing.is_none() {
+                if self.syncing.to.is_none() {
                     continue;
                 }
             }
@@ -111,25 +126,25 @@ impl<B: Backend> WriteQueue<B> {
         self.wait_for_sync(until, wait)?;
         if !self.is_closed {
             // Before the sync, which then also covers the length.
-            self.look_at_place();
+            self.look_at_names();
             if !self.is_removed() {
                 self.trim();
             }
-            if !self.is_sync_failed && self.in_file() > 0 {
+            if !self.syncing.has_failed && self.in_file() > 0 {
                 self.sync_both()?;
             }
             self.is_closed = true;
         }
         self.wait_for_sync(until, wait)?;
-        self.look_at_place();
+        self.look_at_names();
         Ok(Closed {
             length: self.in_file(),
             untrimmed: self.untrimmed,
-            durability: match self.durable == self.in_file() && !self.is_removed() {
+            durability: match self.syncing.durable == self.in_file() && !self.is_removed() {
                 true => Durability::OnDisk,
                 false => Durability::InFile,
             },
-            failure: self.failure,
+            failure: self.failure(),
         })
     }
 
@@ -140,12 +155,13 @@ impl<B: Backend> WriteQueue<B> {
         let sums = self.sums.as_mut().map_or(Ok(()), SumsFile::trim);
         if let Err(error) = data.and(sums) {
             self.untrimmed = Some(os_error(&error));
-            self.fail(self.next, FailedStep::Trim, &error);
+            self.fail_next(FailedStep::Trim, &error);
+            self.advance();
         }
     }
 
     fn wait_for_sync(&mut self, until: Duration, waited: Duration) -> Result<(), QueueError> {
-        while self.syncing.is_some() {
+        while self.syncing.to.is_some() {
             if !self.step(Wait::Until(until))? && self.now() >= until {
                 return Err(QueueError::NotDone {
                     outstanding: 0,

@@ -1,37 +1,40 @@
 //! The state machine of writing: segments of a file, several of which are written at a time.
+//!
+//! It is an event loop: calls and completions change what is [`Outstanding`], and only
+//! [`WriteQueue::advance`] begins writes.
 
+mod advance;
 mod append;
-mod copies;
 mod ends;
 mod options;
-mod place;
-mod placeholder;
+mod outstanding;
+mod part;
 mod progress;
-mod reserve;
 mod room;
-mod slot;
-mod steps;
+mod space;
 mod sums;
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_ring::{ReadRegion, RegionMemory};
-use trunkline_tdms::{SumsId, unwritten_segment};
+use trunkline_tdms::SumsId;
 
+use self::append::Collected;
+use self::ends::Syncing;
 pub use self::options::{COPY_BELOW_BYTES, Copying, FullDisk, QueueOptions, RoomAlarm};
+use self::outstanding::Outstanding;
+use self::progress::Counts;
 pub use self::progress::{Closed, Durability, Progress, Reservation, WritePath};
 pub(crate) use self::room::RoomWatch;
 pub use self::room::{Room, RoomState};
-use self::slot::{PartState, Segment, Slot};
+use self::space::Space;
 use self::sums::SumsFile;
 use crate::backend::{Backend, Span, Token, WhyNot};
 use crate::error::{Failure, QueueError};
 use crate::place::Displaced;
-use crate::staging::Staging;
 
 /// The token of a sync; tokens of writes are computed from smaller numbers.
 const SYNC: Token = Token(u64::MAX);
@@ -43,63 +46,22 @@ pub struct WriteQueue<B: Backend> {
     // is dropped after them.
     backend: B,
     sums: Option<SumsFile<B>>,
-    slots: Box<[Slot]>,
-    segments: Box<[Segment]>,
-    staging: Staging,
-    /// The content of all placeholders, which is the same.
-    placeholder: Staging,
-    /// Placeholders of the outstanding segments and of the next one.
-    placeholders: Box<[PartState]>,
+    outstanding: Outstanding,
     _memories: Vec<Arc<RegionMemory>>,
     not_registered: Option<WhyNot>,
     options: QueueOptions,
-    block_bytes: usize,
-    /// Offsets in a staging place of a region's unaligned end and of copied data.
-    odd_at: usize,
-    copy_at: usize,
+    space: Space,
+    collected: Collected,
+    syncing: Syncing,
+    counts: Counts,
     /// Writes and syncs of the backend that are running.
     running: usize,
-    /// Numbers of the oldest region being written and of the next one.
-    oldest_slot: u64,
-    next_slot: u64,
-    /// Numbers of the oldest outstanding segment and of the next one.
-    oldest: u64,
-    next: u64,
-    /// The position of the next segment.
-    position: u64,
-    written: u64,
-    durable: u64,
-    /// The position that the running syncs make durable, their number, and whether none has failed.
-    syncing: Option<u64>,
-    syncs: u8,
-    is_sync_good: bool,
-    failure: Option<Failure>,
-    /// A sync has failed: a later one would prove nothing.
-    is_sync_failed: bool,
-    is_closed: bool,
     /// The files' locations if their names no longer refer to them.
     displaced: Option<Displaced>,
     sums_displaced: Option<Displaced>,
+    is_closed: bool,
     /// The system error number if closing could not truncate the file.
     untrimmed: Option<i32>,
-    /// The first segment and the first region that will not be in the file.
-    failed_from: u64,
-    failed_slot: u64,
-    reserved_to: u64,
-    /// The length to which the file was extended ahead of its writes.
-    lengthened_to: u64,
-    reservation: Reservation,
-    /// Regions to be handed back to the caller.
-    returned: VecDeque<ReadRegion>,
-    /// Bytes collected from copied regions in the place of the next segment, and the time of the
-    /// first one.
-    collected: usize,
-    collected_since: Duration,
-    room: RoomWatch,
-    path: Option<WritePath>,
-    regions_in_place: u64,
-    regions_copied: u64,
-    bytes_copied: u64,
     /// Files that are removed if nothing is written to them.
     unwritten: Vec<PathBuf>,
     /// True if the files are to be removed in any case.
@@ -109,24 +71,8 @@ pub struct WriteQueue<B: Backend> {
 impl<B: Backend> WriteQueue<B> {
     /// Creates a queue for a new file. Regions come from `memories`.
     pub fn new(mut backend: B, options: QueueOptions, memories: Vec<Arc<RegionMemory>>) -> Self {
-        let block_bytes = backend.block_bytes().max(1);
-        let places = options.outstanding_max.get();
-        // After the header come the region's unaligned end and the padding of its block, then a
-        // copied region and the padding of its block.
-        let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
-        let copy_at = odd_at + 2 * block_bytes;
-        let copy_bytes = match options.copy_bytes_max() {
-            0 => 0,
-            bytes => bytes.saturating_add(2 * block_bytes),
-        };
-        let staging = Staging::new(places, copy_at.saturating_add(copy_bytes));
-        let (start, bytes) = staging.span();
-        let mut spans = vec![Span { start, bytes }];
-        let lead_in = unwritten_segment();
-        let mut placeholder = Staging::new(1, lead_in.len().next_multiple_of(block_bytes));
-        append::put(placeholder.bytes_mut(0), 0, &lead_in);
-        let (start, bytes) = placeholder.span();
-        spans.push(Span { start, bytes });
+        let outstanding = Outstanding::new(&options, backend.block_bytes().max(1));
+        let mut spans = outstanding.spans().to_vec();
         spans.extend(memories.iter().map(|memory| {
             let (start, bytes) = memory.span();
             Span { start, bytes }
@@ -138,49 +84,18 @@ impl<B: Backend> WriteQueue<B> {
             not_registered,
             backend,
             sums: None,
-            odd_at,
-            copy_at,
-            running: 0,
-            slots: (0..places).map(|_| Slot::default()).collect(),
-            segments: (0..places).map(|_| Segment::default()).collect(),
-            staging,
-            placeholder,
-            placeholders: vec![PartState::default(); places + 1].into(),
+            outstanding,
             _memories: memories,
+            space: Space::new(&options),
             options,
-            block_bytes,
-            oldest_slot: 0,
-            next_slot: 0,
-            oldest: 0,
-            next: 0,
-            position: 0,
-            written: 0,
-            durable: 0,
-            syncing: None,
-            syncs: 0,
-            is_sync_good: true,
-            failure: None,
-            is_sync_failed: false,
-            is_closed: false,
+            collected: Collected::default(),
+            syncing: Syncing::default(),
+            counts: Counts::default(),
+            running: 0,
             displaced: None,
             sums_displaced: None,
+            is_closed: false,
             untrimmed: None,
-            failed_from: u64::MAX,
-            failed_slot: u64::MAX,
-            reserved_to: 0,
-            lengthened_to: 0,
-            reservation: match options.reserve_bytes {
-                0 => Reservation::NotWanted,
-                _ => Reservation::Ahead,
-            },
-            returned: VecDeque::with_capacity(places),
-            collected: 0,
-            collected_since: Duration::ZERO,
-            room: RoomWatch::new(options.alarm),
-            path: None,
-            regions_in_place: 0,
-            regions_copied: 0,
-            bytes_copied: 0,
             unwritten: Vec::new(),
             is_given_up: false,
         }
@@ -237,21 +152,18 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Returns the block size to which headers and bodies must be padded; 1 if there is none.
     pub fn block_bytes(&self) -> usize {
-        self.block_bytes
+        self.outstanding.block_bytes
     }
 
     /// Returns the position of the next segment.
     pub fn position(&self) -> u64 {
-        self.position
+        self.outstanding.position
     }
 
     /// Returns the number of regions being written or of segments not in the file, whichever is
     /// larger.
     pub fn outstanding(&self) -> usize {
-        let segments = self.next - self.oldest;
-        let regions = self.next_slot - self.oldest_slot;
-        // At most the number of slots, which is a `usize`.
-        segments.max(regions) as usize
+        self.outstanding.count()
     }
 
     /// Returns the maximum number of segments appended but not yet in the file with their
@@ -260,25 +172,44 @@ impl<B: Backend> WriteQueue<B> {
         let sums = self.sums.as_ref().map_or(0, |_| sums::ENTRIES_MAX);
         // Two more may be appended before those in the file are counted: the collected data, and
         // the region that forces it to be written.
-        self.segments.len() + sums + 2
+        self.outstanding.max + sums + 2
     }
 
     /// Returns the progress of this queue.
     pub fn progress(&self) -> Progress {
         Progress {
-            accepted: self.position,
+            accepted: self.position(),
             written: self.in_file(),
-            durable: self.durable,
+            durable: self.syncing.durable,
             outstanding: self.outstanding(),
-            reservation: self.reservation,
-            room: self.room.room(),
-            path: self.path,
-            regions_in_place: self.regions_in_place,
-            regions_copied: self.regions_copied,
-            bytes_collected: self.collected,
-            bytes_copied: self.bytes_copied,
-            failure: self.failure,
+            reservation: self.space.reservation,
+            room: self.space.room.room(),
+            path: self.counts.path,
+            regions_in_place: self.counts.regions_in_place,
+            regions_copied: self.counts.regions_copied,
+            bytes_collected: self.collected.bytes,
+            bytes_copied: self.counts.bytes_copied,
+            failure: self.failure(),
         }
+    }
+
+    /// Returns the file's location if its name no longer refers to it. The name is checked about
+    /// once a second, and when the file is synced and closed.
+    ///
+    /// A file that was removed or replaced has [failed](crate::FailedStep::Removed): none of its
+    /// data is left. A file that was renamed is still written.
+    pub fn displaced(&self) -> Option<&Displaced> {
+        self.displaced.as_ref()
+    }
+
+    /// Returns the same for the checksum file. The data is still written if that file is lost.
+    pub fn sums_displaced(&self) -> Option<&Displaced> {
+        self.sums_displaced.as_ref()
+    }
+
+    /// Returns true if the file was removed or replaced.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.displaced.as_ref().is_some_and(Displaced::is_removed)
     }
 
     /// Returns the position up to which everything is in the file, with checksums.
@@ -287,7 +218,18 @@ impl<B: Backend> WriteQueue<B> {
             return 0;
         }
         let sums = self.sums.as_ref().map(SumsFile::written_to);
-        sums.map_or(self.written, |sums| sums.min(self.written))
+        let written = self.outstanding.written;
+        sums.map_or(written, |sums| sums.min(written))
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let written = self.in_file();
+        let failure = self.outstanding.failure;
+        failure.map(|failure| Failure { written, ..failure })
+    }
+
+    fn check_failure(&self) -> Result<(), QueueError> {
+        self.failure().map_or(Ok(()), |failure| Err(failure.into()))
     }
 
     fn now(&self) -> Duration {
@@ -295,22 +237,16 @@ impl<B: Backend> WriteQueue<B> {
         self.backend.now().max(sums.unwrap_or_default())
     }
 
-    /// Returns the place of a region or a segment: there are equally many of both.
-    fn place(&self, number: u64) -> usize {
-        // Below the number of slots, which is a `usize`.
-        (number % self.slots.len() as u64) as usize
-    }
-
     /// Returns the next region that the caller wanted back and that is in the file or never will
     /// be.
     pub fn take_returned(&mut self) -> Option<ReadRegion> {
-        self.returned.pop_front()
+        self.outstanding.returned.pop_front()
     }
 }
 
 impl<B: Backend> Drop for WriteQueue<B> {
     fn drop(&mut self) {
-        if self.written == 0 || self.is_given_up {
+        if self.outstanding.written == 0 || self.is_given_up {
             for path in &self.unwritten {
                 // An empty file left behind does no harm.
                 let _ = std::fs::remove_file(path);

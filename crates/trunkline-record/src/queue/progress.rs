@@ -79,3 +79,12 @@ pub struct Closed {
     /// The failure, if the file did not end normally.
     pub failure: Option<Failure>,
 }
+
+/// What was appended, and how.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) path: Option<WritePath>,
+    pub(super) regions_in_place: u64,
+    pub(super) regions_copied: u64,
+    pub(super) bytes_copied: u64,
+}

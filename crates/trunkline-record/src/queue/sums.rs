@@ -9,7 +9,7 @@ use std::io;
 use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
 
 use super::SYNC;
-use super::slot::PartState;
+use super::part::PartState;
 use crate::backend::{Backend, Completed, Span, Token, Wait, Write};
 use crate::place::Displaced;
 use crate::staging::Staging;
@@ -47,11 +47,10 @@ pub(super) struct SumsFile<B: Backend> {
     is_syncing: bool,
 }
 
-/// The result of processing one completion.
-pub(super) enum SumsStep {
-    Nothing,
-    Written(io::Result<()>),
-    Synced(io::Result<()>),
+/// A completion of the checksum file.
+pub(super) enum SumsCompleted {
+    Write(io::Result<()>),
+    Sync(io::Result<()>),
 }
 
 impl<B: Backend> SumsFile<B> {
@@ -138,10 +137,11 @@ impl<B: Backend> SumsFile<B> {
         true
     }
 
-    /// Begins to write the collected entries, unless a write is running.
-    pub(super) fn go_on(&mut self) -> io::Result<()> {
+    /// Begins to write the collected entries. Returns false if there are none or a write is
+    /// running.
+    pub(super) fn begin_write(&mut self) -> io::Result<bool> {
         if self.is_failed {
-            return Ok(());
+            return Ok(false);
         }
         if self.running.is_none() && self.collected > 0 {
             let memory = Span {
@@ -155,7 +155,7 @@ impl<B: Backend> SumsFile<B> {
             self.collected = 0;
         }
         let Some(part) = self.running.as_mut().filter(|part| !part.is_running) else {
-            return Ok(());
+            return Ok(false);
         };
         let write = Write {
             token: WRITE,
@@ -166,7 +166,7 @@ impl<B: Backend> SumsFile<B> {
         // `self` is dropped, the backend is dropped first.
         unsafe { self.backend.submit(write) }?;
         part.is_running = true;
-        Ok(())
+        Ok(true)
     }
 
     pub(super) fn begin_sync(&mut self) -> io::Result<()> {
@@ -175,19 +175,18 @@ impl<B: Backend> SumsFile<B> {
         Ok(())
     }
 
-    /// Processes one completion.
-    pub(super) fn step(&mut self, wait: Wait) -> io::Result<SumsStep> {
+    /// Processes one completion. Returns `None` if none arrives in time.
+    pub(super) fn apply(&mut self, wait: Wait) -> io::Result<Option<SumsCompleted>> {
         let Some(Completed { token, result }) = self.backend.completed(wait)? else {
-            return Ok(SumsStep::Nothing);
+            return Ok(None);
         };
         if token == SYNC {
             self.is_syncing = false;
-            return Ok(SumsStep::Synced(result.map(|_| ())));
+            return Ok(Some(SumsCompleted::Sync(result.map(|_| ()))));
         }
         let Some(part) = &mut self.running else {
-            return Ok(SumsStep::Nothing);
+            return Ok(None);
         };
-        part.is_running = false;
         let taken = part.take(result, 1);
         if taken.is_err() {
             self.running = None;
@@ -197,7 +196,7 @@ impl<B: Backend> SumsFile<B> {
             // Only one batch is written at a time.
             self.written_end = self.position;
         }
-        Ok(SumsStep::Written(taken))
+        Ok(Some(SumsCompleted::Write(taken)))
     }
 
     /// Reserves disk space for the next entries.

@@ -1,0 +1,141 @@
+//! Begins writes and processes completions.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::sums::{SumsCompleted, SumsFile};
+use super::{SYNC, WriteQueue};
+use crate::backend::{Backend, Completed, Wait};
+use crate::error::{FailedStep, QueueError};
+
+impl<B: Backend> WriteQueue<B> {
+    /// Retires what is in the file and begins every write that is due. Must be called after each
+    /// change of what is outstanding, and after each failure.
+    ///
+    /// Each round begins a write, or tries one again that the system postponed, or moves the end of
+    /// a failed file towards its beginning, so the loop ends.
+    pub(super) fn advance(&mut self) {
+        loop {
+            self.outstanding.retire(self.sums.as_mut());
+            if let Some(write) = self.outstanding.due() {
+                // SAFETY: regions, staging and the placeholder stay mapped until the completion has
+                // been returned: the queue keeps them and changes none before. When the queue is
+                // dropped, the backend is dropped first.
+                match unsafe { self.backend.submit(write) } {
+                    Ok(()) => self.running += 1,
+                    Err(error) => self.outstanding.apply(write.token, Err(error)),
+                }
+                continue;
+            }
+            match self.sums.as_mut().map_or(Ok(false), SumsFile::begin_write) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => self.fail_sums(&error),
+            }
+        }
+    }
+
+    /// Processes completions that have arrived, without waiting.
+    ///
+    /// # Errors
+    /// [`QueueError::Backend`]. A failure of the file is reported by [`progress`](Self::progress)
+    /// instead.
+    pub fn poll(&mut self) -> Result<(), QueueError> {
+        while self.step(Wait::No)? {}
+        if self.space.room.is_due(self.backend.now()) {
+            self.look_at_names();
+            self.space.look(&self.backend, self.outstanding.position);
+        }
+        Ok(())
+    }
+
+    /// Processes one completion. Returns false if none arrives in time.
+    pub(super) fn step(&mut self, wait: Wait) -> Result<bool, QueueError> {
+        let has_completed = self.apply_sums(Wait::No)? || self.apply(wait)?;
+        if has_completed {
+            self.advance();
+        }
+        Ok(has_completed)
+    }
+
+    fn apply(&mut self, wait: Wait) -> Result<bool, QueueError> {
+        // Waits for the data, unless only checksums are still being written.
+        let are_sums_busy = self.sums.as_ref().is_some_and(SumsFile::is_busy);
+        if self.running == 0 && are_sums_busy && wait != Wait::No {
+            return self.apply_sums(wait);
+        }
+        let Some(Completed { token, result }) = self.backend.completed(wait)? else {
+            return Ok(false);
+        };
+        self.running = self.running.saturating_sub(1);
+        match token {
+            SYNC => self.apply_sync(result.map(|_| ())),
+            token => self.outstanding.apply(token, result),
+        }
+        Ok(true)
+    }
+
+    /// Processes one completion of the checksum file.
+    fn apply_sums(&mut self, wait: Wait) -> Result<bool, QueueError> {
+        let Some(sums) = &mut self.sums else {
+            return Ok(false);
+        };
+        match sums.apply(wait)? {
+            None => return Ok(false),
+            Some(SumsCompleted::Sync(result)) => self.apply_sync(result),
+            Some(SumsCompleted::Write(Ok(()))) => {}
+            Some(SumsCompleted::Write(Err(error))) => self.fail_sums(&error),
+        }
+        Ok(true)
+    }
+
+    /// Records the result of syncing one of the files.
+    fn apply_sync(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.fail_next(FailedStep::Sync, &error);
+        }
+        let is_removed = self.is_removed();
+        self.syncing.complete_one(is_removed);
+    }
+
+    /// Without checksums, no further segment is written.
+    fn fail_sums(&mut self, error: &io::Error) {
+        if let Some(sums) = &mut self.sums {
+            sums.give_up();
+        }
+        self.fail_next(FailedStep::Sums, error);
+    }
+
+    /// Records a failure after which nothing more can be appended.
+    pub(super) fn fail_next(&mut self, step: FailedStep, error: &io::Error) {
+        self.syncing.has_failed |= step == FailedStep::Sync;
+        let position = match step {
+            // Data without a checksum does not count and is cut off.
+            FailedStep::Sums => self.in_file(),
+            _ => self.outstanding.position,
+        };
+        let next = self.outstanding.next();
+        self.outstanding.fail_from(next, step, position, error);
+    }
+
+    /// Checks that the names still refer to the files.
+    pub(super) fn look_at_names(&mut self) {
+        if self.is_removed() {
+            // A removed file does not get a name again.
+            return;
+        }
+        self.displaced = self.backend.displaced();
+        self.sums_displaced = self.sums.as_ref().and_then(SumsFile::displaced);
+        if self.is_removed() {
+            self.syncing.durable = 0;
+            self.fail_next(FailedStep::Removed, &Errno::NOENT.into());
+            if let Some(failure) = &mut self.outstanding.failure {
+                // Overrides an earlier failure, because nothing is left of the file.
+                failure.step = FailedStep::Removed;
+                failure.os_error = Errno::NOENT.raw_os_error();
+            }
+            self.advance();
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! Segments and chunks from the call that appends them until they are in the file.
+//!
+//! [`Outstanding::due`] names the next write that can begin, [`Outstanding::apply`] records the
+//! result of one, and [`Outstanding::retire`] releases what is in the file. None of them begins a
+//! write: only [`WriteQueue::advance`](super::WriteQueue) does.
+//!
+//! # Placeholders
+//!
+//! Readers go from lead-in to lead-in, and some refuse a file in which one is missing. The end of
+//! each segment is therefore followed by a lead-in that marks the next segment as incomplete. The
+//! header of a segment is written when the placeholders at both of its ends are in the file: its
+//! own, because the header replaces it, and that of the next segment, because readers look there as
+//! soon as they see this one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use trunkline_ring::ReadRegion;
+use trunkline_tdms::{BodySum, SegmentSum, lengthen_segment, unwritten_segment};
+
+use super::QueueOptions;
+use super::part::{Chunk, Part, PartState, Segment, after};
+use super::sums::SumsFile;
+use crate::backend::{Backend, Span, Token, Write};
+use crate::error::{FailedStep, Failure, os_error};
+use crate::staging::Staging;
+
+/// Segments and chunks that are not in the file yet. They are numbered in the order of the calls.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    /// The maximum number of chunks, and of segments.
+    pub(super) max: usize,
+    chunks: VecDeque<Chunk>,
+    segments: VecDeque<Segment>,
+    /// The numbers of the first chunk and of the first segment of these.
+    oldest_chunk: u64,
+    oldest: u64,
+    next_placeholder: PartState,
+    /// A place for each segment: its header, its unaligned end, and data that is copied into it.
+    staging: Staging,
+    /// The content of all placeholders, which is the same: one block, or only a lead-in if there
+    /// are no blocks.
+    placeholder: Staging,
+    pub(super) placeholder_bytes: usize,
+    pub(super) block_bytes: usize,
+    /// Offsets in a place of staging of the unaligned end and of copied data.
+    odd_at: usize,
+    pub(super) copy_at: usize,
+    /// The position of the next segment.
+    pub(super) position: u64,
+    /// The end of the last segment in the file.
+    pub(super) written: u64,
+    /// The first chunk and the first segment that will not be in the file.
+    failed_chunk: u64,
+    failed_from: u64,
+    /// Its `written` is not set.
+    pub(super) failure: Option<Failure>,
+    /// Regions to be handed back to the caller.
+    pub(super) returned: VecDeque<ReadRegion>,
+}
+
+/// The source of a chunk.
+pub(super) enum Body {
+    /// A region, and whether it is wanted back.
+    Region(ReadRegion, bool),
+    /// This many bytes, which were [copied](Outstanding::copy).
+    Copied(usize),
+}
+
+impl Outstanding {
+    pub(super) fn new(options: &QueueOptions, block_bytes: usize) -> Self {
+        let max = options.outstanding_max.get();
+        // After the header come a chunk's unaligned end and the padding of its block, then copied
+        // data and the padding of its block.
+        let odd_at = options.header_bytes_max.next_multiple_of(block_bytes);
+        let copy_at = odd_at + 2 * block_bytes;
+        let copy_bytes = match options.copy_bytes_max() {
+            0 => 0,
+            bytes => bytes.saturating_add(2 * block_bytes),
+        };
+        let lead_in = unwritten_segment();
+        let placeholder_bytes = lead_in.len().next_multiple_of(block_bytes);
+        let mut placeholder = Staging::new(1, placeholder_bytes);
+        put(placeholder.bytes_mut(0), 0, &lead_in);
+        Self {
+            max,
+            chunks: VecDeque::with_capacity(max),
+            segments: VecDeque::with_capacity(max),
+            oldest_chunk: 0,
+            oldest: 0,
+            // The first segment begins the file.
+            next_placeholder: PartState::waiting(0, span(&placeholder, 0, placeholder_bytes)),
+            staging: Staging::new(max, copy_at.saturating_add(copy_bytes)),
+            placeholder,
+            placeholder_bytes,
+            block_bytes,
+            odd_at,
+            copy_at,
+            position: 0,
+            written: 0,
+            failed_chunk: u64::MAX,
+            failed_from: u64::MAX,
+            failure: None,
+            returned: VecDeque::with_capacity(max),
+        }
+    }
+
+    /// Returns the memory that is written from, apart from that of regions.
+    pub(super) fn spans(&self) -> [Span; 2] {
+        [&self.staging, &self.placeholder].map(|staging| {
+            let (start, bytes) = staging.span();
+            Span { start, bytes }
+        })
+    }
+
+    /// Returns the number of chunks being written or of segments not in the file, whichever is
+    /// larger.
+    pub(super) fn count(&self) -> usize {
+        self.segments.len().max(self.chunks.len())
+    }
+
+    /// Returns true if nothing is outstanding, including placeholders.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count() == 0 && !self.next_placeholder.is_running
+    }
+
+    /// Returns the number of the next segment.
+    pub(super) fn next(&self) -> u64 {
+        self.oldest + self.segments.len() as u64
+    }
+
+    fn next_chunk(&self) -> u64 {
+        self.oldest_chunk + self.chunks.len() as u64
+    }
+
+    /// Returns the last segment if further chunks may be added to it.
+    pub(super) fn open_segment(&self) -> Option<&Segment> {
+        self.segments.back().filter(|segment| segment.is_open)
+    }
+
+    /// Returns the place of a segment in staging.
+    fn place(&self, number: u64) -> usize {
+        // Below the number of places, which is a `usize`.
+        (number % self.max as u64) as usize
+    }
+
+    fn segment(&self, number: u64) -> Option<&Segment> {
+        self.segments.get(number.checked_sub(self.oldest)? as usize)
+    }
+
+    fn segment_mut(&mut self, number: u64) -> Option<&mut Segment> {
+        let at = number.checked_sub(self.oldest)?;
+        self.segments.get_mut(at as usize)
+    }
+
+    fn placeholder(&self, number: u64) -> &PartState {
+        self.segment(number)
+            .map_or(&self.next_placeholder, |segment| &segment.placeholder)
+    }
+
+    /// Returns the state of a part, unless it is not outstanding.
+    fn part_mut(&mut self, part: Part) -> Option<&mut PartState> {
+        match part {
+            Part::Placeholder(number) if number == self.next() => Some(&mut self.next_placeholder),
+            Part::Placeholder(number) => Some(&mut self.segment_mut(number)?.placeholder),
+            Part::Header(number) => Some(&mut self.segment_mut(number)?.header),
+            Part::Body(number) | Part::OddEnd(number) => {
+                let at = number.checked_sub(self.oldest_chunk)?;
+                let chunk = self.chunks.get_mut(at as usize)?;
+                Some(match part {
+                    Part::Body(_) => &mut chunk.body,
+                    _ => &mut chunk.odd_end,
+                })
+            }
+        }
+    }
+
+    /// Copies `bytes` to offset `at` of the copied data of the next segment. They must fit.
+    pub(super) fn copy(&mut self, at: usize, bytes: &[u8]) {
+        let place = self.place(self.next());
+        put(self.staging.bytes_mut(place), self.copy_at + at, bytes);
+    }
+
+    /// Closes the last segment and begins another, whose header describes it up to `end`. The
+    /// header must fit, and one more segment may be outstanding.
+    pub(super) fn begin(
+        &mut self,
+        header: &[u8],
+        end: u64,
+        since: Duration,
+        body_sum: Option<BodySum>,
+    ) {
+        self.close_segment();
+        let (position, first) = (self.position, self.next_chunk());
+        let place = self.place(self.next());
+        put(self.staging.bytes_mut(place), 0, header);
+        self.position += header.len() as u64;
+        self.segments.push_back(Segment {
+            position,
+            end: self.position,
+            first,
+            last: first,
+            described_end: end,
+            placeholder: std::mem::take(&mut self.next_placeholder),
+            header: PartState::waiting(position, span(&self.staging, place, header.len())),
+            header_bytes: header.len(),
+            is_open: true,
+            since,
+            body_sum,
+            sum: None,
+        });
+    }
+
+    /// Adds a chunk, and the bytes `behind` it, to the last segment, which must be open. All of it
+    /// must fit, and one more chunk may be outstanding.
+    pub(super) fn add(&mut self, body: Body, behind: &[u8]) {
+        let number = self.next().saturating_sub(1);
+        let place = self.place(number);
+        let Some(segment) = self.segments.back_mut() else {
+            return;
+        };
+        let (odd_at, copy_at) = (self.odd_at, self.copy_at);
+        let start = self.staging.place(place);
+        let staged = self.staging.bytes_mut(place);
+        let (values, memory, odd_bytes) = match &body {
+            Body::Region(region, _) => {
+                let values = region.bytes();
+                let bytes = values.len() / self.block_bytes * self.block_bytes;
+                let (blocks, odd) = values.split_at(bytes);
+                put(staged, odd_at, odd);
+                put(staged, odd_at + odd.len(), behind);
+                let start = NonNull::from(blocks).cast();
+                (values, Span { start, bytes }, odd.len() + behind.len())
+            }
+            Body::Copied(count) => {
+                put(staged, copy_at + count, behind);
+                let (start, bytes) = (after(start, copy_at), count + behind.len());
+                (&staged[copy_at..copy_at + count], Span { start, bytes }, 0)
+            }
+        };
+        let (position, sum_before) = (segment.end, segment.body_sum);
+        segment.body_sum = sum_before.map(|sum| sum.with(values).with(behind));
+        let odd_position = position + memory.bytes as u64;
+        let odd = Span {
+            start: after(start, odd_at),
+            bytes: odd_bytes,
+        };
+        segment.end = odd_position + odd_bytes as u64;
+        segment.last += 1;
+        self.position = segment.end;
+        // Staging has room for one unaligned end and for one copy per segment.
+        let is_last = odd_bytes > 0 || matches!(body, Body::Copied(_));
+        let (region, is_wanted_back) = match body {
+            Body::Region(region, is_wanted_back) => (Some(region), is_wanted_back),
+            Body::Copied(_) => (None, false),
+        };
+        self.chunks.push_back(Chunk {
+            segment: number,
+            position,
+            region,
+            is_wanted_back,
+            body: PartState::waiting(position, memory),
+            odd_end: PartState::waiting(odd_position, odd),
+            sum_before,
+        });
+        if is_last {
+            self.close_segment();
+        }
+    }
+
+    /// Closes the last segment to further chunks, which fixes the position of the next one.
+    pub(super) fn close_segment(&mut self) {
+        if let Some(segment) = self.segments.back_mut()
+            && std::mem::take(&mut segment.is_open)
+        {
+            let memory = span(&self.placeholder, 0, self.placeholder_bytes);
+            self.next_placeholder = PartState::waiting(segment.end, memory);
+        }
+    }
+
+    /// Returns the next write that can begin, which then counts as running.
+    pub(super) fn due(&mut self) -> Option<Write> {
+        let part = self.due_part()?;
+        if let Part::Header(number) = part {
+            self.complete_header(number);
+        }
+        let state = self.part_mut(part)?;
+        state.is_running = true;
+        Some(Write {
+            token: part.token(),
+            position: state.position,
+            memory: state.memory,
+        })
+    }
+
+    fn due_part(&self) -> Option<Part> {
+        let numbers = self.oldest_chunk..self.failed_chunk;
+        let chunk = numbers.zip(&self.chunks).find_map(|(number, chunk)| {
+            let body = chunk.body.is_waiting().then_some(Part::Body(number));
+            body.or_else(|| chunk.odd_end.is_waiting().then_some(Part::OddEnd(number)))
+        });
+        // Placeholders in order, so that a file never begins with zeros.
+        let placeholder = || {
+            (self.oldest..=self.next())
+                .find(|number| !self.placeholder(*number).is_written())
+                .filter(|number| {
+                    *number < self.failed_from && self.placeholder(*number).is_waiting()
+                })
+                .map(Part::Placeholder)
+        };
+        let header = || {
+            (self.oldest..self.failed_from)
+                .zip(&self.segments)
+                .find(|(number, segment)| self.is_header_due(*number, segment))
+                .map(|(number, _)| Part::Header(number))
+        };
+        chunk.or_else(placeholder).or_else(header)
+    }
+
+    /// Returns true if all chunks of a segment are in the file, no further one can be added, and
+    /// the placeholders at both of its ends are in the file. A file that has failed is truncated at
+    /// the end of the segment and needs none there.
+    fn is_header_due(&self, number: u64, segment: &Segment) -> bool {
+        let next = number + 1;
+        !segment.is_open
+            && segment.last <= self.oldest_chunk
+            && segment.header.is_waiting()
+            && segment.placeholder.is_written()
+            && (next >= self.failed_from || self.placeholder(next).is_written())
+    }
+
+    /// Includes in a header the chunks that were added since it was made.
+    fn complete_header(&mut self, number: u64) {
+        let place = self.place(number);
+        let Some(segment) = self.segments.get_mut((number - self.oldest) as usize) else {
+            return;
+        };
+        let header = &mut self.staging.bytes_mut(place)[..segment.header_bytes];
+        if segment.described_end < segment.end {
+            lengthen_segment(header, segment.end - segment.described_end);
+            segment.described_end = segment.end;
+        }
+        if segment.sum.is_none() {
+            let sum = |body| SegmentSum::of(segment.position, header, body);
+            segment.sum = segment.body_sum.map(sum);
+        }
+    }
+
+    /// Records the result of a write.
+    pub(super) fn apply(&mut self, token: Token, result: io::Result<usize>) {
+        let (part, block_bytes) = (Part::of(token), self.block_bytes);
+        if let Some(state) = self.part_mut(part)
+            && let Err(error) = state.take(result, block_bytes)
+        {
+            self.fail(part, &error);
+        }
+    }
+
+    /// Releases regions that are in the file or never will be, and retires the chunks and segments
+    /// that are in the file together with all before them.
+    pub(super) fn retire<B: Backend>(&mut self, mut sums: Option<&mut SumsFile<B>>) {
+        for (number, chunk) in (self.oldest_chunk..).zip(&mut self.chunks) {
+            if chunk.is_done(number >= self.failed_chunk)
+                && let Some(region) = chunk.region.take()
+                && chunk.is_wanted_back
+            {
+                self.returned.push_back(region);
+            }
+        }
+        while let Some(chunk) = self.chunks.front()
+            && chunk.is_done(self.oldest_chunk >= self.failed_chunk)
+        {
+            self.chunks.pop_front();
+            self.oldest_chunk += 1;
+        }
+        if self.chunks.is_empty() {
+            // The disk is idle: close the segment, so that its rows become visible.
+            self.close_segment();
+        }
+        while let Some(segment) = self.segments.front() {
+            let is_failed = self.oldest >= self.failed_from;
+            let is_running = segment.header.is_running
+                || segment.last > self.oldest_chunk
+                || segment.placeholder.is_running
+                || self.placeholder(self.oldest + 1).is_running;
+            if is_running || !is_failed && !segment.header.is_written() {
+                return;
+            }
+            if !is_failed {
+                if let Some((sums, sum)) = sums.as_deref_mut().zip(segment.sum)
+                    && !sums.push(&sum)
+                {
+                    // A place for its checksum becomes free when the running write completes.
+                    return;
+                }
+                self.written = segment.end;
+            }
+            self.segments.pop_front();
+            self.oldest += 1;
+        }
+    }
+
+    fn fail(&mut self, part: Part, error: &io::Error) {
+        match part {
+            Part::Body(number) | Part::OddEnd(number) => self.fail_chunk(number, error),
+            Part::Placeholder(number) | Part::Header(number) => {
+                let mut position = self.position;
+                if let Some(segment) = self.segment(number) {
+                    position = segment.position;
+                    self.failed_chunk = self.failed_chunk.min(segment.first);
+                }
+                self.fail_from(number, FailedStep::Header, position, error);
+            }
+        }
+    }
+
+    /// Ends the file at a chunk. The chunks before it in its segment are still written.
+    fn fail_chunk(&mut self, number: u64, error: &io::Error) {
+        if number >= self.failed_chunk {
+            return;
+        }
+        self.failed_chunk = number;
+        let Some(chunk) = self.chunks.get((number - self.oldest_chunk) as usize) else {
+            return;
+        };
+        let (of, position, sum_before) = (chunk.segment, chunk.position, chunk.sum_before);
+        let Some(segment) = self.segment_mut(of) else {
+            return;
+        };
+        segment.is_open = false;
+        let (failed_from, position) = match number > segment.first {
+            true => {
+                segment.last = number;
+                segment.end = position;
+                segment.body_sum = sum_before;
+                (of + 1, position)
+            }
+            false => (of, segment.position),
+        };
+        // An earlier failure, if there was one, is of later data.
+        self.failed_from = u64::MAX;
+        self.fail_from(failed_from, FailedStep::Body, position, error);
+    }
+
+    /// Records that the file ends at `position`, before segment `number`.
+    pub(super) fn fail_from(
+        &mut self,
+        number: u64,
+        step: FailedStep,
+        position: u64,
+        error: &io::Error,
+    ) {
+        if number >= self.failed_from {
+            return;
+        }
+        self.failed_from = number;
+        self.failure = Some(Failure {
+            step,
+            position,
+            os_error: os_error(error),
+            written: 0,
+        });
+    }
+}
+
+/// Returns the first `bytes` of a place.
+fn span(staging: &Staging, place: usize, bytes: usize) -> Span {
+    let start = staging.place(place);
+    Span { start, bytes }
+}
+
+/// Copies `bytes` into `room` at `at`. The room is large enough.
+fn put(room: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(room) = room.get_mut(at..at.saturating_add(bytes.len())) {
+        room.copy_from_slice(bytes);
+    }
+}

@@ -1,0 +1,204 @@
+//! Segments, the chunks that they consist of, and the writes of both.
+
+use std::io;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use trunkline_ring::ReadRegion;
+use trunkline_tdms::{BodySum, SegmentSum};
+
+use crate::backend::{Span, Token};
+
+/// One write, with the number of its segment or chunk. Its token encodes this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    Placeholder(u64),
+    /// The whole blocks of a chunk.
+    Body(u64),
+    /// The remaining bytes of a chunk, and the padding of their block.
+    OddEnd(u64),
+    Header(u64),
+}
+
+impl Part {
+    pub(super) fn token(self) -> Token {
+        let (number, kind) = match self {
+            Self::Placeholder(number) => (number, 0),
+            Self::Body(number) => (number, 1),
+            Self::OddEnd(number) => (number, 2),
+            Self::Header(number) => (number, 3),
+        };
+        Token(number * 4 + kind)
+    }
+
+    pub(super) fn of(token: Token) -> Self {
+        let number = token.0 / 4;
+        match token.0 % 4 {
+            0 => Self::Placeholder(number),
+            1 => Self::Body(number),
+            2 => Self::OddEnd(number),
+            _ => Self::Header(number),
+        }
+    }
+}
+
+/// The progress of a write: what is still to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PartState {
+    pub(super) position: u64,
+    pub(super) memory: Span,
+    pub(super) is_running: bool,
+    /// The number of tries since the last one that wrote something.
+    tries: u8,
+}
+
+/// Maximum number of times that a write is repeated because the system postponed it or made no
+/// progress.
+const TRIES_MAX: u8 = 100;
+
+impl Default for PartState {
+    fn default() -> Self {
+        let nothing = Span {
+            start: NonNull::dangling(),
+            bytes: 0,
+        };
+        Self::waiting(0, nothing)
+    }
+}
+
+impl PartState {
+    pub(super) fn waiting(position: u64, memory: Span) -> Self {
+        Self {
+            position,
+            memory,
+            is_running: false,
+            tries: 0,
+        }
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        self.memory.bytes == 0
+    }
+
+    /// Returns true if something is left to write and no write is running.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.is_running && !self.is_written()
+    }
+
+    /// Processes the result of a write. Another write handles the rest.
+    pub(super) fn take(&mut self, result: io::Result<usize>, block_bytes: usize) -> io::Result<()> {
+        self.is_running = false;
+        let bytes = match result {
+            Ok(bytes) if bytes >= self.memory.bytes => self.memory.bytes,
+            // The next write must begin on a block boundary.
+            Ok(bytes) => bytes / block_bytes * block_bytes,
+            Err(error) if is_put_off(&error) => return self.try_again(error),
+            Err(error) => return Err(error),
+        };
+        if bytes == 0 {
+            return self.try_again(Errno::IO.into());
+        }
+        self.tries = 0;
+        self.position += bytes as u64;
+        self.memory = Span {
+            start: after(self.memory.start, bytes),
+            bytes: self.memory.bytes - bytes,
+        };
+        Ok(())
+    }
+
+    /// Returns the error if the write has been tried often enough.
+    fn try_again(&mut self, error: io::Error) -> io::Result<()> {
+        if self.tries == TRIES_MAX {
+            return Err(error);
+        }
+        self.tries += 1;
+        Ok(())
+    }
+}
+
+fn is_put_off(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
+}
+
+/// Returns the address `bytes` after `start`, within the same memory or at its end.
+pub(super) fn after(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
+    // SAFETY: `bytes` is at most the length of the memory that begins at `start`.
+    unsafe { start.add(bytes) }
+}
+
+/// Values that follow one header: a region, or data that was copied.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// The number of its segment.
+    pub(super) segment: u64,
+    pub(super) position: u64,
+    /// Held until it is in the file.
+    pub(super) region: Option<ReadRegion>,
+    pub(super) is_wanted_back: bool,
+    pub(super) body: PartState,
+    pub(super) odd_end: PartState,
+    /// With checksums: the sum of the bytes before it in its segment, without the header.
+    pub(super) sum_before: Option<BodySum>,
+}
+
+impl Chunk {
+    /// Returns true if it is in the file or, after a failure, no write is running.
+    pub(super) fn is_done(&self, is_failed: bool) -> bool {
+        let is_done = |part: &PartState| part.is_written() || is_failed && !part.is_running;
+        is_done(&self.body) && is_done(&self.odd_end)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) position: u64,
+    pub(super) end: u64,
+    /// The numbers of its chunks: the first, and one past the last.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// The end that its header describes: that of one chunk, until the header is completed.
+    pub(super) described_end: u64,
+    pub(super) placeholder: PartState,
+    pub(super) header: PartState,
+    pub(super) header_bytes: usize,
+    /// True while further chunks may be added.
+    pub(super) is_open: bool,
+    pub(super) since: Duration,
+    /// With checksums: the sum of everything after the header.
+    pub(super) body_sum: Option<BodySum>,
+    /// The sum of the whole segment, set when its header is completed.
+    pub(super) sum: Option<SegmentSum>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_makes_progress_may_be_postponed_any_number_of_times() {
+        let memory = vec![0_u8; 1000];
+        let memory = Span {
+            start: NonNull::from(memory.as_slice()).cast(),
+            bytes: memory.len(),
+        };
+        let mut sut = PartState::waiting(0, memory);
+        let postponed = || Err(Errno::AGAIN.into());
+        for written in 0..500 {
+            assert_eq!(sut.position, written);
+            sut.take(postponed(), 1).unwrap();
+            sut.take(Ok(1), 1).unwrap();
+        }
+        for _ in 0..TRIES_MAX / 2 {
+            sut.take(Ok(0), 1).unwrap();
+            sut.take(postponed(), 1).unwrap();
+        }
+        let error = sut.take(postponed(), 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(sut.position, 500);
+    }
+}

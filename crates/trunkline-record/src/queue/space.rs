@@ -1,0 +1,119 @@
+//! Reserves disk space and extends the file ahead of what is written.
+
+use std::io;
+
+use super::sums::{self, SumsFile};
+use super::{QueueOptions, Reservation, RoomWatch};
+use crate::backend::Backend;
+use crate::error::QueueError;
+
+/// At most this fraction (1/8) of a disk's free space is reserved at a time.
+const ROOM_SHARE: u64 = 8;
+
+/// The disk space of a file.
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) reservation: Reservation,
+    pub(super) room: RoomWatch,
+    reserve_bytes: u64,
+    reserved_to: u64,
+    lengthen_bytes: u64,
+    /// The length to which the file was extended ahead of its writes.
+    lengthened_to: u64,
+}
+
+impl Space {
+    pub(super) fn new(options: &QueueOptions) -> Self {
+        Self {
+            reservation: match options.reserve_bytes {
+                0 => Reservation::NotWanted,
+                _ => Reservation::Ahead,
+            },
+            room: RoomWatch::new(options.alarm),
+            reserve_bytes: options.reserve_bytes,
+            reserved_to: 0,
+            lengthen_bytes: options.lengthen_bytes,
+            lengthened_to: 0,
+        }
+    }
+
+    /// Reserves space for data up to `end`, more ahead, and space for checksums.
+    pub(super) fn reserve<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        sums: Option<&mut SumsFile<B>>,
+        end: u64,
+    ) -> Result<(), QueueError> {
+        if self.reservation != Reservation::Ahead {
+            return Ok(());
+        }
+        let needed = end.saturating_sub(self.reserved_to);
+        let reserved = self
+            .reserve_ahead(backend, needed)
+            .and_then(|()| sums.map_or(Ok(()), SumsFile::reserve));
+        let Err(error) = reserved else {
+            self.room.set_full(false);
+            return Ok(());
+        };
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                self.room.set_full(true);
+                let bytes = match self.reserved_to < end {
+                    true => needed,
+                    false => sums::RESERVE_BYTES,
+                };
+                Err(QueueError::DiskFull { bytes })
+            }
+            io::ErrorKind::Unsupported => {
+                self.reservation = Reservation::Unsupported;
+                Ok(())
+            }
+            _ => Err(error.into()),
+        }
+    }
+
+    fn reserve_ahead(&mut self, backend: &mut impl Backend, needed: u64) -> io::Result<()> {
+        if needed == 0 {
+            return Ok(());
+        }
+        let room = backend.room().unwrap_or(u64::MAX);
+        if room < needed {
+            // A failed attempt would allocate the rest of the disk and leave it unused.
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        // Nobody else can use reserved space, so only a part of a nearly full disk is reserved.
+        let ahead = self.reserve_bytes.min(room / ROOM_SHARE);
+        let bytes = ahead.max(needed);
+        backend.reserve(self.reserved_to, bytes)?;
+        self.reserved_to = self.reserved_to.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// Extends the file ahead, so that data written up to `end` stays well within its length.
+    ///
+    /// A reader takes the file's length at the time of opening for the end. It must not see a
+    /// segment that extends beyond, because it would look there for the next one.
+    pub(super) fn lengthen(&mut self, backend: &mut impl Backend, end: u64) {
+        let bytes = self.lengthen_bytes;
+        if bytes == 0 || end.saturating_add(bytes) <= self.lengthened_to {
+            return;
+        }
+        let length = end.saturating_add(bytes).saturating_add(bytes);
+        match backend.lengthen(length) {
+            Ok(()) => self.lengthened_to = length,
+            // From then on each write extends the file, however slow that is.
+            Err(_) => self.lengthen_bytes = 0,
+        }
+    }
+
+    /// Queries the room of the file system, when data up to `position` is appended.
+    pub(super) fn look(&mut self, backend: &impl Backend, position: u64) {
+        let ahead = match self.reservation {
+            Reservation::Ahead => self.reserved_to.saturating_sub(position),
+            _ => 0,
+        };
+        let left = backend.room().ok();
+        let left = left.map(|left| left.saturating_add(ahead));
+        self.room.look(backend.now(), left, position);
+    }
+}
