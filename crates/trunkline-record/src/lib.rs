@@ -38,7 +38,6 @@
 //! - [`VariableRecording`], [`RecordedVariables`] in `variables`: write timestamped updates of
 //!   variables to a file and read them back. [`ElementSeries`]: stream elements in the same
 //!   channels.
-//! - [`card`]: a simulated acquisition card, the test bench for all of these.
 //! - `staging`: aligned memory for headers.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
@@ -46,7 +45,6 @@
 // Passes memory to the kernel.
 #[allow(unsafe_code)]
 mod backend;
-pub mod card;
 mod clock;
 mod error;
 mod place;

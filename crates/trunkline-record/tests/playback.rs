@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use made::write;
 use rig::LONG;
-use trunkline_record::card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
+use trunkline_card::{DeviceOptions, SAMPLE_BYTES, SimDevice, SimOutput, check_samples};
 use trunkline_record::{
     Backend, BackendWanted, Directness, Durability, GROUPS_TOLD, Gaps, MissingPart, Pace, Pacer,
     PlayOptions, PlaybackError, QueueOptions, Recording, Rotation, Selection, SimDisk, SimFault,

@@ -112,6 +112,8 @@ pub(crate) const TABLE: &[Row] = &[
         "unsafe: lock-free hand-off between threads"),
     row(TDMS, 0, Only(&[TYPES, RING]), Forbid,
         "independent use: TDMS bytes without an engine"),
+    row("trunkline-card", 1, Only(&[RING]), Forbid,
+        "independent use: a simulated acquisition card, for tests and measurements"),
     row(PROTO, 1, Only(&[TYPES]), Forbid,
         "boundary: no socket, clock, thread or environment"),
     row(ALARM, 1, Only(&[TYPES]), Forbid,

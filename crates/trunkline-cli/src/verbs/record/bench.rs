@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use trunkline::record::card::{CardOptions, CardRing, DeviceCounts, SAMPLE_BYTES, SimCard, sample};
 use trunkline::record::regions::{NoRegion, Pages, PagesWanted};
 use trunkline::record::{
     BackendWanted, Directness, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
     tdms_queue,
 };
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
+use trunkline_card::{CardOptions, CardRing, DeviceCounts, SAMPLE_BYTES, SimCard, sample};
 use trunkline_types::Tick;
 
 use super::disk::{SHOWN_EVERY, room_text};

@@ -6,41 +6,42 @@ use std::time::Duration;
 
 use trunkline_ring::{NoRegion, ReadRegion, RegionMemory, RegionReader};
 
-use crate::clock::monotonic;
+use crate::monotonic;
 
 /// State shared by a device's thread and the reader of its ring.
 #[derive(Debug, Default)]
-pub(super) struct Meeting(Mutex<Met>);
+pub(crate) struct Signal(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Met {
-    waits: Option<Thread>,
+struct State {
+    waiting: Option<Thread>,
     is_over: bool,
 }
 
-impl Meeting {
+impl Signal {
     /// Wakes the waiting reader, if any.
-    pub(super) fn wake(&self) {
-        if let Some(thread) = &self.met().waits {
+    pub(crate) fn wake(&self) {
+        if let Some(thread) = &self.state().waiting {
             thread.unpark();
         }
     }
 
     /// Marks the device as ended and wakes the reader.
-    pub(super) fn end(&self) {
-        self.met().is_over = true;
+    pub(crate) fn end(&self) {
+        self.state().is_over = true;
         self.wake();
     }
 
     fn is_over(&self) -> bool {
-        self.met().is_over
+        self.state().is_over
     }
 
-    fn meet(&self) {
-        self.met().waits = Some(thread::current());
+    /// Names this thread as the one to wake.
+    fn register(&self) {
+        self.state().waiting = Some(thread::current());
     }
 
-    fn met(&self) -> MutexGuard<'_, Met> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,11 +50,11 @@ impl Meeting {
 /// A device's ring, as its reader sees it.
 #[derive(Debug)]
 pub struct CardRing {
-    /// The ring's memory, for a [`WriteQueue`](crate::WriteQueue) to register.
+    /// The ring's memory, for a backend of the recorder to register.
     pub memory: Arc<RegionMemory>,
     /// Acquires regions of the ring.
     pub reader: RegionReader,
-    pub(super) meeting: Arc<Meeting>,
+    pub(crate) signal: Arc<Signal>,
 }
 
 impl CardRing {
@@ -68,7 +69,7 @@ impl CardRing {
         loop {
             // Read before the ring is checked, so that rows put in before the device ended are
             // found.
-            let is_over = self.meeting.is_over();
+            let is_over = self.signal.is_over();
             match self.reader.acquire(rows) {
                 Ok(region) => return Ok(Some(region)),
                 Err(NoRegion::NotYet { available: 0 }) if is_over => return Ok(None),
@@ -80,9 +81,9 @@ impl CardRing {
                     if left.is_zero() {
                         return Err(NoRegion::NotYet { available });
                     }
-                    self.meeting.meet();
+                    self.signal.register();
                     // A larger number of rows may never be available in one piece.
-                    if self.reader.wait_for(available + 1)? && !self.meeting.is_over() {
+                    if self.reader.wait_for(available + 1)? && !self.signal.is_over() {
                         thread::park_timeout(left);
                     }
                 }

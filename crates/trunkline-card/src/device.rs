@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_ring::{NoRegion, RegionFiller};
 
-use super::content::{SAMPLE_BYTES, fill_samples};
+use crate::content::{SAMPLE_BYTES, fill_samples};
 
 /// Configures a [`SimDevice`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,13 +169,13 @@ impl SimDevice {
 
     /// Returns true if the reader waits for the rows just put in and must be woken.
     #[must_use]
-    pub(super) fn must_wake(&mut self) -> bool {
+    pub(crate) fn must_wake(&mut self) -> bool {
         self.filler.must_wake()
     }
 }
 
 /// Returns the number of whole rows that arrive in `time`.
-pub(super) fn rows_in(time: Duration, rate: u64) -> u64 {
+pub(crate) fn rows_in(time: Duration, rate: u64) -> u64 {
     let rows = time.as_nanos() * u128::from(rate) / 1_000_000_000;
     u64::try_from(rows).unwrap_or(u64::MAX)
 }

@@ -4,6 +4,8 @@
 //! its device and number, so a recording can be checked value by value: complete, in order, and
 //! with its gaps. [`SimDevice`] and [`SimOutput`] run in simulated time, as tests use them; a
 //! [`SimCard`] runs devices in threads, in real time.
+#![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
 
 mod content;
 mod device;
@@ -16,20 +18,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use trunkline_ring::{PagesWanted, RegionMemory};
 
 pub use self::content::{SAMPLE_BYTES, WrongSample, check_samples, fill_samples, sample};
 pub use self::device::{DeviceCounts, DeviceOptions, SimDevice};
 pub use self::output::{OutputError, SimOutput};
 pub use self::ring::CardRing;
-use self::ring::Meeting;
-use crate::clock::monotonic;
+use self::ring::Signal;
 
 /// Longest sleep of an idle device. A stop takes effect within this time.
-const NAP_MAX: Duration = Duration::from_millis(5);
+const SLEEP_MAX: Duration = Duration::from_millis(5);
 
 /// Sleep of a device with an unlimited rate whose ring is full.
-const NAP_FULL: Duration = Duration::from_micros(50);
+const SLEEP_FULL: Duration = Duration::from_micros(50);
 
 /// Configures a [`SimCard`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,22 +88,22 @@ impl SimCard {
                 rows_max: options.rows_max,
             };
             let device = SimDevice::new(filler, of_device)?;
-            let meeting = Arc::new(Meeting::default());
+            let signal = Arc::new(Signal::default());
             let ring = CardRing {
                 memory,
                 reader,
-                meeting: meeting.clone(),
+                signal: signal.clone(),
             };
-            made.push((device, meeting, ring));
+            made.push((device, signal, ring));
         }
         // All memory is allocated: the devices start together.
         let mut rings = Vec::new();
-        for (number, (device, meeting, ring)) in made.into_iter().enumerate() {
+        for (number, (device, signal, ring)) in made.into_iter().enumerate() {
             let (running, stopped) = channel();
             card.running.push(running);
             let thread = thread::Builder::new()
                 .name(format!("card-{number}"))
-                .spawn(move || run(device, &stopped, &meeting))?;
+                .spawn(move || run(device, &stopped, &signal))?;
             card.threads.push(thread);
             rings.push(ring);
         }
@@ -124,24 +126,29 @@ impl SimCard {
     }
 }
 
-fn run(mut device: SimDevice, stopped: &Receiver<()>, meeting: &Meeting) -> DeviceCounts {
+fn run(mut device: SimDevice, stopped: &Receiver<()>, signal: &Signal) -> DeviceCounts {
     while !device.counts().is_over {
         let now = monotonic();
-        let mut nap = Duration::ZERO;
+        let mut sleep = Duration::ZERO;
         match device.run_until(now) {
             // The reader has written invalid positions, so nobody consumes the data.
             Err(_) => break,
             Ok(0) => {
                 let due = device.next_due();
-                nap = due.map_or(NAP_FULL, |due| due.saturating_sub(now).min(NAP_MAX));
+                sleep = due.map_or(SLEEP_FULL, |due| due.saturating_sub(now).min(SLEEP_MAX));
             }
-            Ok(_) if device.must_wake() => meeting.wake(),
+            Ok(_) if device.must_wake() => signal.wake(),
             Ok(_) => {}
         }
-        if stopped.recv_timeout(nap) == Err(RecvTimeoutError::Disconnected) {
+        if stopped.recv_timeout(sleep) == Err(RecvTimeoutError::Disconnected) {
             break;
         }
     }
-    meeting.end();
+    signal.end();
     device.counts()
+}
+
+/// Returns the time since an arbitrary point in the past.
+fn monotonic() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use trunkline_ring::{NoRegion, RegionDrain};
 
-use super::content::{SAMPLE_BYTES, WrongSample, check_samples};
-use super::device::rows_in;
+use crate::content::{SAMPLE_BYTES, WrongSample, check_samples};
+use crate::device::rows_in;
 
 /// Maximum number of rows taken at a time.
 const TAKEN_MAX: u64 = 4096;
