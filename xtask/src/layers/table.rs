@@ -85,6 +85,7 @@ use Unsafe::{Allowed, Forbid, Reviewed};
 const TYPES: &str = "trunkline-types";
 const RING: &str = "trunkline-ring";
 const TDMS: &str = "trunkline-tdms";
+const SIMDISK: &str = "trunkline-simdisk";
 const PROTO: &str = "trunkline-proto";
 const ALARM: &str = "trunkline-alarm";
 const ENGINE: &str = "trunkline-engine";
@@ -112,6 +113,8 @@ pub(crate) const TABLE: &[Row] = &[
         "unsafe: lock-free hand-off between threads"),
     row(TDMS, 0, Only(&[TYPES, RING]), Forbid,
         "independent use: TDMS bytes without an engine"),
+    row(SIMDISK, 0, Only(&[]), Forbid,
+        "independent use: a disk in memory, for tests and the simulator"),
     row("trunkline-card", 1, Only(&[RING]), Forbid,
         "independent use: a simulated acquisition card, for tests and measurements"),
     row(PROTO, 1, Only(&[TYPES]), Forbid,
@@ -126,7 +129,7 @@ pub(crate) const TABLE: &[Row] = &[
         "boundary: sessions joined to variables"),
     row(CLIENT, 3, Only(&[TYPES, RING, PROTO]), Forbid,
         "boundary: the other end, without an engine"),
-    row("trunkline-stream", 3, Only(&[TYPES, RING, PROTO, NET]), Forbid,
+    row("trunkline-stream", 3, Only(&[TYPES, RING, SIMDISK, PROTO, NET]), Forbid,
         "independent use: lossless streams"),
     row("trunkline-config", 3, Only(&[TYPES]), Forbid,
         "dependencies: TOML; calls no engine"),

@@ -12,7 +12,7 @@
 //! guarantees are described in docs/reference/stream-journal.md, the reasons in decision 0031.
 //!
 //! # Layout
-//! - [`disk`]: the interface to the disk, and the real one; [`sim_disk`]: one for tests.
+//! - [`disk`]: the interface to the disk, and the real one; `sim_disk`: one for tests.
 //! - `record`: the format; `log`, `read_back`, `sync_job`: the files; `bounds`: their size limits;
 //!   `recover`: recovery after a crash.
 //! - [`WriterJournal`], [`ReaderJournal`]: the journals of the two ends.
@@ -29,6 +29,7 @@ mod read_back;
 mod reader;
 mod record;
 mod recover;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim_disk;
 mod sync_job;
 mod writer;

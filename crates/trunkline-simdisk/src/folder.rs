@@ -1,28 +1,11 @@
-//! A disk in memory that can be stopped at every call, and then shows the states that a crash can
-//! leave.
-//!
-//! It is plain code without dependencies, next to the real disk. It is not behind a feature or in
-//! the tests, because the simulator uses it too, and so that it cannot be built differently from
-//! the code that it replaces. A program that does not use it does not contain it.
-//!
-//! It models these events:
-//! - The program is killed: everything written by its calls is kept, and any part of the
-//!   interrupted call.
-//! - Power fails: unsynced bytes after some byte are lost, zero or arbitrary; any subset of the
-//!   changes of names since the last sync of the folder is kept.
-//! - A call fails, once or permanently; a full disk has written a part of the bytes.
-
-mod inode;
+//! A folder of files that can be stopped at every call.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, DiskFile};
-use inode::{Inode, Write, at};
-
-pub use inode::{Rest, Tear};
+use crate::content::{Content, Tear, at};
 
 /// The effect of a crash on unsynced data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,10 +36,12 @@ pub struct SimDisk {
     state: Arc<Mutex<State>>,
 }
 
+type Shared = Arc<Mutex<Content>>;
+
 #[derive(Debug, Default)]
 struct State {
-    names: BTreeMap<String, Arc<Mutex<Inode>>>,
-    safe_names: BTreeMap<String, Arc<Mutex<Inode>>>,
+    names: BTreeMap<String, Shared>,
+    safe_names: BTreeMap<String, Shared>,
     changes: Vec<Change>,
     calls: u64,
     stop_at: Option<(u64, u64)>,
@@ -70,7 +55,7 @@ struct State {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Set(String, Arc<Mutex<Inode>>),
+    Set(String, Shared),
     Rename(String, String),
     Remove(String),
 }
@@ -140,14 +125,9 @@ impl SimDisk {
                 ..State::default()
             },
             Crash::PowerFailed(tear) => {
-                let left = |(name, inode): (String, Arc<Mutex<Inode>>)| {
-                    let bytes = lock(&inode).after(tear);
-                    let inode = Inode {
-                        safe: bytes.clone(),
-                        bytes,
-                        writes: Vec::new(),
-                    };
-                    (name, Arc::new(Mutex::new(inode)))
+                let left = |(name, content): (String, Shared)| {
+                    let bytes = lock(&content).after(tear);
+                    (name, Arc::new(Mutex::new(Content::new(bytes))))
                 };
                 let names: BTreeMap<_, _> = state
                     .names_after(tear.names)
@@ -171,39 +151,37 @@ impl SimDisk {
     /// The content of a file; `None` if it does not exist.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let state = lock(&self.state);
-        state.names.get(name).map(|inode| lock(inode).bytes.clone())
+        state
+            .names
+            .get(name)
+            .map(|content| lock(content).bytes().to_vec())
     }
 
     /// Flips bits of a byte, like a failing disk.
     pub fn alter(&self, name: &str, offset: u64, bits: u8) {
-        if let Some(inode) = lock(&self.state).names.get(name) {
-            let inode = &mut *lock(inode);
-            for bytes in [&mut inode.bytes, &mut inode.safe] {
-                if let Some(byte) = bytes.get_mut(at(offset)) {
-                    *byte ^= bits;
-                }
-            }
+        if let Some(content) = lock(&self.state).names.get(name) {
+            lock(content).flip(offset, bits);
         }
     }
 }
 
 impl State {
     fn used(&self) -> u64 {
-        let len = |inode: &Arc<Mutex<Inode>>| lock(inode).bytes.len() as u64;
+        let len = |content: &Shared| lock(content).bytes().len() as u64;
         self.names.values().map(len).sum()
     }
 
-    fn names_after(&self, kept: u64) -> BTreeMap<String, Arc<Mutex<Inode>>> {
+    fn names_after(&self, kept: u64) -> BTreeMap<String, Shared> {
         let mut names = self.safe_names.clone();
         for (i, change) in self.changes.iter().enumerate() {
             if kept >> i.min(63) & 1 == 0 {
                 continue;
             }
             match change {
-                Change::Set(name, inode) => _ = names.insert(name.clone(), inode.clone()),
+                Change::Set(name, content) => _ = names.insert(name.clone(), content.clone()),
                 Change::Rename(from, to) => {
-                    if let Some(inode) = names.remove(from) {
-                        names.insert(to.clone(), inode);
+                    if let Some(content) = names.remove(from) {
+                        names.insert(to.clone(), content);
                     }
                 }
                 Change::Remove(name) => _ = names.remove(name),
@@ -248,51 +226,72 @@ impl State {
     }
 }
 
-impl Disk for SimDisk {
-    fn folder(&self) -> &Path {
+impl SimDisk {
+    /// Path of the folder, shown to people.
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    fn boot(&self) -> u32 {
+    /// A number that changes after each loss of power.
+    pub fn boot(&self) -> u32 {
         lock(&self.state).power_failures.saturating_add(1)
     }
 
-    fn list(&self) -> io::Result<Vec<String>> {
+    /// Returns the names of the files.
+    ///
+    /// # Errors
+    /// The program has stopped, or a failure was set.
+    pub fn list(&self) -> io::Result<Vec<String>> {
         let mut state = lock(&self.state);
         state.look()?;
         Ok(state.names.keys().cloned().collect())
     }
 
-    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+    /// Creates a file, replacing any of this name. The name is durable after
+    /// [`sync_folder`](Self::sync_folder).
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn create(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
         state.change()?;
-        let inode = Arc::new(Mutex::new(Inode::default()));
-        let change = Change::Set(name.to_owned(), inode.clone());
+        let content = Shared::default();
+        let change = Change::Set(name.to_owned(), content.clone());
         state.changes.push(change);
-        state.names.insert(name.to_owned(), inode.clone());
-        Ok(self.file(inode))
+        state.names.insert(name.to_owned(), content.clone());
+        Ok(self.file(content))
     }
 
-    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list), and `NotFound`.
+    pub fn open(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
         state.look()?;
-        match state.names.get(name) {
-            Some(inode) => Ok(self.file(inode.clone())),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
+        let content = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.file(content.clone()))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+    /// Renames a file, replacing any of the new name.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.change()?;
-        let inode = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        state.names.insert(to.to_owned(), inode);
+        let content = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), content);
         let change = Change::Rename(from.to_owned(), to.to_owned());
         state.changes.push(change);
         Ok(())
     }
 
-    fn remove(&self, name: &str) -> io::Result<()> {
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.change()?;
         state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
@@ -300,37 +299,49 @@ impl Disk for SimDisk {
         Ok(())
     }
 
-    fn sync_folder(&self) -> io::Result<()> {
+    /// Makes all changes of names durable.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn sync_folder(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.change()?;
         state.safe_names = state.names.clone();
         state.changes.clear();
         Ok(())
     }
-}
 
-impl SimDisk {
-    fn file(&self, inode: Arc<Mutex<Inode>>) -> Arc<dyn DiskFile> {
-        Arc::new(SimFile {
-            inode,
+    fn file(&self, content: Shared) -> SimFile {
+        SimFile {
+            content,
             disk: self.state.clone(),
-        })
+        }
     }
 }
 
+/// An open file of a [`SimDisk`]. All calls fail once the program has stopped, and as set with
+/// [`fail`](SimDisk::fail).
 #[derive(Debug)]
-struct SimFile {
-    inode: Arc<Mutex<Inode>>,
+pub struct SimFile {
+    content: Shared,
     disk: Arc<Mutex<State>>,
 }
 
-impl DiskFile for SimFile {
-    fn size(&self) -> io::Result<u64> {
+impl SimFile {
+    /// Returns the length of the file in bytes.
+    ///
+    /// # Errors
+    /// As [`SimDisk::list`].
+    pub fn size(&self) -> io::Result<u64> {
         lock(&self.disk).look()?;
-        Ok(lock(&self.inode).bytes.len() as u64)
+        Ok(lock(&self.content).bytes().len() as u64)
     }
 
-    fn write_at(&self, offset: u64, pieces: [&[u8]; 2]) -> io::Result<()> {
+    /// Writes both pieces, one after the other, starting at `offset`.
+    ///
+    /// # Errors
+    /// As [`SimDisk::list`], and `StorageFull`. The first bytes may have been written.
+    pub fn write_at(&self, offset: u64, pieces: [&[u8]; 2]) -> io::Result<()> {
         let bytes = pieces.concat();
         let done = lock(&self.disk).call(true, bytes.len() as u64);
         let (count, result) = match done {
@@ -338,33 +349,41 @@ impl DiskFile for SimFile {
             Err((count, error)) => (count, Err(error)),
         };
         if count > 0 {
-            lock(&self.inode).write(offset, &bytes[..at(count)]);
+            lock(&self.content).write(offset, &bytes[..at(count)]);
         }
         result
     }
 
-    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    /// Reads until `bytes` is full or the file ends, and returns the number of bytes read.
+    ///
+    /// # Errors
+    /// As [`SimDisk::list`].
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
         lock(&self.disk).look()?;
-        let inode = lock(&self.inode);
-        let there = inode.bytes.get(at(offset)..).unwrap_or_default();
+        let content = lock(&self.content);
+        let there = content.bytes().get(at(offset)..).unwrap_or_default();
         let count = there.len().min(bytes.len());
         bytes[..count].copy_from_slice(&there[..count]);
         Ok(count)
     }
 
-    fn truncate(&self, len: u64) -> io::Result<()> {
+    /// Truncates the file to `len` bytes.
+    ///
+    /// # Errors
+    /// As [`SimDisk::list`].
+    pub fn truncate(&self, len: u64) -> io::Result<()> {
         lock(&self.disk).change()?;
-        let mut inode = lock(&self.inode);
-        inode.bytes.truncate(at(len));
-        inode.writes.push(Write::Truncate(len));
+        lock(&self.content).set_length(len);
         Ok(())
     }
 
-    fn sync(&self) -> io::Result<()> {
+    /// Makes the file's bytes durable.
+    ///
+    /// # Errors
+    /// As [`SimDisk::list`].
+    pub fn sync(&self) -> io::Result<()> {
         lock(&self.disk).change()?;
-        let inode = &mut *lock(&self.inode);
-        inode.safe = inode.bytes.clone();
-        inode.writes.clear();
+        lock(&self.content).sync();
         Ok(())
     }
 }

@@ -1,0 +1,161 @@
+//! The content of a file, and its durable part.
+
+/// The unsynced data that is left after a loss of power.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tear {
+    /// Bytes of each file's unsynced writes that are left intact.
+    pub bytes: u64,
+    /// The state of the bytes after them.
+    pub rest: Rest,
+    /// The changes of names that are kept: bit i is the i-th change since the folder was synced.
+    pub names: u64,
+}
+
+/// The bytes after a tear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// The file ends at the tear.
+    Gone,
+    /// The file keeps its length, and the bytes are zero.
+    Zeroes,
+    /// The file keeps its length, and the bytes are arbitrary.
+    Nonsense,
+}
+
+/// The content of a file.
+#[derive(Debug, Default)]
+pub struct Content {
+    bytes: Vec<u8>,
+    /// The content at the last sync, and the changes since.
+    synced: Vec<u8>,
+    changes: Vec<Change>,
+    /// Number of changes that are synced.
+    synced_changes: usize,
+}
+
+#[derive(Debug)]
+enum Change {
+    Write(u64, Vec<u8>),
+    SetLength(u64),
+}
+
+impl Content {
+    /// A file with these bytes, all synced.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            synced: bytes.clone(),
+            bytes,
+            ..Self::default()
+        }
+    }
+
+    /// The bytes as programs see them.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Writes `piece` at `offset`.
+    pub fn write(&mut self, offset: u64, piece: &[u8]) {
+        put(&mut self.bytes, offset, piece);
+        self.changes.push(Change::Write(offset, piece.to_vec()));
+    }
+
+    /// Cuts the file off, or extends it with zeros.
+    pub fn set_length(&mut self, length: u64) {
+        self.bytes.resize(at(length), 0);
+        self.changes.push(Change::SetLength(length));
+    }
+
+    /// Flips bits of a byte, like a failing disk.
+    pub fn flip(&mut self, offset: u64, bits: u8) {
+        for bytes in [&mut self.bytes, &mut self.synced] {
+            if let Some(byte) = bytes.get_mut(at(offset)) {
+                *byte ^= bits;
+            }
+        }
+    }
+
+    /// Makes all changes durable.
+    pub fn sync(&mut self) {
+        self.synced.clone_from(&self.bytes);
+        self.synced_changes += self.changes.len();
+        self.changes.clear();
+    }
+
+    /// The number of changes so far.
+    #[must_use]
+    pub fn changes(&self) -> usize {
+        self.synced_changes + self.changes.len()
+    }
+
+    /// Makes the first `changes` changes durable.
+    pub fn sync_to(&mut self, changes: usize) {
+        let new = changes.saturating_sub(self.synced_changes);
+        for change in self.changes.drain(..new.min(self.changes.len())) {
+            change.apply(&mut self.synced, usize::MAX);
+            self.synced_changes += 1;
+        }
+    }
+
+    /// The bytes after a loss of power. For each unsynced change, `kept` gets the number of bytes
+    /// that it wrote, and returns how many of them are kept, or `None` if the change is lost.
+    pub fn after_power_loss(&self, mut kept: impl FnMut(usize) -> Option<usize>) -> Vec<u8> {
+        let mut bytes = self.synced.clone();
+        for change in &self.changes {
+            let written = match change {
+                Change::Write(_, piece) => piece.len(),
+                Change::SetLength(_) => 0,
+            };
+            if let Some(kept) = kept(written) {
+                change.apply(&mut bytes, kept);
+            }
+        }
+        bytes
+    }
+
+    /// The bytes after a loss of power that tore the unsynced writes.
+    #[must_use]
+    pub fn after(&self, tear: Tear) -> Vec<u8> {
+        let mut left = Some(at(tear.bytes));
+        let mut bytes = self.after_power_loss(|written| {
+            let kept = left?.min(written);
+            left = left.filter(|_| kept == written).map(|left| left - kept);
+            Some(kept)
+        });
+        let (torn, whole) = (bytes.len(), self.bytes.len());
+        if tear.rest != Rest::Gone && torn < whole {
+            bytes.resize(whole, 0);
+            if tear.rest == Rest::Nonsense {
+                for (i, byte) in bytes.iter_mut().enumerate().skip(torn) {
+                    *byte = (i as u8).wrapping_mul(167) ^ 0x5a;
+                }
+            }
+        }
+        bytes
+    }
+}
+
+impl Change {
+    /// Applies the change; of a write, the first `kept` bytes.
+    fn apply(&self, bytes: &mut Vec<u8>, kept: usize) {
+        match self {
+            Self::Write(offset, piece) => put(bytes, *offset, &piece[..kept.min(piece.len())]),
+            Self::SetLength(length) => bytes.resize(at(*length), 0),
+        }
+    }
+}
+
+/// Puts `piece` into `bytes` at `offset`, and extends them with zeros if necessary.
+pub fn put(bytes: &mut Vec<u8>, offset: u64, piece: &[u8]) {
+    let end = at(offset).saturating_add(piece.len());
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[at(offset)..end].copy_from_slice(piece);
+}
+
+pub(crate) fn at(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
