@@ -3,7 +3,7 @@
 //! ```text
 //!   device --> ring of regions --> WriteQueue --> Backend --> file
 //!                  ^                   |            |
-//!                  +-- given back -----+            +-- io_uring | plain writes | simulated disk
+//!                  +-- given back -----+            +-- io_uring | plain writes
 //! ```
 //!
 //! A region is written from where the device put it, without a copy by the CPU. Regions that are
@@ -28,7 +28,8 @@
 //! # Layout
 //! - [`WriteQueue`] in `queue`: the state machine. It has no thread and uses the clock of its
 //!   backend.
-//! - [`Backend`] in `backend`: how the queue writes. [`Uring`], [`PlainWrites`], [`SimDisk`].
+//! - [`Backend`] in `backend`: how the queue writes. [`Uring`], [`PlainWrites`]; with the feature `sim`, which is for
+//!   tests, `SimDisk`.
 //! - [`TdmsRecording`] in `tdms_recording`: records the rows of a ring as TDMS channels.
 //! - [`TdmsSeries`] in `tdms_series`: one recording in several files, rotated by size, by time, and
 //!   after a failure. [`tdms_queue`] in `tdms_file` opens one of them.
@@ -64,9 +65,10 @@ mod variables;
 
 pub use backend::{
     Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, FileToRead, OpenedFile,
-    PlainWrites, Read, SimDisk, SimFault, Span, Token, Uring, Wait, WhyNot, Write, open_file,
-    open_to_read,
+    PlainWrites, Read, Span, Token, Uring, Wait, WhyNot, Write, open_file, open_to_read,
 };
+#[cfg(feature = "sim")]
+pub use backend::{SimDisk, SimFault};
 pub use error::{FailedStep, Failure, QueueError, Refused};
 pub use place::{Displaced, Whereabouts};
 pub use playback::{

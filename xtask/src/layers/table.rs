@@ -135,7 +135,7 @@ pub(crate) const TABLE: &[Row] = &[
         "dependencies: TOML; calls no engine"),
     row("trunkline-store", 3, Only(&[TYPES, ENGINE]), Forbid,
         "dependencies: SQLite"),
-    row("trunkline-record", 3, Only(&[TYPES, RING, TDMS, ENGINE]), Allowed,
+    row("trunkline-record", 3, Only(&[TYPES, RING, SIMDISK, TDMS, ENGINE]), Allowed,
         "unsafe: io_uring and memory regions"),
     row("trunkline-history", 3, Only(&[TYPES, ENGINE]), Forbid,
         "dependencies: columnar storage"),

@@ -3,6 +3,7 @@
 mod choice;
 mod opening;
 mod plain;
+#[cfg(feature = "sim")]
 mod sim_disk;
 mod uring;
 
@@ -15,6 +16,7 @@ pub use self::choice::{BackendWanted, Directness, FileReport, OpenedFile, WhyNot
 pub(crate) use self::opening::check_regular;
 pub use self::opening::{FileToRead, open_to_read};
 pub use self::plain::PlainWrites;
+#[cfg(feature = "sim")]
 pub use self::sim_disk::{SimDisk, SimFault};
 pub use self::uring::Uring;
 use crate::place::Displaced;
@@ -27,8 +29,6 @@ pub enum BackendKind {
     Uring,
     /// One system call after the other, in a thread.
     PlainWrites,
-    /// A simulated disk for tests.
-    Simulated,
 }
 
 impl fmt::Display for BackendKind {
@@ -36,7 +36,6 @@ impl fmt::Display for BackendKind {
         f.write_str(match self {
             Self::Uring => "io_uring",
             Self::PlainWrites => "plain writes and reads",
-            Self::Simulated => "simulated disk",
         })
     }
 }

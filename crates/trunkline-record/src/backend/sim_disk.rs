@@ -1,15 +1,18 @@
 //! A simulated disk for tests: operations complete in random order, fail on demand, and a crash can
 //! happen at any point.
 
-mod applied;
-
 use std::io;
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use self::applied::Applied;
+use trunkline_simdisk::{Content, put};
+
 use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
 use crate::place::Displaced;
+
+/// Size of a sector, which a disk writes completely or not at all.
+const SECTOR_BYTES: usize = 512;
 
 /// The fault of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,16 +38,14 @@ struct State {
     random: fastrand::Rng,
     now: Duration,
     block_bytes: usize,
-    /// Writes that have reached the file, in the order of their completion.
-    applied: Vec<Applied>,
+    content: Content,
     waiting: Vec<Waiting>,
     faults: Vec<(u64, SimFault)>,
     operations: u64,
     reserved_to: u64,
     /// The length to which the file was extended ahead of its writes.
-    length: u64,
+    length: usize,
     room_bytes: u64,
-    cut_at: Option<u64>,
     trim_fault: Option<i32>,
     displaced: Option<Displaced>,
 }
@@ -53,7 +54,7 @@ struct State {
 struct Waiting {
     operation: Operation,
     /// The bytes that a write found in memory when it began.
-    begun_with: Option<Applied>,
+    begun_with: Vec<u8>,
     fault: Option<SimFault>,
 }
 
@@ -61,7 +62,7 @@ struct Waiting {
 enum Operation {
     Write(Write),
     Read(Read),
-    /// The token, and the number of applied writes that the sync makes durable.
+    /// The token, and the number of changes that the sync makes durable.
     Sync(Token, usize),
 }
 
@@ -74,14 +75,13 @@ impl SimDisk {
             random: fastrand::Rng::with_seed(seed),
             now: Duration::ZERO,
             block_bytes,
-            applied: Vec::new(),
+            content: Content::default(),
             waiting: Vec::new(),
             faults: Vec::new(),
             operations: 0,
             reserved_to: 0,
             length: 0,
             room_bytes: u64::MAX,
-            cut_at: None,
             trim_fault: None,
             displaced: None,
         })))
@@ -89,13 +89,7 @@ impl SimDisk {
 
     /// Replaces the file's content with `bytes`, already durable.
     pub fn set_file(&self, bytes: Vec<u8>) {
-        let mut state = self.state();
-        state.applied.clear();
-        state.applied.push(Applied {
-            position: 0,
-            bytes,
-            is_durable: true,
-        });
+        self.state().content = Content::new(bytes);
     }
 
     /// Injects a fault into operation `number`, counted from 0 over writes, reads and syncs.
@@ -148,19 +142,23 @@ impl SimDisk {
     #[must_use]
     pub fn files_after_kill(&self) -> Vec<Vec<u8>> {
         let state = self.state();
-        let running = state.waiting.iter().filter_map(|w| w.begun_with.as_ref());
-        let mut done = state.zeros();
-        state
-            .applied
-            .iter()
-            .for_each(|write| write.apply(&mut done));
-        let mut files = vec![done];
-        for write in running {
-            let with: Vec<Vec<u8>> = [&write.half(), write]
-                .iter()
-                .flat_map(|write| files.iter().map(|file| write.applied_to(file)))
-                .collect();
-            files.extend(with);
+        let mut files = vec![state.file()];
+        for Waiting {
+            operation,
+            begun_with,
+            ..
+        } in &state.waiting
+        {
+            let Operation::Write(Write { position, .. }) = *operation else {
+                continue;
+            };
+            for at in 0..files.len() {
+                for bytes in [half_of(begun_with.len()), begun_with.len()] {
+                    let mut file = files[at].clone();
+                    put(&mut file, position, &begun_with[..bytes]);
+                    files.push(file);
+                }
+            }
         }
         files
     }
@@ -172,19 +170,16 @@ impl SimDisk {
     pub fn file_after_power_loss(&self, seed: u64) -> Vec<u8> {
         let state = self.state();
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut file = match random.bool() {
-            true => state.zeros(),
-            false => Vec::new(),
-        };
-        for write in &state.applied {
-            match write.is_durable {
-                true => write.apply(&mut file),
-                false => match random.u8(0..3) {
-                    0 => {}
-                    1 => write.half().apply(&mut file),
-                    _ => write.apply(&mut file),
-                },
-            }
+        let has_length = random.bool();
+        let mut file = state
+            .content
+            .after_power_loss(|bytes| match random.u8(0..3) {
+                0 => None,
+                1 => Some(half_of(bytes)),
+                _ => Some(bytes),
+            });
+        if has_length && file.len() < state.length {
+            file.resize(state.length, 0);
         }
         file
     }
@@ -193,7 +188,7 @@ impl SimDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, operation: Operation, begun_with: Option<Applied>) -> io::Result<()> {
+    fn begin(&self, operation: Operation, begun_with: Vec<u8>) -> io::Result<()> {
         let mut state = self.state();
         let number = state.operations;
         state.operations += 1;
@@ -221,20 +216,9 @@ impl SimDisk {
 }
 
 impl State {
-    /// Returns the file before any write is applied.
-    fn zeros(&self) -> Vec<u8> {
-        // Fits in a `Vec`'s length.
-        vec![0; self.length as usize]
-    }
-
     fn file(&self) -> Vec<u8> {
-        let mut file = self.zeros();
-        let applied = self.applied.iter();
-        applied.for_each(|write| write.apply(&mut file));
-        if let Some(length) = self.cut_at {
-            // Fits in a `Vec`'s length.
-            file.resize(length as usize, 0);
-        }
+        let mut file = self.content.bytes().to_vec();
+        file.resize(file.len().max(self.length), 0);
         file
     }
 
@@ -270,7 +254,8 @@ impl State {
                 };
                 // SAFETY: its completion has not been returned, so the memory is mapped, as the
                 // caller of `submit` guarantees.
-                self.applied.push(unsafe { Applied::of(&write, bytes) });
+                let written = unsafe { bytes_of(write.memory, bytes) };
+                self.content.write(write.position, written);
                 Ok(bytes)
             }
             (Operation::Read(read), fault) => {
@@ -291,8 +276,7 @@ impl State {
                 Ok(there.len())
             }
             (Operation::Sync(_, covered), _) => {
-                let covered = self.applied.iter_mut().take(covered);
-                covered.for_each(|write| write.is_durable = true);
+                self.content.sync_to(covered);
                 Ok(0)
             }
         };
@@ -302,7 +286,7 @@ impl State {
 
 impl Backend for SimDisk {
     fn kind(&self) -> BackendKind {
-        BackendKind::Simulated
+        BackendKind::PlainWrites
     }
 
     fn block_bytes(&self) -> usize {
@@ -319,17 +303,17 @@ impl Backend for SimDisk {
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
         // SAFETY: mapped now, as the caller guarantees.
-        let begun_with = unsafe { Applied::of(&write, write.memory.bytes) };
-        self.begin(Operation::Write(write), Some(begun_with))
+        let begun_with = unsafe { bytes_of(write.memory, write.memory.bytes) };
+        self.begin(Operation::Write(write), begun_with.to_vec())
     }
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
-        self.begin(Operation::Read(read), None)
+        self.begin(Operation::Read(read), Vec::new())
     }
 
     fn submit_sync(&mut self, token: Token) -> io::Result<()> {
-        let covered = self.state().applied.len();
-        self.begin(Operation::Sync(token, covered), None)
+        let covered = self.state().content.changes();
+        self.begin(Operation::Sync(token, covered), Vec::new())
     }
 
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
@@ -356,7 +340,8 @@ impl Backend for SimDisk {
 
     fn lengthen(&mut self, length: u64) -> io::Result<()> {
         let mut state = self.state();
-        state.length = length.max(state.length);
+        // Fits in a `Vec`'s length.
+        state.length = state.length.max(length as usize);
         Ok(())
     }
 
@@ -374,8 +359,22 @@ impl Backend for SimDisk {
         if let Some(number) = state.trim_fault {
             return Err(io::Error::from_raw_os_error(number));
         }
-        state.cut_at = Some(length);
+        state.content.set_length(length);
+        state.length = 0;
         state.reserved_to = length;
         Ok(())
     }
+}
+
+/// Returns about the first half, in whole sectors.
+fn half_of(bytes: usize) -> usize {
+    (bytes / 2).next_multiple_of(SECTOR_BYTES).min(bytes)
+}
+
+/// # Safety
+/// The memory is mapped, `bytes` is at most its length, and nobody writes to it while the result
+/// lives.
+unsafe fn bytes_of<'a>(memory: Span, bytes: usize) -> &'a [u8] {
+    // SAFETY: guaranteed by the caller.
+    unsafe { slice::from_raw_parts(memory.start.as_ptr(), bytes) }
 }
