@@ -143,7 +143,7 @@ fn mistakes_in_a_csv_file_are_named_with_line_and_column() {
         ),
         (
             "tag,addr,on\nA,1,\"x\"y\n",
-            "sub/rows.csv:2:5 not valid CSV: text after a closing quote",
+            "sub/rows.csv:2:5 not valid CSV: text follows a closing quote; put a comma between the cells",
         ),
         (
             "tag,addr,on\na//b,1,true\n",

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value as Json;
-use trunkline_types::text::{escape, is_unprintable};
+use trunkline_types::text::{escape, is_unprintable, parse_csv};
 use trunkline_types::{DataType, Reason, Value};
 
 use super::Shown;
@@ -114,65 +114,18 @@ pub(crate) struct Row {
 /// # Errors
 /// The line and the error in it.
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
-    let mut rows = Vec::new();
-    let mut line = 1;
-    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
-    while !rest.is_empty() {
-        let mut row = Row {
-            line,
-            cells: Vec::new(),
-        };
-        loop {
-            let (cell, after) = next_cell(rest).map_err(|error| (line, error))?;
-            line += cell.matches('\n').count();
-            row.cells.push(cell);
-            rest = after;
-            match rest.strip_prefix(',') {
-                Some(after) => rest = after,
-                None => break,
-            }
-        }
-        rest = rest.strip_prefix('\r').unwrap_or(rest);
-        rest = rest.strip_prefix('\n').unwrap_or(rest);
-        line += 1;
-        if row.cells != [""] {
-            rows.push(row);
-        }
-    }
-    Ok(rows)
-}
-
-/// Parses a cell. Returns it and the rest of the text, which begins with a comma or a line end, or
-/// is empty.
-fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find([',', '\n']).unwrap_or(text.len());
-        let (cell, rest) = text.split_at(end);
-        let cell = cell.strip_suffix('\r').unwrap_or(cell);
-        return match cell.contains('"') {
-            true => {
-                Err("a cell has a quote inside; double the quote and put the whole cell in quotes")
-            }
-            false => Ok((cell.to_owned(), rest)),
-        };
+    let (mut line, mut counted) = (1, 0);
+    let mut line_at = |at| {
+        line += text[counted..at].matches('\n').count();
+        counted = at;
+        line
     };
-    let mut cell = String::new();
-    let mut rest = quoted;
-    loop {
-        let end = rest.find('"').ok_or("a quote is not closed; close it")?;
-        cell.push_str(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.strip_prefix('"') {
-            Some(after) => {
-                cell.push('"');
-                rest = after;
-            }
-            None if rest.is_empty() || rest.starts_with([',', '\r', '\n']) => {
-                return Ok((cell, rest));
-            }
-            None => return Err("text follows a closing quote; put a comma between the cells"),
-        }
-    }
+    let rows = parse_csv(text).map_err(|(at, error)| (line_at(at), error))?;
+    let rows = rows.into_iter().map(|cells| Row {
+        line: line_at(cells.first().map_or(0, |cell| cell.at)),
+        cells: cells.into_iter().map(|cell| cell.text).collect(),
+    });
+    Ok(rows.collect())
 }
 
 #[cfg(test)]

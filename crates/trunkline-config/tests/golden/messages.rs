@@ -82,7 +82,7 @@ fn files_that_cannot_be_read_are_named_with_the_reason() {
          or below it\n\
          plant.toml:13:7 \"none.csv\" cannot be used: there is no such file\n\
          plant.toml/x cannot be read: Not a directory (os error 20)\n\
-         rows.csv:2:1 not valid CSV: a quote is never closed"
+         rows.csv:2:1 not valid CSV: a quote is not closed; close it"
     );
 }
 

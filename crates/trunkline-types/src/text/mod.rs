@@ -7,10 +7,12 @@
 //! - [`parse_type`]: the inverse of a [`DataType`](crate::DataType)'s `Display`.
 //! - [`parse_value`], [`format_value`]: values of a known type.
 //! - [`parse_size`]: sizes in bytes.
+//! - [`parse_csv`]: rows of comma-separated values.
 //! - [`escape`]: makes text from outside safe to display.
 //! - [`format_rfc3339`], [`format_wide`], [`parse_rfc3339`]: timestamps, always UTC.
 
 mod convert;
+mod csv;
 mod data_type;
 mod escape;
 mod format;
@@ -22,6 +24,7 @@ mod timestamp;
 mod tests;
 
 pub use convert::ConvertError;
+pub use csv::{CsvCell, parse_csv};
 pub use data_type::{ParseTypeError, parse_type};
 pub use escape::{escape, escape_except, is_unprintable};
 pub use format::{Digits, FormatOptions, format_value};
