@@ -1,18 +1,109 @@
-//! Replaces files atomically.
+//! Writes files in one step.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::terminal::shown;
 
-/// Replaces a file with the output of `write` in one step: no reader finds half of it, and on
-/// return it is on the disk. The new file has the permissions of the old one, or those of any new
-/// file. A pipe, a device or a file that is already open (`/dev/stdout`) is written in place; if a
-/// link leads to a file, that file is replaced.
+/// A file that takes its place when it is complete: no reader finds half of it. It has the
+/// permissions of the file that it replaces, or those of any new file.
+///
+/// A pipe, a device or a file that is already open (`/dev/stdout`) is written in place; if a link
+/// leads to a file, that file is replaced.
+#[derive(Debug)]
+pub(crate) enum NewFile {
+    Beside {
+        file: NamedTempFile,
+        path: PathBuf,
+        /// Permissions of the file that it replaces.
+        permissions: Option<Permissions>,
+    },
+    InPlace(File),
+}
+
+impl NewFile {
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink());
+        let is_open_already = is_link && (path.starts_with("/dev") || path.starts_with("/proc"));
+        let permissions = match fs::metadata(path) {
+            Ok(there) if is_open_already || !there.is_file() && !there.is_dir() => {
+                return Ok(Self::InPlace(OpenOptions::new().write(true).open(path)?));
+            }
+            Ok(there) => Some(there.permissions()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) if is_link => return Err(io::Error::other("it is a link to a missing file")),
+            Err(_) => None,
+        };
+        let path = match is_link {
+            true => fs::canonicalize(path)?,
+            false => path.to_owned(),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(".trunkline-")
+            // The user's umask is subtracted from it.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder_of(&path))
+            // The error's text names the temporary file, which is unknown to the user.
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
+                kind => kind.into(),
+            })?;
+        Ok(Self::Beside {
+            file,
+            path,
+            permissions,
+        })
+    }
+
+    pub(crate) fn file_mut(&mut self) -> &mut File {
+        match self {
+            Self::Beside { file, .. } => file.as_file_mut(),
+            Self::InPlace(file) => file,
+        }
+    }
+
+    /// Moves the file to its place. On return it is on the disk.
+    ///
+    /// # Errors
+    /// `AlreadyExists`: there is a file, and it may not be replaced. The error of the system. An old
+    /// file is unchanged then.
+    pub(crate) fn finish(self, may_replace: bool) -> io::Result<()> {
+        let Self::Beside {
+            file,
+            path,
+            permissions,
+        } = self
+        else {
+            return Ok(());
+        };
+        if let Some(permissions) = permissions {
+            file.as_file().set_permissions(permissions)?;
+        }
+        file.as_file().sync_all()?;
+        let put = match may_replace {
+            true => file.persist(&path),
+            false => file.persist_noclobber(&path),
+        };
+        put.map_err(|error| error.error)?;
+        // So that the name is on the disk as well.
+        File::open(folder_of(&path))?.sync_all()
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Replaces a file, or creates it, by what `write` writes: a [`NewFile`].
 ///
 /// # Errors
 /// The error of the system; the old file is unchanged then.
@@ -20,35 +111,9 @@ pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let is_link = fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink());
-    let is_open_already = is_link && (path.starts_with("/dev") || path.starts_with("/proc"));
-    let permissions = match fs::metadata(path) {
-        Ok(there) if is_open_already || !there.is_file() && !there.is_dir() => {
-            return write(&mut OpenOptions::new().write(true).open(path)?);
-        }
-        Ok(there) => Some(there.permissions()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link => None,
-        Err(error) => return Err(error),
-    };
-    let path = match is_link {
-        true => fs::canonicalize(path)?,
-        false => path.to_owned(),
-    };
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .prefix(".trunkline-")
-        // The user's umask is subtracted from it.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)?;
-    write(file.as_file_mut())?;
-    if let Some(permissions) = permissions {
-        file.as_file().set_permissions(permissions)?;
-    }
-    file.as_file().sync_all()?;
-    file.persist(&path).map_err(|error| error.error)?;
-    // So that the name is on the disk as well.
-    File::open(folder)?.sync_all()
+    let mut file = NewFile::create(path)?;
+    write(file.file_mut())?;
+    file.finish(true)
 }
 
 /// Returns the problem of an existing file that may not be replaced.
@@ -86,6 +151,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_appeared_in_the_meantime_is_replaced_only_with_permission() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        for (may_replace, left) in [(false, b"theirs".as_slice()), (true, b"")] {
+            let sut = NewFile::create(&path).unwrap();
+            fs::write(&path, b"theirs").unwrap();
+            let finished = sut.finish(may_replace).map_err(|error| error.kind());
+            let expected = match may_replace {
+                true => Ok(()),
+                false => Err(io::ErrorKind::AlreadyExists),
+            };
+            assert_eq!(finished, expected);
+            assert_eq!(fs::read(&path).unwrap(), left);
+        }
+    }
+
+    #[test]
     fn a_link_stays_one_and_what_it_leads_to_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("kept"), folder.path().join("link"));
@@ -94,6 +176,10 @@ mod tests {
         replace(&link, |file| file.write_all(b"second")).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"second");
+        let broken = folder.path().join("broken");
+        std::os::unix::fs::symlink("nowhere", &broken).unwrap();
+        let refused = replace(&broken, |_| Ok(())).unwrap_err();
+        assert!(refused.to_string().contains("missing file"), "{refused}");
         // An already open file is written in place.
         let open = File::create(folder.path().join("open")).unwrap();
         let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));

@@ -1,13 +1,12 @@
 //! The destination of a new file: written completely or not at all, and never over another file
 //! without permission.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
-use tempfile::NamedTempFile;
 use trunkline_net::Clock;
 use trunkline_types::Tick;
 
@@ -15,6 +14,7 @@ use super::opened::shown;
 use crate::exit::Exit;
 use crate::interrupt::Interrupted;
 use crate::problem::{Problem, Stop};
+use crate::replace::{NewFile, exists};
 use crate::terminal::Terminal;
 use crate::verbs::Context;
 use crate::verbs::stream::units::{bytes_text, rate_text};
@@ -26,7 +26,8 @@ const SHOWN_EVERY: Duration = Duration::from_millis(500);
 /// pressed.
 #[derive(Debug)]
 pub(super) struct Out {
-    kind: Kind,
+    file: NewFile,
+    is_forced: bool,
     interrupted: Interrupted,
     terminal: Terminal,
     clock: Clock,
@@ -37,20 +38,6 @@ pub(super) struct Out {
     pub(super) done: Option<f64>,
     /// Expected bytes, if known.
     pub(super) expected: Option<u64>,
-}
-
-#[derive(Debug)]
-enum Kind {
-    /// A temporary file beside its destination, until it is complete.
-    New {
-        file: NamedTempFile,
-        path: PathBuf,
-        is_forced: bool,
-        /// Permissions of the file that it replaces.
-        permissions: Option<Permissions>,
-    },
-    /// A pipe, a device, standard output.
-    Open(File),
 }
 
 impl Out {
@@ -69,7 +56,8 @@ impl Out {
         interrupted.end_in_order();
         let now = context.clock.now();
         Ok(Self {
-            kind: kind(path, source, is_forced, context)?,
+            file: new_file(path, source, is_forced, context)?,
+            is_forced,
             interrupted,
             terminal,
             clock: context.clock,
@@ -87,25 +75,8 @@ impl Out {
     /// It cannot be moved, or another process has created one there.
     pub(super) fn finish(self, path: &Path) -> Result<(), Problem> {
         self.terminal.end_progress();
-        match self.kind {
-            Kind::Open(mut file) => file.flush(),
-            Kind::New {
-                file,
-                path,
-                is_forced,
-                permissions,
-            } => permissions
-                .map_or(Ok(()), |of_old| file.as_file().set_permissions(of_old))
-                .and_then(|()| file.as_file().sync_all())
-                .and_then(|()| {
-                    let put = match is_forced {
-                        true => file.persist(path),
-                        false => file.persist_noclobber(path),
-                    };
-                    put.map(|_| ()).map_err(|error| error.error)
-                }),
-        }
-        .map_err(|error| unwritten(path, &error))
+        let finished = self.file.finish(self.is_forced);
+        finished.map_err(|error| unwritten(path, &error))
     }
 
     /// Returns a handle that can explain a failed write after the file is gone.
@@ -119,7 +90,7 @@ impl Out {
 
     /// Returns true if it is read by another process while it is written.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.kind, Kind::Open(_))
+        matches!(self.file, NewFile::InPlace(_))
     }
 
     fn show(&mut self) {
@@ -171,71 +142,42 @@ impl Write for Out {
             // Not `Interrupted`, after which the caller would write again.
             return Err(io::Error::other("Ctrl-C"));
         }
-        let written = match &mut self.kind {
-            Kind::New { file, .. } => file.write(bytes)?,
-            Kind::Open(file) => file.write(bytes)?,
-        };
+        let written = self.file.file_mut().write(bytes)?;
         self.bytes += written as u64;
         self.show();
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.kind {
-            Kind::New { file, .. } => file.flush(),
-            Kind::Open(file) => file.flush(),
-        }
+        self.file.file_mut().flush()
     }
 }
 
-fn kind(path: &Path, source: &Path, is_forced: bool, context: &Context) -> Result<Kind, Stop> {
+fn new_file(
+    path: &Path,
+    source: &Path,
+    is_forced: bool,
+    context: &Context,
+) -> Result<NewFile, Stop> {
     if is_standard(path) {
-        return Ok(Kind::Open(context.terminal.data()?));
+        return Ok(NewFile::InPlace(context.terminal.data()?));
     }
-    match (fs::metadata(path), fs::metadata(source)) {
-        (Ok(there), Ok(source)) if (there.dev(), there.ino()) == (source.dev(), source.ino()) => {
-            let sentence = format!(
-                "{} is the file that is read; write another one",
-                shown(path)
-            );
-            return Err(Problem::usage(&sentence).into());
-        }
-        // A pipe or a device is written in place, not replaced by a file.
-        (Ok(there), _) if !there.is_file() && !there.is_dir() => {
-            let file = OpenOptions::new().write(true).open(path);
-            return Ok(Kind::Open(file.map_err(|error| unwritten(path, &error))?));
-        }
-        (Ok(_), _) if !is_forced => return Err(crate::replace::exists(path).into()),
-        _ => {}
+    if let (Ok(there), Ok(source)) = (fs::metadata(path), fs::metadata(source))
+        && (there.dev(), there.ino()) == (source.dev(), source.ino())
+    {
+        let sentence = format!(
+            "{} is the file that is read; write another one",
+            shown(path)
+        );
+        return Err(Problem::usage(&sentence).into());
     }
-    let permissions = fs::metadata(path).ok().map(|there| there.permissions());
-    // A link stays, and the file that it leads to is replaced.
-    let path = match fs::symlink_metadata(path) {
-        Ok(link) if link.is_symlink() && is_forced => {
-            fs::canonicalize(path).map_err(|error| unwritten(path, &error))?
-        }
-        _ => path.to_owned(),
-    };
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let file = tempfile::Builder::new()
-        .prefix(".trunkline-")
-        // The permissions of any new file, less the user's umask.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .map_err(|error| {
-            // The error's text names the temporary file, which is unknown to the user.
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => io::Error::other("there is no such folder"),
-                kind => kind.into(),
-            };
-            unwritten(&path, &why)
-        })?;
-    Ok(Kind::New {
-        file,
-        path,
-        is_forced,
-        permissions,
-    })
+    match NewFile::create(path).map_err(|error| unwritten(path, &error))? {
+        NewFile::Beside {
+            permissions: Some(_),
+            ..
+        } if !is_forced => Err(exists(path).into()),
+        file => Ok(file),
+    }
 }
 
 /// Returns true if the path is that of standard output.
@@ -258,7 +200,7 @@ pub(super) fn is_looked_at(path: &Path, context: &Context) -> bool {
 
 fn unwritten(path: &Path, error: &io::Error) -> Problem {
     if error.kind() == io::ErrorKind::AlreadyExists {
-        return crate::replace::exists(path);
+        return exists(path);
     }
     let mut problem = Problem::new(Exit::SomeFailed, "not-written", "");
     problem.message = format!("{} cannot be written: {error}", shown_out(path));
