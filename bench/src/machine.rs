@@ -5,6 +5,7 @@ use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use trunkline::types::Timestamp;
 
 use crate::Outcome;
 
@@ -92,49 +93,22 @@ fn first_number(text: &str) -> Option<u64> {
 }
 
 fn time_of_day() -> Outcome<String> {
-    let minutes = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 60;
-    Ok(format!("{:02}:{:02}", minutes / 60 % 24, minutes % 60))
+    Ok(now()?[11..16].to_owned())
 }
 
 fn today() -> Outcome<String> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    let (year, month, day) = civil(seconds / 86_400);
-    Ok(format!("{year:04}-{month:02}-{day:02}"))
+    Ok(now()?[..10].to_owned())
 }
 
-/// Year, month and day of a day counted from 1970-01-01, by counting the days of the years.
-fn civil(day: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let (mut year, mut left) = (1970, day);
-    while left >= 365 + u64::from(is_leap(year)) {
-        left -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    (year, month, left + 1)
+/// The time in UTC: `2026-11-20T21:39:04.123456789Z`.
+fn now() -> Outcome<String> {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+    Ok(Timestamp::from_nanos(i64::try_from(nanos)?).to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_are_counted_from_1970() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(19_782), (2024, 2, 29));
-        assert_eq!(civil(19_783), (2024, 3, 1));
-        assert_eq!(civil(20_453), (2025, 12, 31));
-    }
 
     #[test]
     fn entries_are_found_by_their_whole_name() {
