@@ -202,31 +202,15 @@ impl<R: ReadAt> Channel<'_, R> {
         count: u64,
         scale_id: Option<u32>,
     ) -> Result<Values, ReadError> {
-        macro_rules! read {
-            ($variant:ident) => {
-                Values::$variant(self.fill_vec(start, count, scale_id)?)
-            };
-        }
-        Ok(match data_type.without_unit() {
-            TdmsType::I8 => read!(I8),
-            TdmsType::I16 => read!(I16),
-            TdmsType::I32 => read!(I32),
-            TdmsType::I64 => read!(I64),
-            TdmsType::U8 => read!(U8),
-            TdmsType::U16 => read!(U16),
-            TdmsType::U32 => read!(U32),
-            TdmsType::U64 => read!(U64),
-            TdmsType::F32 => read!(F32),
-            TdmsType::F64 => read!(F64),
-            TdmsType::Extended => read!(Extended),
-            TdmsType::Bool => read!(Bool),
-            TdmsType::Time => read!(Time),
-            TdmsType::ComplexF32 => read!(ComplexF32),
-            TdmsType::ComplexF64 => read!(ComplexF64),
-            TdmsType::String => Values::String(self.read_strings(start, count)?),
-            // No value can be read; if such a channel exists, it has none.
-            _ => Values::Void,
-        })
+        with_element!(
+            data_type,
+            T => Ok(T::into_values(self.fill_vec(start, count, scale_id)?)),
+            match data_type {
+                TdmsType::String => Ok(Values::String(self.read_strings(start, count)?)),
+                // No value can be read; if such a channel exists, it has none.
+                _ => Ok(Values::Void),
+            }
+        )
     }
 
     fn check_type(&self, holds: TdmsType, asked: TdmsType) -> Result<(), ReadError> {

@@ -1,6 +1,7 @@
 //! Values in the type of their channel.
 
-use crate::element::Extended;
+use crate::data_type::TdmsType;
+use crate::element::{Element, Extended};
 use crate::text::Text;
 use crate::time::TdmsTime;
 
@@ -47,67 +48,22 @@ pub enum Values {
 /// Evaluates `$do` with `T` as the Rust type of a fixed-size type, or `$other`.
 macro_rules! with_element {
     ($data_type:expr, $T:ident => $do:expr, $other:expr) => {
+        $crate::values::with_element!(
+            @arms $data_type, $T, $do, $other;
+            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
+            Extended $crate::Extended, Bool bool, Time $crate::TdmsTime, ComplexF32 [f32; 2],
+            ComplexF64 [f64; 2]
+        )
+    };
+    (
+        @arms $data_type:expr, $T:ident, $do:expr, $other:expr;
+        $($variant:ident $element:ty),*
+    ) => {
         match $data_type.without_unit() {
-            $crate::TdmsType::I8 => {
-                type $T = i8;
+            $($crate::TdmsType::$variant => {
+                type $T = $element;
                 $do
-            }
-            $crate::TdmsType::I16 => {
-                type $T = i16;
-                $do
-            }
-            $crate::TdmsType::I32 => {
-                type $T = i32;
-                $do
-            }
-            $crate::TdmsType::I64 => {
-                type $T = i64;
-                $do
-            }
-            $crate::TdmsType::U8 => {
-                type $T = u8;
-                $do
-            }
-            $crate::TdmsType::U16 => {
-                type $T = u16;
-                $do
-            }
-            $crate::TdmsType::U32 => {
-                type $T = u32;
-                $do
-            }
-            $crate::TdmsType::U64 => {
-                type $T = u64;
-                $do
-            }
-            $crate::TdmsType::F32 => {
-                type $T = f32;
-                $do
-            }
-            $crate::TdmsType::F64 => {
-                type $T = f64;
-                $do
-            }
-            $crate::TdmsType::Extended => {
-                type $T = $crate::Extended;
-                $do
-            }
-            $crate::TdmsType::Bool => {
-                type $T = bool;
-                $do
-            }
-            $crate::TdmsType::Time => {
-                type $T = $crate::TdmsTime;
-                $do
-            }
-            $crate::TdmsType::ComplexF32 => {
-                type $T = [f32; 2];
-                $do
-            }
-            $crate::TdmsType::ComplexF64 => {
-                type $T = [f64; 2];
-                $do
-            }
+            })*
             _ => $other,
         }
     };
@@ -115,32 +71,79 @@ macro_rules! with_element {
 
 pub(crate) use with_element;
 
+/// Evaluates `$do` with `$v` as the vector of values, or `$void`.
+macro_rules! with_vec {
+    ($values:expr, $v:ident => $do:expr, $void:expr) => {
+        match $values {
+            Values::Void => $void,
+            Values::I8($v) => $do,
+            Values::I16($v) => $do,
+            Values::I32($v) => $do,
+            Values::I64($v) => $do,
+            Values::U8($v) => $do,
+            Values::U16($v) => $do,
+            Values::U32($v) => $do,
+            Values::U64($v) => $do,
+            Values::F32($v) => $do,
+            Values::F64($v) => $do,
+            Values::Extended($v) => $do,
+            Values::String($v) => $do,
+            Values::Bool($v) => $do,
+            Values::Time($v) => $do,
+            Values::ComplexF32($v) => $do,
+            Values::ComplexF64($v) => $do,
+        }
+    };
+}
+
 impl Values {
+    /// Returns no values, of this type; [`Values::Void`] if values of it cannot be read.
+    pub fn new(data_type: TdmsType) -> Self {
+        with_element!(
+            data_type,
+            T => T::into_values(Vec::new()),
+            match data_type {
+                TdmsType::String => Self::String(Vec::new()),
+                _ => Self::Void,
+            }
+        )
+    }
+
     /// Returns the number of values.
     pub fn len(&self) -> usize {
-        match self {
-            Self::Void => 0,
-            Self::I8(v) => v.len(),
-            Self::I16(v) => v.len(),
-            Self::I32(v) => v.len(),
-            Self::I64(v) => v.len(),
-            Self::U8(v) => v.len(),
-            Self::U16(v) => v.len(),
-            Self::U32(v) => v.len(),
-            Self::U64(v) => v.len(),
-            Self::F32(v) => v.len(),
-            Self::F64(v) => v.len(),
-            Self::Extended(v) => v.len(),
-            Self::String(v) => v.len(),
-            Self::Bool(v) => v.len(),
-            Self::Time(v) => v.len(),
-            Self::ComplexF32(v) => v.len(),
-            Self::ComplexF64(v) => v.len(),
-        }
+        with_vec!(self, v => v.len(), 0)
     }
 
     /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Removes all values, and keeps memory for at most `kept` values.
+    pub fn clear(&mut self, kept: usize) {
+        with_vec!(
+            self,
+            v => {
+                v.clear();
+                v.shrink_to(kept);
+            },
+            ()
+        );
+    }
+
+    /// Moves all values of `other` to the end. Does nothing if it has another type.
+    pub fn append(&mut self, other: &mut Self) {
+        macro_rules! append {
+            ($both:expr; $($variant:ident)*) => {
+                match $both {
+                    $((Self::$variant(to), Self::$variant(from)) => to.append(from),)*
+                    _ => {}
+                }
+            };
+        }
+        append!(
+            (self, other);
+            I8 I16 I32 I64 U8 U16 U32 U64 F32 F64 Extended String Bool Time ComplexF32 ComplexF64
+        );
     }
 }

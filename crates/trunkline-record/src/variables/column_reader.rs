@@ -6,8 +6,6 @@ use std::ops::Range;
 use trunkline_tdms::{ObjectPath, ReadError, TdmsFile, TdmsType, Values};
 use trunkline_types::wire::VALUE_BYTES_MAX;
 
-use super::columns::no_values;
-
 /// The amount of each channel to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
@@ -47,7 +45,7 @@ impl ColumnReader {
             total,
             from: 0,
             at: 0,
-            values: no_values(data_type),
+            values: Values::new(data_type),
             unreadable: Vec::new(),
             has_taken_unreadable: false,
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trunkline_tdms::{TdmsTime, TdmsType, Text, Values};
+use trunkline_tdms::{TdmsTime, Text, Values};
 use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
 
 use super::attributes;
@@ -11,69 +11,6 @@ use super::layout::{Layout, Part, Run};
 
 /// Number of values for which a cleared column keeps memory.
 const KEPT: usize = 64;
-
-/// Returns the variable's type if only the channel's type is known; `None` if no variable type
-/// matches.
-pub(super) fn type_of_channel(data_type: TdmsType) -> Option<DataType> {
-    Some(match data_type.without_unit() {
-        TdmsType::Bool => DataType::Bool,
-        TdmsType::I8 => DataType::I8,
-        TdmsType::I16 => DataType::I16,
-        TdmsType::I32 => DataType::I32,
-        TdmsType::I64 => DataType::I64,
-        TdmsType::U8 => DataType::U8,
-        TdmsType::U16 => DataType::U16,
-        TdmsType::U32 => DataType::U32,
-        TdmsType::U64 => DataType::U64,
-        TdmsType::F32 => DataType::F32,
-        TdmsType::F64 => DataType::F64,
-        TdmsType::String => DataType::String,
-        TdmsType::Time => DataType::Timestamp,
-        _ => return None,
-    })
-}
-
-/// Returns an empty column; `Void` if no variable has values of this type.
-fn column(data_type: TdmsType) -> Values {
-    match data_type {
-        TdmsType::Bool => Values::Bool(Vec::new()),
-        TdmsType::I8 => Values::I8(Vec::new()),
-        TdmsType::I16 => Values::I16(Vec::new()),
-        TdmsType::I32 => Values::I32(Vec::new()),
-        TdmsType::I64 => Values::I64(Vec::new()),
-        TdmsType::U8 => Values::U8(Vec::new()),
-        TdmsType::U16 => Values::U16(Vec::new()),
-        TdmsType::U32 => Values::U32(Vec::new()),
-        TdmsType::U64 => Values::U64(Vec::new()),
-        TdmsType::F32 => Values::F32(Vec::new()),
-        TdmsType::F64 => Values::F64(Vec::new()),
-        TdmsType::String => Values::String(Vec::new()),
-        TdmsType::Time => Values::Time(Vec::new()),
-        _ => Values::Void,
-    }
-}
-
-/// Evaluates one expression for the vector in any variant.
-macro_rules! each {
-    ($values:expr, $v:ident => $do:expr, $other:expr) => {
-        match $values {
-            Values::Bool($v) => $do,
-            Values::I8($v) => $do,
-            Values::I16($v) => $do,
-            Values::I32($v) => $do,
-            Values::I64($v) => $do,
-            Values::U8($v) => $do,
-            Values::U16($v) => $do,
-            Values::U32($v) => $do,
-            Values::U64($v) => $do,
-            Values::F32($v) => $do,
-            Values::F64($v) => $do,
-            Values::String($v) => $do,
-            Values::Time($v) => $do,
-            _ => $other,
-        }
-    };
-}
 
 /// Updates of a variable, column by column.
 #[derive(Clone, Debug)]
@@ -88,7 +25,7 @@ impl Columns {
         let columns = layout.columns.iter();
         Self {
             times: Vec::new(),
-            values: columns.map(|one| column(one.data_type)).collect(),
+            values: columns.map(|one| Values::new(one.data_type)).collect(),
             qualities: Vec::new(),
         }
     }
@@ -106,7 +43,7 @@ impl Columns {
         self.qualities.clear();
         self.qualities.shrink_to(KEPT);
         for values in &mut self.values {
-            each!(values, v => { v.clear(); v.shrink_to(KEPT) }, ());
+            values.clear(KEPT);
         }
     }
 
@@ -115,27 +52,8 @@ impl Columns {
         self.times.append(&mut other.times);
         self.qualities.append(&mut other.qualities);
         for (ours, theirs) in self.values.iter_mut().zip(&mut other.values) {
-            append(ours, theirs);
+            ours.append(theirs);
         }
-    }
-}
-
-fn append(ours: &mut Values, theirs: &mut Values) {
-    match (ours, theirs) {
-        (Values::Bool(a), Values::Bool(b)) => a.append(b),
-        (Values::I8(a), Values::I8(b)) => a.append(b),
-        (Values::I16(a), Values::I16(b)) => a.append(b),
-        (Values::I32(a), Values::I32(b)) => a.append(b),
-        (Values::I64(a), Values::I64(b)) => a.append(b),
-        (Values::U8(a), Values::U8(b)) => a.append(b),
-        (Values::U16(a), Values::U16(b)) => a.append(b),
-        (Values::U32(a), Values::U32(b)) => a.append(b),
-        (Values::U64(a), Values::U64(b)) => a.append(b),
-        (Values::F32(a), Values::F32(b)) => a.append(b),
-        (Values::F64(a), Values::F64(b)) => a.append(b),
-        (Values::String(a), Values::String(b)) => a.append(b),
-        (Values::Time(a), Values::Time(b)) => a.append(b),
-        _ => {}
     }
 }
 
@@ -419,9 +337,4 @@ fn text(text: &Text) -> Arc<str> {
 
 fn time(time: TdmsTime) -> Timestamp {
     time.to_timestamp().unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-/// Returns an empty buffer for values read from a column.
-pub(super) fn no_values(data_type: TdmsType) -> Values {
-    column(data_type.without_unit())
 }

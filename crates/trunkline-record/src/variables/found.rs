@@ -8,7 +8,6 @@ use trunkline_types::DataType;
 use trunkline_types::text::parse_type;
 
 use super::column_reader::ColumnReader;
-use super::columns::type_of_channel;
 use super::layout::{Layout, Part};
 use super::playing::PlayedVariable;
 use super::{CARRIED, INITIAL, QUALITY, SERIES_ROW, TIME, TYPE, VALUE};
@@ -299,7 +298,7 @@ fn alone(
     said: &Said,
 ) -> Option<(PlayedVariable, VariableReader)> {
     let path = channel.path();
-    let data_type = type_of_channel(channel.data_type())?;
+    let data_type = channel.data_type().of_variable()?;
     let beside = |name: &str, data_type| {
         let path = ObjectPath::channel(group.name(), name);
         let channel = file.channel(&path)?;
