@@ -159,6 +159,14 @@ pub struct Refused {
     pub error: QueueError,
 }
 
+/// Returns true if the system postponed the operation.
+pub(crate) fn is_put_off(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
+}
+
 /// Returns the operating system's error number, or `EIO` if the error has none.
 pub(crate) fn os_error(error: &io::Error) -> i32 {
     let unknown = rustix::io::Errno::IO.raw_os_error();

@@ -108,6 +108,14 @@ impl Place {
     }
 }
 
+/// Makes the names in a file's folder safe from a power loss.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// Returns true if the error proves that the name does not exist.
 fn is_absence(error: &io::Error) -> bool {
     matches!(

@@ -5,6 +5,8 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, madvise};
 
+use crate::backend::Span;
+
 /// Alignment of each place, whatever the disk's block size.
 const ALIGN: usize = 4096;
 
@@ -61,23 +63,23 @@ impl Staging {
     }
 
     /// Returns the whole memory.
-    pub(crate) fn span(&self) -> (NonNull<u8>, usize) {
-        (self.start, self.layout.size())
+    pub(crate) fn span(&self) -> Span {
+        Span {
+            start: self.start,
+            bytes: self.layout.size(),
+        }
     }
 
-    /// Returns the start of a place. `place` must be below the number of places.
-    pub(crate) fn place(&self, place: usize) -> NonNull<u8> {
-        let at = place * self.place_bytes;
-        assert!(at < self.layout.size());
-        // SAFETY: the assertion keeps it within the memory.
-        unsafe { self.start.add(at) }
+    /// Returns the memory of a place, which must be below the number of places.
+    pub(crate) fn place(&self, place: usize) -> Span {
+        self.span().part(place * self.place_bytes, self.place_bytes)
     }
 
     /// Returns the bytes of a place, from which no write may be running.
     pub(crate) fn bytes_mut(&mut self, place: usize) -> &mut [u8] {
-        let start = self.place(place);
+        let Span { start, bytes } = self.place(place);
         // SAFETY: within the memory, which is initialised and borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.place_bytes) }
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), bytes) }
     }
 }
 

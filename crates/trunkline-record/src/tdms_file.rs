@@ -62,12 +62,7 @@ pub fn tdms_queue(
     let mut queue = WriteQueue::new(opened.backend, options, memories);
     queue.remove_if_unwritten(paths.clone());
     let sums_path = sums_path(path);
-    for of_another in [&path.with_extension("tdms_index"), &sums_path] {
-        match std::fs::remove_file(of_another) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
+    remove_leftovers(path)?;
     if options.has_sums {
         // For one write and one sync.
         let sums = open_file(&sums_path, wanted, Directness::Cached, 2);
@@ -76,6 +71,17 @@ pub fn tdms_queue(
         queue.remove_if_unwritten(paths);
     }
     Ok((queue, opened.report))
+}
+
+/// Removes an index file and checksums left over from an earlier file of this name.
+pub(crate) fn remove_leftovers(path: &Path) -> io::Result<()> {
+    for of_another in [path.with_extension("tdms_index"), sums_path(path)] {
+        match std::fs::remove_file(of_another) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Returns the path of a file's checksums: `x.tdms.sums` for `x.tdms`.

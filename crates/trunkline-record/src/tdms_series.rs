@@ -255,13 +255,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     fn write_here(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         if self.current.rows() == 0 && self.layout.waveform.is_some() {
             let layout = self.layout_from(self.taken + region.lost_before());
-            for (name, _) in &layout.channels {
-                let path = ObjectPath::channel(layout.group.clone(), name.clone());
-                let waveform = layout.waveform.map(Waveform::to_properties);
-                for (property, value) in waveform.into_iter().flatten() {
-                    self.current.set(&path, property, value)?;
-                }
-            }
+            self.current.set_waveform(&layout)?;
         }
         self.current.write(region)
     }

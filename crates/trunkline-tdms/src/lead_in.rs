@@ -42,6 +42,18 @@ pub fn unwritten_segment() -> [u8; LEAD_IN_BYTES as usize] {
     LeadIn::UNWRITTEN.to_bytes()
 }
 
+/// Adds the bytes of [`Writer::add_chunk`](crate::Writer::add_chunk) to the length in a segment's
+/// header. Does nothing if `header` is too short.
+pub fn lengthen_segment(header: &mut [u8], bytes: u64) {
+    let lead_in = header.first_chunk_mut::<{ LEAD_IN_BYTES as usize }>();
+    let length = lead_in.and_then(|lead_in| lead_in[SEGMENT_BYTES_AT..].first_chunk_mut());
+    if let Some(length) = length {
+        *length = u64::from_le_bytes(*length)
+            .saturating_add(bytes)
+            .to_le_bytes();
+    }
+}
+
 /// A lead-in without its tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LeadIn {

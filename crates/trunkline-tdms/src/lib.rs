@@ -88,7 +88,7 @@ pub use element::{ByteOrder, Element, Extended};
 pub use fault::{Fault, Finding};
 pub use file::{Report, TdmsFile};
 pub use index_file::index_of;
-pub use lead_in::{LEAD_IN_BYTES, unwritten_segment};
+pub use lead_in::{LEAD_IN_BYTES, lengthen_segment, unwritten_segment};
 pub use open::{Limits, OpenError};
 pub use path::{ObjectPath, PathError};
 pub use property::{Properties, PropertyValue};
@@ -108,5 +108,4 @@ pub use waveform::Waveform;
 pub use windowed::Windowed;
 pub use writer::{
     Arrangement, ChannelId, Data, SegmentPlace, Share, Version, WriteError, Writer, WriterOptions,
-    lengthen_segment,
 };

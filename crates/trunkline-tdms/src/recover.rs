@@ -8,13 +8,11 @@ use crate::fault::{Fault, Finding};
 use crate::file::TdmsFile;
 use crate::index_file::{IndexCursor, index_of};
 use crate::layout::{Form, Layout, Tail};
-use crate::lead_in::{LEAD_IN_BYTES, LeadIn};
+use crate::lead_in::{LEAD_IN_BYTES, LeadIn, SEGMENT_BYTES_AT};
 use crate::map::LastSegment;
 use crate::open::OpenError;
 use crate::read_at::ReadAt;
 
-/// Offset of the segment length in a lead-in.
-const LENGTH_AT: u64 = 12;
 /// Numbers of bytes and of strings read at a time.
 const PIECE_BYTES: u64 = 64 * 1024;
 const PIECE_STRINGS: u64 = 4_096;
@@ -83,7 +81,7 @@ impl<R: ReadAt> TdmsFile<R> {
                     true => bytes.to_be_bytes(),
                     false => bytes.to_le_bytes(),
                 };
-                patch = Some((last.position + LENGTH_AT, bytes));
+                patch = Some((last.position + SEGMENT_BYTES_AT as u64, bytes));
             }
         }
         Ok(Some(Repair {

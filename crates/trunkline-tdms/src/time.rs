@@ -24,15 +24,21 @@ impl TdmsTime {
         self == Self::default()
     }
 
+    /// Returns the nanoseconds since 1970, rounded down.
+    pub fn unix_nanos(self) -> i128 {
+        let seconds = i128::from(self.seconds) - i128::from(EPOCH_SECONDS);
+        let below = (u128::from(self.fraction) * NANOS as u128) >> 64;
+        seconds * NANOS + below as i128
+    }
+
     /// Returns the time in nanoseconds, rounded down; `None` if it is outside the years 1677 to
     /// 2262.
     ///
     /// A time converted from a [`Timestamp`] is converted back to the same one.
     pub fn to_timestamp(self) -> Option<Timestamp> {
-        let seconds = i128::from(self.seconds) - i128::from(EPOCH_SECONDS);
-        let below = (u128::from(self.fraction) * NANOS as u128) >> 64;
-        let nanos = seconds * NANOS + below as i128;
-        i64::try_from(nanos).ok().map(Timestamp::from_nanos)
+        i64::try_from(self.unix_nanos())
+            .ok()
+            .map(Timestamp::from_nanos)
     }
 }
 

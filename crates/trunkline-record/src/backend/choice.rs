@@ -1,4 +1,4 @@
-//! Selects the backend of a file, and reports what was chosen and why.
+//! Opens files: selects the backend, and reports what was chosen and why.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::{Backend, BackendKind, PlainWrites, Uring};
-use crate::place::Place;
+use crate::place::{Place, sync_folder};
 
 /// The requested backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -146,7 +146,7 @@ pub fn open_file(
     writes_max: usize,
 ) -> io::Result<OpenedFile> {
     let mut why_not = Vec::new();
-    let (file, is_direct) = create(path, directness, &mut why_not)?;
+    let (file, is_direct) = open_direct(path, true, directness, &mut why_not)?;
     let opened = Place::of(path)
         .and_then(|place| with_backend(file, Some(place), wanted, is_direct, writes_max, why_not));
     let synced = opened.and_then(|opened| sync_folder(path).map(|()| opened));
@@ -158,14 +158,59 @@ pub fn open_file(
     synced
 }
 
-fn create(
+/// An existing file, ready to be read.
+#[derive(Debug)]
+pub struct FileToRead {
+    /// The backend that reads the file, and the choice of it.
+    pub opened: OpenedFile,
+    /// The length in bytes when the file was opened.
+    pub length: u64,
+}
+
+/// Opens a file and a backend that runs up to `reads_max` reads at a time.
+///
+/// # Errors
+/// The file cannot be opened or is not a regular file; or a required feature is not available, and
+/// the error carries the reason ([`WhyNot`]).
+pub fn open_to_read(
     path: &Path,
+    wanted: BackendWanted,
+    directness: Directness,
+    reads_max: usize,
+) -> io::Result<FileToRead> {
+    check_regular(path)?;
+    let mut why_not = Vec::new();
+    let (file, is_direct) = open_direct(path, false, directness, &mut why_not)?;
+    let length = file.metadata()?.len();
+    let opened = with_backend(file, None, wanted, is_direct, reads_max, why_not)?;
+    Ok(FileToRead { opened, length })
+}
+
+/// Refuses anything but a regular file before it is opened: opening a pipe would block until its
+/// other end is opened.
+///
+/// # Errors
+/// The file does not exist or is not a regular file.
+pub(crate) fn check_regular(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
+    }
+}
+
+/// Opens an existing file, or creates a new one. Returns whether it bypasses the page cache.
+fn open_direct(
+    path: &Path,
+    is_new: bool,
     directness: Directness,
     why_not: &mut Vec<WhyNot>,
 ) -> io::Result<(File, bool)> {
     let open = |flags: OFlags| {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
+        options.read(true).write(is_new).create_new(is_new);
         options.custom_flags(flags.bits().cast_signed()).open(path)
     };
     if directness == Directness::Cached {
@@ -174,9 +219,11 @@ fn create(
     match open(OFlags::DIRECT) {
         Ok(file) => Ok((file, true)),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            // Some systems create the file before they refuse. It did not exist when this call
-            // began.
-            let _ = std::fs::remove_file(path);
+            if is_new {
+                // Some systems create the file before they refuse. It did not exist when this call
+                // began.
+                let _ = std::fs::remove_file(path);
+            }
             if directness == Directness::Required {
                 return Err(unsupported(WhyNot::NoDirectWrites));
             }
@@ -187,7 +234,7 @@ fn create(
     }
 }
 
-pub(super) fn with_backend(
+fn with_backend(
     file: File,
     mut place: Option<Place>,
     wanted: BackendWanted,
@@ -215,14 +262,6 @@ pub(super) fn with_backend(
     Ok(OpenedFile { backend, report })
 }
 
-pub(super) fn unsupported(reason: WhyNot) -> io::Error {
+fn unsupported(reason: WhyNot) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, reason)
-}
-
-/// Syncs the directory of a new file, so that its name survives a power loss.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -1,7 +1,6 @@
 //! Backends for queues: one open file, with several writes or reads in flight at a time.
 
 mod choice;
-mod opening;
 mod plain;
 #[cfg(feature = "sim")]
 mod sim_disk;
@@ -12,9 +11,10 @@ use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-pub use self::choice::{BackendWanted, Directness, FileReport, OpenedFile, WhyNot, open_file};
-pub(crate) use self::opening::check_regular;
-pub use self::opening::{FileToRead, open_to_read};
+pub(crate) use self::choice::check_regular;
+pub use self::choice::{
+    BackendWanted, Directness, FileReport, FileToRead, OpenedFile, WhyNot, open_file, open_to_read,
+};
 pub use self::plain::PlainWrites;
 #[cfg(feature = "sim")]
 pub use self::sim_disk::{SimDisk, SimFault};
@@ -51,6 +51,27 @@ pub struct Span {
     pub start: NonNull<u8>,
     /// The length in bytes.
     pub bytes: usize,
+}
+
+impl Span {
+    /// Returns the span without its first `bytes`, which must not exceed its length.
+    pub(crate) fn after(self, bytes: usize) -> Self {
+        assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
+        Self {
+            // SAFETY: at most the length of the memory that begins there.
+            start: unsafe { self.start.add(bytes) },
+            bytes: self.bytes - bytes,
+        }
+    }
+
+    /// Returns `bytes` of the span, from offset `at` on, which must be within it.
+    pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes.saturating_sub(at));
+        Self {
+            bytes,
+            ..self.after(at)
+        }
+    }
 }
 
 // SAFETY: an address and a length; code that dereferences it is responsible for its validity.

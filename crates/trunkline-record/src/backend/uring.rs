@@ -125,11 +125,8 @@ impl Uring {
 
 /// Splits memory into pieces that can be registered.
 fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
-    (0..span.bytes).step_by(PIECE_MAX).map(move |at| Span {
-        // SAFETY: within the span.
-        start: unsafe { span.start.add(at) },
-        bytes: (span.bytes - at).min(PIECE_MAX),
-    })
+    let begins = (0..span.bytes).step_by(PIECE_MAX);
+    begins.map(move |at| span.part(at, PIECE_MAX))
 }
 
 /// Returns true if the call is worth repeating at once.

@@ -106,10 +106,6 @@ impl RecordedTimes {
 
 /// Returns the nanoseconds between two times; 0 if the clock was set back.
 fn between(last: TdmsTime, next: TdmsTime) -> i64 {
-    let nanoseconds = |time: TdmsTime| {
-        let below = (u128::from(time.fraction) * 1_000_000_000) >> 64;
-        i128::from(time.seconds) * 1_000_000_000 + below as i128
-    };
-    let step = nanoseconds(next) - nanoseconds(last);
+    let step = next.unix_nanos() - last.unix_nanos();
     i64::try_from(step.max(0)).unwrap_or(i64::MAX)
 }

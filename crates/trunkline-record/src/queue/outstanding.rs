@@ -21,7 +21,7 @@ use trunkline_ring::ReadRegion;
 use trunkline_tdms::{BodySum, SegmentSum, lengthen_segment, unwritten_segment};
 
 use super::QueueOptions;
-use super::part::{Chunk, Part, PartState, Segment, after};
+use super::part::{Chunk, Part, PartState, Segment};
 use super::sums::SumsFile;
 use crate::backend::{Backend, Span, Token, Write};
 use crate::error::{FailedStep, Failure, os_error};
@@ -91,7 +91,10 @@ impl Outstanding {
             oldest_chunk: 0,
             oldest: 0,
             // The first segment begins the file.
-            next_placeholder: PartState::waiting(0, span(&placeholder, 0, placeholder_bytes)),
+            next_placeholder: PartState::waiting(
+                0,
+                placeholder.place(0).part(0, placeholder_bytes),
+            ),
             staging: Staging::new(max, copy_at.saturating_add(copy_bytes)),
             placeholder,
             placeholder_bytes,
@@ -109,10 +112,7 @@ impl Outstanding {
 
     /// Returns the memory that is written from, apart from that of regions.
     pub(super) fn spans(&self) -> [Span; 2] {
-        [&self.staging, &self.placeholder].map(|staging| {
-            let (start, bytes) = staging.span();
-            Span { start, bytes }
-        })
+        [self.staging.span(), self.placeholder.span()]
     }
 
     /// Returns the number of chunks being written or of segments not in the file, whichever is
@@ -204,7 +204,7 @@ impl Outstanding {
             last: first,
             described_end: end,
             placeholder: std::mem::take(&mut self.next_placeholder),
-            header: PartState::waiting(position, span(&self.staging, place, header.len())),
+            header: PartState::waiting(position, self.staging.place(place).part(0, header.len())),
             header_bytes: header.len(),
             is_open: true,
             since,
@@ -222,7 +222,7 @@ impl Outstanding {
             return;
         };
         let (odd_at, copy_at) = (self.odd_at, self.copy_at);
-        let start = self.staging.place(place);
+        let span = self.staging.place(place);
         let staged = self.staging.bytes_mut(place);
         let (values, memory, odd_bytes) = match &body {
             Body::Region(region, _) => {
@@ -236,17 +236,14 @@ impl Outstanding {
             }
             Body::Copied(count) => {
                 put(staged, copy_at + count, behind);
-                let (start, bytes) = (after(start, copy_at), count + behind.len());
-                (&staged[copy_at..copy_at + count], Span { start, bytes }, 0)
+                let memory = span.part(copy_at, count + behind.len());
+                (&staged[copy_at..copy_at + count], memory, 0)
             }
         };
         let (position, sum_before) = (segment.end, segment.body_sum);
         segment.body_sum = sum_before.map(|sum| sum.with(values).with(behind));
         let odd_position = position + memory.bytes as u64;
-        let odd = Span {
-            start: after(start, odd_at),
-            bytes: odd_bytes,
-        };
+        let odd = span.part(odd_at, odd_bytes);
         segment.end = odd_position + odd_bytes as u64;
         segment.last += 1;
         self.position = segment.end;
@@ -275,7 +272,7 @@ impl Outstanding {
         if let Some(segment) = self.segments.back_mut()
             && std::mem::take(&mut segment.is_open)
         {
-            let memory = span(&self.placeholder, 0, self.placeholder_bytes);
+            let memory = self.placeholder.place(0).part(0, self.placeholder_bytes);
             self.next_placeholder = PartState::waiting(segment.end, memory);
         }
     }
@@ -463,12 +460,6 @@ impl Outstanding {
             written: 0,
         });
     }
-}
-
-/// Returns the first `bytes` of a place.
-fn span(staging: &Staging, place: usize, bytes: usize) -> Span {
-    let start = staging.place(place);
-    Span { start, bytes }
 }
 
 /// Copies `bytes` into `room` at `at`. The room is large enough.

@@ -9,6 +9,7 @@ use trunkline_ring::ReadRegion;
 use trunkline_tdms::{BodySum, SegmentSum};
 
 use crate::backend::{Span, Token};
+use crate::error::is_put_off;
 
 /// One write, with the number of its segment or chunk. Its token encodes this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,10 +102,7 @@ impl PartState {
         }
         self.tries = 0;
         self.position += bytes as u64;
-        self.memory = Span {
-            start: after(self.memory.start, bytes),
-            bytes: self.memory.bytes - bytes,
-        };
+        self.memory = self.memory.after(bytes);
         Ok(())
     }
 
@@ -116,19 +114,6 @@ impl PartState {
         self.tries += 1;
         Ok(())
     }
-}
-
-fn is_put_off(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    )
-}
-
-/// Returns the address `bytes` after `start`, within the same memory or at its end.
-pub(super) fn after(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
-    // SAFETY: `bytes` is at most the length of the memory that begins at `start`.
-    unsafe { start.add(bytes) }
 }
 
 /// Values that follow one header: a region, or data that was copied.

@@ -10,7 +10,7 @@ use trunkline_tdms::{SUMS_ENTRY_BYTES, SegmentSum, SumsId};
 
 use super::SYNC;
 use super::part::PartState;
-use crate::backend::{Backend, Completed, Span, Token, Wait, Write};
+use crate::backend::{Backend, Completed, Token, Wait, Write};
 use crate::place::Displaced;
 use crate::staging::Staging;
 
@@ -56,10 +56,9 @@ pub(super) enum SumsCompleted {
 impl<B: Backend> SumsFile<B> {
     pub(super) fn new(mut backend: B, id: SumsId) -> Self {
         let mut staging = Staging::new(2, BATCH_BYTES);
-        let (start, bytes) = staging.span();
         // SAFETY: `self` keeps the memory until the backend, its first field, has been dropped. A
         // failure to register is ignored, because writes from this memory are few and small.
-        let _ = unsafe { backend.register(&[Span { start, bytes }]) };
+        let _ = unsafe { backend.register(&[staging.span()]) };
         let begin = id.begin();
         if let Some(room) = staging.bytes_mut(0).first_chunk_mut() {
             *room = begin;
@@ -144,10 +143,7 @@ impl<B: Backend> SumsFile<B> {
             return Ok(false);
         }
         if self.running.is_none() && self.collected > 0 {
-            let memory = Span {
-                start: self.staging.place(self.collecting),
-                bytes: self.collected,
-            };
+            let memory = self.staging.place(self.collecting).part(0, self.collected);
             self.running = Some(PartState::waiting(self.position, memory));
             self.position += self.collected as u64;
             self.running_to = self.collected_to;

@@ -134,8 +134,7 @@ impl<B: Backend> ReadQueue<B> {
         let block_bytes = backend.block_bytes().max(1);
         let places = options.outstanding_max.get();
         let staging = Staging::new(places, options.bounce_bytes.max(2 * block_bytes));
-        let (start, bytes) = staging.span();
-        let mut spans = vec![Span { start, bytes }];
+        let mut spans = vec![staging.span()];
         spans.extend(memories.iter().map(|memory| {
             let (start, bytes) = memory.span();
             Span { start, bytes }

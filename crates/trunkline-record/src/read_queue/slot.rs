@@ -7,6 +7,7 @@ use trunkline_ring::WriteRegion;
 
 use super::error::ReadFault;
 use crate::backend::Span;
+use crate::error::is_put_off;
 
 /// Maximum number of times that a read is repeated because the system postponed it, and maximum
 /// number of times because it made no progress.
@@ -50,11 +51,7 @@ impl Piece {
     fn after(self, bytes: usize) -> Self {
         Self {
             position: self.position + bytes as u64,
-            memory: Span {
-                // SAFETY: at most the length of the memory that begins there.
-                start: unsafe { self.memory.start.add(bytes) },
-                bytes: self.memory.bytes - bytes,
-            },
+            memory: self.memory.after(bytes),
         }
     }
 
@@ -198,13 +195,6 @@ impl Slot {
         }
         Ok(bytes)
     }
-}
-
-fn is_put_off(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ptr;
 
 use super::slot::{Part, Piece};
 use super::{ReadFailure, ReadFault, ReadQueue, ReadQueueError};
-use crate::backend::{Backend, Completed, Read, Span, Token, Wait};
+use crate::backend::{Backend, Completed, Read, Token, Wait};
 
 impl<B: Backend> ReadQueue<B> {
     /// Begins the reads that can begin, and finishes the region if it is filled.
@@ -64,10 +64,7 @@ impl<B: Backend> ReadQueue<B> {
         let room = self.staging.place_bytes() / block * block;
         Piece {
             position: piece.position - odd as u64,
-            memory: Span {
-                start: self.staging.place(place),
-                bytes: bytes.min(room),
-            },
+            memory: self.staging.place(place).part(0, bytes.min(room)),
         }
     }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::{
-    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, Text, Waveform, Writer, WriterOptions,
+    Arrangement, ChannelId, ObjectPath, PropertyValue, Share, Text, Waveform, WriteError, Writer,
+    WriterOptions,
 };
 
 use self::ends::SegmentEnd;
@@ -104,13 +105,7 @@ impl<B: Backend> TdmsRecording<B> {
             })?;
             channels.push(writer.channel(layout.group.clone(), name.clone(), *data_type)?);
         }
-        for (name, _) in &layout.channels {
-            let path = ObjectPath::channel(layout.group.clone(), name.clone());
-            let properties = layout.waveform.map(Waveform::to_properties);
-            for (property, value) in properties.into_iter().flatten() {
-                writer.set(&path, property, value)?;
-            }
-        }
+        set_waveform(&mut writer, layout)?;
         for name in &layout.timestamps {
             let path = ObjectPath::channel(layout.group.clone(), name.clone());
             writer.set(&path, "value_type", "timestamp")?;
@@ -144,6 +139,11 @@ impl<B: Backend> TdmsRecording<B> {
             header: Vec::new(),
             behind: Vec::new(),
         })
+    }
+
+    /// Sets the times of the rows, which are written with the next region.
+    pub(crate) fn set_waveform(&mut self, layout: &TdmsLayout) -> Result<(), RecordError> {
+        Ok(set_waveform(&mut self.writer, layout)?)
     }
 
     /// Sets a property, which is written with the next region.
@@ -389,4 +389,15 @@ impl<B: Backend> TdmsRecording<B> {
         self.count_rows();
         Ok(closed?)
     }
+}
+
+fn set_waveform(writer: &mut Writer, layout: &TdmsLayout) -> Result<(), WriteError> {
+    for (name, _) in &layout.channels {
+        let path = ObjectPath::channel(layout.group.clone(), name.clone());
+        let properties = layout.waveform.map(Waveform::to_properties);
+        for (property, value) in properties.into_iter().flatten() {
+            writer.set(&path, property, value)?;
+        }
+    }
+    Ok(())
 }

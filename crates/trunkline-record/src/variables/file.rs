@@ -10,8 +10,8 @@ use trunkline_tdms::{
 };
 
 use crate::backend::{BackendKind, FileReport};
-use crate::place::{Displaced, Place};
-use crate::tdms_file::sums_path;
+use crate::place::{Displaced, Place, sync_folder};
+use crate::tdms_file::{remove_leftovers, sums_path};
 
 /// A destination of whole segments.
 pub trait Segments {
@@ -100,20 +100,10 @@ impl SegmentFile {
         let new = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
         let file = new(path)?;
         let sums_path = sums_path(path);
-        for of_another in [&path.with_extension("tdms_index"), &sums_path] {
-            match std::fs::remove_file(of_another) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    // The new file is empty; removing it frees its name for another attempt.
-                    let _ = std::fs::remove_file(path);
-                    return Err(error);
-                }
-                _ => {}
-            }
-        }
-        let sums_file = match has_sums {
+        let sums_file = remove_leftovers(path).and_then(|()| match has_sums {
             true => new(&sums_path).map(Some),
             false => Ok(None),
-        };
+        });
         let has_sums_file = matches!(sums_file, Ok(Some(_)));
         let made = sums_file.and_then(|sums_file| Self::begin(path, file, sums_file));
         if made.is_err() {
@@ -133,8 +123,7 @@ impl SegmentFile {
             Some(file) => Some(Sums::begin(file, Place::of(&sums_path(path))?)?),
             None => None,
         };
-        let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        sync_folder(path)?;
         Ok(Self {
             file,
             place: Place::of(path)?,

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use trunkline_tdms::{TdmsFile, TdmsTime, Values, Waveform};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
-use trunkline_types::{DataType, Quality, Timestamp, Value};
+use trunkline_types::{DataType, Quality, Value};
 
 use super::column_reader::{Ahead, ColumnReader, Fault};
 use super::columns::{self, Source};
@@ -23,7 +23,7 @@ impl VariableReader {
         let mut time = [TdmsTime::default()];
         let read = channel.read_into(row, &mut time);
         let read = read.map_err(|source| Fault::Read(Box::new(source)))?;
-        Ok((read == 1).then(|| nanos(time[0])))
+        Ok((read == 1).then(|| time[0].unix_nanos()))
     }
 
     /// Returns the time of the next update, in nanoseconds since 1970.
@@ -35,7 +35,7 @@ impl VariableReader {
                     Values::Time(all) => all.get(at).copied(),
                     _ => None,
                 };
-                Ok(time.map_or(0, nanos))
+                Ok(time.map_or(0, TdmsTime::unix_nanos))
             }
             Times::Even(waveform) => Ok(even(waveform, self.played)),
         }
@@ -131,13 +131,6 @@ impl Source for Next<'_> {
 fn even(waveform: &Waveform, row: u64) -> i128 {
     let after = waveform.offset + waveform.increment * row as f64;
     // Saturates, because a file may claim anything.
-    let start = waveform.start.map_or(0, nanos);
+    let start = waveform.start.map_or(0, TdmsTime::unix_nanos);
     start.saturating_add((after * 1e9) as i128)
-}
-
-/// Converts to nanoseconds since 1970.
-fn nanos(time: TdmsTime) -> i128 {
-    let since_1904 = TdmsTime::from(Timestamp::UNIX_EPOCH).seconds;
-    let below = (u128::from(time.fraction) * 1_000_000_000) >> 64;
-    (i128::from(time.seconds) - i128::from(since_1904)) * 1_000_000_000 + below as i128
 }

@@ -131,6 +131,29 @@ impl Writer {
         })
     }
 
+    /// Extends the segment last described by [`header`](Self::header) by another chunk with these
+    /// values, after its raw data. Returns the bytes of the chunk, which must be added to the
+    /// length in the header with [`lengthen_segment`](crate::lengthen_segment). Returns `None` if a new segment is needed:
+    /// for other channels, counts or another order, if properties are waiting to be written, or if
+    /// the segment has no raw data.
+    ///
+    /// All chunks of a segment have the same channels with the same counts; their number follows
+    /// from the length of the segment.
+    pub fn add_chunk(&mut self, shares: &[Share], arrangement: Arrangement) -> Option<u64> {
+        if self.open != Some(arrangement) {
+            return None;
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let is_as_before = self.check(shares, arrangement, &mut scratch).is_ok()
+            && self.is_as_before(&scratch.checked);
+        let shared = scratch.checked.iter();
+        let bytes = shared.fold(0, |sum: u64, share| sum.saturating_add(share.bytes));
+        self.scratch = scratch;
+        let position = self.position.checked_add(bytes).filter(|_| is_as_before)?;
+        self.position = position;
+        Some(bytes)
+    }
+
     /// Appends an empty segment padded with zeros, so that the next one begins on a block boundary:
     /// for raw data that has ended within a block. Appends nothing if the next segment is already
     /// aligned, or if there are no blocks ([`block_bytes`](super::WriterOptions::block_bytes)).

@@ -6,7 +6,6 @@
 //! is cut off. A caller that writes the values before their header can still extend the segment
 //! until then ([`Writer::add_chunk`]).
 
-mod chunks;
 mod data;
 mod error;
 mod header;
@@ -21,7 +20,6 @@ use crate::text::Text;
 
 use self::header::Scratch;
 
-pub use self::chunks::lengthen_segment;
 pub use self::data::Data;
 pub use self::error::WriteError;
 
