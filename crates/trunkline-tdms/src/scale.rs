@@ -5,6 +5,8 @@
 //! writer writes engineering values.
 
 mod sensors;
+// rustfmt would put each number of its tables on a line of its own.
+#[rustfmt::skip]
 mod thermocouple;
 
 use std::collections::HashMap;

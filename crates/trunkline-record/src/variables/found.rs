@@ -210,46 +210,42 @@ fn recorded(
         skip: 0,
         is_exact: true,
     };
-    let gaps = GapsFound::of(file, group);
-    let variable = PlayedVariable {
-        name: group.name().to_string(),
-        data_type: data_type.clone(),
-        updates: whole,
-        cut_off: rows - whole,
-        unreadable: 0,
-        gaps: gaps.count,
-        lost: gaps.lost,
-        unknown_gaps: gaps.unknown,
-    };
+    let name = group.name().to_string();
+    let variable = played(file, group, name, data_type.clone(), whole, rows);
     Ok(Some((variable, reader, paths)))
 }
 
-/// The gaps recorded in a group's properties.
-#[derive(Clone, Copy, Default, Debug)]
-struct GapsFound {
-    count: u64,
-    lost: u64,
-    unknown: u64,
-}
-
-impl GapsFound {
-    fn of(file: &TdmsFile<File>, group: &ObjectPath) -> Self {
-        let mut found = Self::default();
-        let Some(properties) = file.properties(group) else {
-            return found;
-        };
-        let gaps =
-            (1_u64..).map_while(|number| properties.get(format!("gap_{number}_lost").as_bytes()));
-        for lost in gaps {
-            found.count += 1;
-            match lost.as_u64() {
-                Some(lost) => found.lost = found.lost.saturating_add(lost),
-                // -1 means an unknown number.
-                None => found.unknown += 1,
-            }
+/// Returns a variable with `updates` whole updates in `rows` rows, and the gaps that the properties
+/// of its group record.
+fn played(
+    file: &TdmsFile<File>,
+    group: &ObjectPath,
+    name: String,
+    data_type: DataType,
+    updates: u64,
+    rows: u64,
+) -> PlayedVariable {
+    let mut variable = PlayedVariable {
+        name,
+        data_type,
+        updates,
+        cut_off: rows - updates,
+        unreadable: 0,
+        gaps: 0,
+        lost: 0,
+        unknown_gaps: 0,
+    };
+    let properties = file.properties(group);
+    let lost = |number: u64| properties?.get(format!("gap_{number}_lost").as_bytes());
+    for lost in (1..).map_while(lost) {
+        variable.gaps += 1;
+        match lost.as_u64() {
+            Some(lost) => variable.lost = variable.lost.saturating_add(lost),
+            // -1 means an unknown number.
+            None => variable.unknown_gaps += 1,
         }
-        found
     }
+    variable
 }
 
 /// Returns a property of a group that is a non-negative number.
@@ -340,17 +336,7 @@ fn alone(
         skip: 0,
         is_exact: false,
     };
-    let gaps = GapsFound::of(file, group);
-    let variable = PlayedVariable {
-        name,
-        data_type,
-        updates,
-        cut_off: channel.len() - updates,
-        unreadable: 0,
-        gaps: gaps.count,
-        lost: gaps.lost,
-        unknown_gaps: gaps.unknown,
-    };
+    let variable = played(file, group, name, data_type, updates, channel.len());
     Some((variable, reader))
 }
 
