@@ -56,16 +56,16 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.step == FailedStep::Removed {
             return f.write_str(
-                "the file was removed or replaced while it was written, and what was in it is \
-                 lost; record in another file, which no program removes",
+                "the file was removed or replaced while it was written, and its content is lost; \
+                 record in another file, which no program removes",
             );
         }
         let (step, position, written) = (self.step, self.position, self.written);
         let error = io::Error::from_raw_os_error(self.os_error);
         write!(
             f,
-            "{step} at byte {position} failed: {error}; the file is whole up to byte {written}; go \
-             on in another file"
+            "{step} at byte {position} failed: {error}; the file is complete up to byte {written}; \
+             continue in another file"
         )
     }
 }
@@ -76,8 +76,8 @@ impl std::fmt::Display for Failure {
 pub enum QueueError {
     /// The maximum number of writes is outstanding, and none completed in time.
     #[error(
-        "all {outstanding} writes that may be outstanding still are after {waited:?}; the disk is \
-         too slow, or stands: write less, wait for longer, or allow more"
+        "the maximum of {outstanding} writes is still outstanding after {waited:?}; the disk is too \
+         slow or stuck: write less, wait longer, or allow more"
     )]
     Busy {
         /// Number of outstanding writes.
@@ -86,7 +86,7 @@ pub enum QueueError {
         waited: Duration,
     },
     /// Some writes did not complete in time.
-    #[error("{outstanding} writes were not done after {waited:?}; the disk is too slow, or stands")]
+    #[error("{outstanding} writes were not done after {waited:?}; the disk is too slow or stuck")]
     NotDone {
         /// Number of outstanding writes; 0 if only the sync did not complete.
         outstanding: usize,
@@ -97,7 +97,7 @@ pub enum QueueError {
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The file was closed.
-    #[error("the file is closed; go on in another one")]
+    #[error("the file is closed; continue in another one")]
     Closed,
     /// The region is not aligned for a direct write and may not be copied.
     #[error(
@@ -117,8 +117,8 @@ pub enum QueueError {
     },
     /// The header does not fit into the memory reserved for it.
     #[error(
-        "the header has {bytes} bytes and the memory for it {limit}; set header_bytes_max, or name \
-         fewer channels and properties"
+        "the header has {bytes} bytes, and its memory has {limit}; increase header_bytes_max, or \
+         use fewer channels and properties"
     )]
     HeaderTooLong {
         /// The length of the header.
@@ -144,7 +144,7 @@ pub enum QueueError {
         bytes: u64,
     },
     /// The backend itself failed.
-    #[error("the system does not take the call: {0}")]
+    #[error("the system refused the call: {0}")]
     Backend(#[from] io::Error),
 }
 

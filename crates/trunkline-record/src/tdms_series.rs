@@ -210,7 +210,7 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         let next = TdmsRecording::start(queue, &self.layout_from(self.taken), self.wait)?;
         let mut last = std::mem::replace(&mut self.current, next);
         let stopped = last.take_stopped();
-        self.current.go_on_with(last.disk_stop());
+        self.current.continue_from(last.disk_stop());
         let is_cut_short = last.progress().failure.is_some() || last.is_over();
         let rows = last.rows();
         self.bytes_before += last.progress().accepted;

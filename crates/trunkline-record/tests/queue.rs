@@ -104,7 +104,7 @@ fn as_many_writes_are_outstanding_as_may_be_and_then_the_call_waits_and_says_so(
         QueueError::Busy { outstanding: 4, waited } if waited == Duration::from_secs(5)
     ));
     assert_eq!(disk.now() - before, Duration::from_secs(5));
-    assert!(error.to_string().contains("all 4 writes"), "{error}");
+    assert!(error.to_string().contains("maximum of 4 writes"), "{error}");
     // Only it and the one that was refused are held still.
     assert!(region.bytes() == rows(4 * BLOCK_ROWS..5 * BLOCK_ROWS));
     let error = sut.flush(Durability::InFile, LONG).unwrap_err();

@@ -51,7 +51,7 @@ fn nothing_more_is_called_safe_after_a_sync_that_failed_though_a_later_one_succe
     for synced in synced {
         let error = synced.unwrap_err();
         assert!(
-            error.to_string().contains("go on in another file"),
+            error.to_string().contains("continue in another file"),
             "{error}"
         );
         assert!(matches!(

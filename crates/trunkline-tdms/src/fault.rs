@@ -41,7 +41,7 @@ pub enum Fault {
         missing: u64,
     },
     /// The last segment was still being written.
-    #[error("the segment was never closed; its data goes on to the end of the file")]
+    #[error("the segment was never closed; its data extends to the end of the file")]
     NotClosed,
     /// The placeholder of a segment that a recorder has not written yet.
     #[error(
@@ -67,7 +67,7 @@ pub enum Fault {
 
     // Accepted, and reading continues.
     /// The tag or length in a lead-in is damaged, and was recovered from the rest of the file.
-    #[error("the lead-in of a segment is damaged; it is read as the rest of the file has it")]
+    #[error("the lead-in of a segment is damaged; the rest of the file says how to read it")]
     DamagedLeadIn,
     /// The version is unknown to this crate.
     #[error("version {version} is not known; read as if it were 4713")]
@@ -91,10 +91,10 @@ pub enum Fault {
         bits: u32,
     },
     /// There is data although the table of contents says there is none.
-    #[error("data in a segment that says it has none; it is read")]
+    #[error("a segment has data although its flags say that it has none; the data is read")]
     UnannouncedData,
     /// A path occurs twice in one metadata block.
-    #[error("{path} stands twice in one metadata block; the later one counts")]
+    #[error("{path} occurs twice in one metadata block; the later one counts")]
     DuplicatePath {
         /// The path.
         path: ObjectPath,
@@ -232,7 +232,7 @@ pub enum Fault {
     StaleIndex,
     // Faults of the checksum file.
     /// The checksum file cannot be used: it is empty, damaged at its start, or not a checksum file.
-    #[error("the {bytes} bytes of the file of checksums are none; nothing was compared")]
+    #[error("the {bytes} bytes of the file of checksums are not checksums; nothing was compared")]
     UnusableSums {
         /// Its length in bytes.
         bytes: u64,

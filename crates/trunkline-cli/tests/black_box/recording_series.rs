@@ -146,7 +146,7 @@ fn a_series_of_variables_is_played_from_its_first_file_and_says_what_is_missing(
     let refused = served.run(&["play", &files[0], "--full"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(
-        refused.err.contains("run_0002.tdms is named as"),
+        refused.err.contains("run_0002.tdms is named like"),
         "{refused:?}"
     );
     assert!(refused.err.contains("play it by itself"), "{refused:?}");

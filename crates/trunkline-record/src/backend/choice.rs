@@ -65,19 +65,19 @@ impl fmt::Display for WhyNot {
             } => write!(
                 f,
                 "io_uring is switched off by kernel.io_uring_disabled = {level}; set it to 0, or \
-                 take plain writes"
+                 use plain writes"
             ),
             Self::NotPermitted { .. } => f.write_str(
                 "io_uring is forbidden to this program, as by the filter of system calls that \
                  containers set; allow io_uring_setup, io_uring_enter and io_uring_register, or \
-                 take plain writes",
+                 use plain writes",
             ),
             Self::NotThere => f.write_str(
-                "this kernel has no io_uring, or a filter of system calls says so; take plain \
+                "this kernel has no io_uring, or a filter of system calls hides it; use plain \
                  writes",
             ),
             Self::TooOld => f.write_str(
-                "this kernel's io_uring cannot wait for a bounded time (Linux 5.11 can); take plain \
+                "this kernel's io_uring cannot wait with a timeout (Linux 5.11 can); use plain \
                  writes",
             ),
             Self::LockedMemory => f.write_str(
@@ -85,7 +85,7 @@ impl fmt::Display for WhyNot {
                  limit (ulimit -l)",
             ),
             Self::NoDirectWrites => f.write_str(
-                "this file system writes and reads through its cache alone (no O_DIRECT); take \
+                "this file system writes and reads only through its cache (no O_DIRECT); use \
                  another one, or allow its cache",
             ),
             Self::Other(text) => f.write_str(text),

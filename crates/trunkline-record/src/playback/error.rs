@@ -41,8 +41,8 @@ pub enum PlaybackError {
     },
     /// The stored data does not form a value of the variable.
     #[error(
-        "{}: update {update} of {variable} cannot be played: {why}; nothing behind it is, of this \
-         variable",
+        "{}: update {update} of {variable} cannot be played: {why}; this variable is not played any \
+         further",
         path.display()
     )]
     Damaged {
@@ -97,8 +97,8 @@ pub enum PlaybackError {
     },
     /// A file is named like one of the series but belongs to another one.
     #[error(
-        "{} is named as a file of the series, and does not go on from those before: {what}; give it \
-         another name, or play it by itself",
+        "{} is named like a file of the series, but does not continue the files before it: {what}; \
+         give it another name, or play it by itself",
         path.display()
     )]
     OtherSeries {
@@ -117,7 +117,7 @@ pub enum PlaybackError {
         channel: ObjectPath,
     },
     /// The requested speed is not a positive finite number.
-    #[error("{speed} is no speed to play at; give a number above 0")]
+    #[error("{speed} is not a speed; give a number above 0")]
     Speed {
         /// The requested speed.
         speed: f64,

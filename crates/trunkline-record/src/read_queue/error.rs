@@ -27,14 +27,14 @@ impl std::fmt::Display for ReadFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::System(number) => write!(f, "{}", io::Error::from_raw_os_error(*number)),
-            Self::Ended => f.write_str("the file ends there; it was made shorter meanwhile"),
+            Self::Ended => f.write_str("the file ends there; it became shorter meanwhile"),
         }
     }
 }
 
 /// The failure after which nothing more is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("reading at byte {position} failed: {fault}; what stands before it was read")]
+#[error("reading at byte {position} failed: {fault}; everything before it was read")]
 pub struct ReadFailure {
     /// The position in the file.
     pub position: u64,
@@ -48,8 +48,8 @@ pub struct ReadFailure {
 pub enum ReadQueueError {
     /// The maximum number of reads is outstanding, and none completed in time.
     #[error(
-        "all {outstanding} reads that may be outstanding still are after {waited:?}; the disk is \
-         too slow, or stands: read less, wait for longer, or allow more"
+        "the maximum of {outstanding} reads is still outstanding after {waited:?}; the disk is too \
+         slow or stuck: read less, wait longer, or allow more"
     )]
     Busy {
         /// Number of outstanding reads.
@@ -58,7 +58,7 @@ pub enum ReadQueueError {
         waited: Duration,
     },
     /// Some reads did not complete in time.
-    #[error("{outstanding} reads were not done after {waited:?}; the disk is too slow, or stands")]
+    #[error("{outstanding} reads were not done after {waited:?}; the disk is too slow or stuck")]
     NotDone {
         /// Number of outstanding reads.
         outstanding: usize,
@@ -95,7 +95,7 @@ pub enum ReadQueueError {
     #[error(transparent)]
     Ring(#[from] NoRegion),
     /// The backend itself failed.
-    #[error("the system does not take the call: {0}")]
+    #[error("the system refused the call: {0}")]
     Backend(#[from] io::Error),
 }
 

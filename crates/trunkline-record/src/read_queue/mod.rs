@@ -253,7 +253,7 @@ impl<B: Backend> ReadQueue<B> {
         self.position += bytes;
         self.begun += bytes;
         self.tail = 0;
-        self.go_on(number);
+        self.advance(number);
         Ok(())
     }
 

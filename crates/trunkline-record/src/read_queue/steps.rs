@@ -8,7 +8,7 @@ use crate::backend::{Backend, Completed, Read, Token, Wait};
 
 impl<B: Backend> ReadQueue<B> {
     /// Begins the reads that can begin, and finishes the region if it is filled.
-    pub(super) fn go_on(&mut self, number: u64) {
+    pub(super) fn advance(&mut self, number: u64) {
         let place = self.place(number);
         for part in Part::ALL {
             if number < self.failed_from && self.slots[place].may_begin(part) {
@@ -29,7 +29,7 @@ impl<B: Backend> ReadQueue<B> {
             // hole.
             slot.region = None;
         }
-        self.pass_over_done();
+        self.retire();
     }
 
     fn submit(&mut self, number: u64, part: Part) {
@@ -75,7 +75,7 @@ impl<B: Backend> ReadQueue<B> {
     }
 
     /// Retires the reads that are complete together with all before them.
-    fn pass_over_done(&mut self) {
+    fn retire(&mut self) {
         while self.oldest < self.next {
             let slot = &self.slots[self.place(self.oldest)];
             if slot.region.is_some() {
@@ -119,7 +119,7 @@ impl<B: Backend> ReadQueue<B> {
             Ok(_) => {}
             Err(fault) => self.fail(number, piece.position, fault),
         }
-        self.go_on(number);
+        self.advance(number);
         Ok(true)
     }
 

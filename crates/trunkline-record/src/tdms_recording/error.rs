@@ -38,7 +38,7 @@ pub enum RecordError {
         data_type: TdmsType,
     },
     /// The layout has no channels.
-    #[error("a recording without channels; name at least one")]
+    #[error("the recording has no channels; name at least one")]
     NoChannels,
     /// The ring's elements do not have the size of a row of these channels.
     #[error(
@@ -54,7 +54,7 @@ pub enum RecordError {
     /// A header did not fit, so the file can have no further rows.
     #[error(
         "an earlier header did not fit into the memory for it, so this file can have no further \
-         rows; close it, and go on in another one with a larger header_bytes_max"
+         rows; close it, and continue in another one with a larger header_bytes_max"
     )]
     Over,
     /// The region was not written; it is still held in the error.

@@ -56,7 +56,7 @@ impl<B: Backend> TdmsRecording<B> {
     }
 
     /// Continues the counters of the previous recording.
-    pub(crate) fn go_on_with(&mut self, stop: DiskStop) {
+    pub(crate) fn continue_from(&mut self, stop: DiskStop) {
         self.stop = stop;
     }
 

@@ -13,7 +13,7 @@ use crate::place::{Displaced, Whereabouts};
 #[non_exhaustive]
 pub enum VariableRecordError {
     /// Values of this type cannot be stored in channels.
-    #[error("{name} holds {data_type}, which is not recorded; record its parts on their own")]
+    #[error("{name} holds {data_type}, which is not recorded; record its parts separately")]
     Type {
         /// The variable's name.
         name: String,
@@ -21,7 +21,7 @@ pub enum VariableRecordError {
         data_type: DataType,
     },
     /// The type needs more channels than a variable may have.
-    #[error("{name}: its type makes more than {max} channels; record its parts on their own")]
+    #[error("{name}: its type needs more than {max} channels; record its parts separately")]
     TooManyParts {
         /// The variable's name.
         name: String,
@@ -29,13 +29,13 @@ pub enum VariableRecordError {
         max: usize,
     },
     /// A variable, or an update of it, has another type than the variable had when it was added.
-    #[error("{name}: an update of another type than it had before; record it in another file")]
+    #[error("{name}: an update has another type than those before; record it in another file")]
     OtherType {
         /// The variable's name.
         name: String,
     },
     /// The value is longer than any that a variable can have.
-    #[error("{name}: a value of more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
+    #[error("{name}: a value has more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
     TooLong {
         /// The variable's name.
         name: String,
@@ -49,15 +49,15 @@ pub enum VariableRecordError {
         source: Box<WriteError>,
     },
     /// The variable is not part of this recording.
-    #[error("a variable of another recording; add it to this one first")]
+    #[error("the variable belongs to another recording; add it to this one first")]
     Unknown,
     /// The file accepts no data now. Waiting updates are written once it does.
-    #[error("the file takes nothing now: {0}; what waits is tried again")]
+    #[error("the file accepts no data now: {0}; the waiting updates are tried again")]
     File(#[from] io::Error),
     /// The file was removed or replaced while it was written.
     #[error(
-        "{}, and what was in it is lost ({updates} updates); record in another file, which no \
-         program removes{}",
+        "{}, and its content is lost ({updates} updates); record in another file, which no program \
+         removes{}",
         displaced,
         copy_hint(displaced)
     )]
@@ -69,8 +69,8 @@ pub enum VariableRecordError {
     },
     /// A sync failed, now or earlier. Updates are still written.
     #[error(
-        "syncing failed: {}; updates behind the first {on_disk} may not outlive a loss of power, \
-         even if a later sync succeeds; go on in another file",
+        "syncing failed: {}; updates after the first {on_disk} may not survive a power loss, even \
+         if a later sync succeeds; continue in another file",
         io::Error::from_raw_os_error(*os_error)
     )]
     Sync {

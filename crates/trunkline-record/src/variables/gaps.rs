@@ -79,7 +79,7 @@ impl Gaps {
 
     /// Continues in another file, in which row `before` of this file is row `carried`. Rows of this
     /// file that are `missing` become a gap before it; `None` if their number is unknown.
-    pub(super) fn go_on(&mut self, before: u64, carried: u64, missing: Option<u64>) {
+    pub(super) fn continue_in(&mut self, before: u64, carried: u64, missing: Option<u64>) {
         let mut gaps = std::mem::take(&mut self.pending);
         gaps.append(&mut self.noted);
         for gap in &mut gaps {

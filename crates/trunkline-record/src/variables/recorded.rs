@@ -200,7 +200,7 @@ impl Recorded {
     /// Continues in a new file, which begins with the last value in the previous one, followed by
     /// the updates that the previous one did not accept. Returns how many rows of the previous file
     /// are missing, for example because it was removed; `None` if their number is unknown.
-    pub(super) fn go_on(
+    pub(super) fn continue_in(
         &mut self,
         writer: &mut Writer,
         is_removed: bool,
@@ -239,7 +239,7 @@ impl Recorded {
         self.last = self.last.take().or(last_pending);
         self.rows = self.waiting.times.len() as u64;
         (self.rows_in_file, self.rows_on_disk) = (0, 0);
-        self.gaps.go_on(before, self.carried, missing);
+        self.gaps.continue_in(before, self.carried, missing);
         writer.set(&self.group, SERIES_ROW, self.series_row)?;
         if self.carried > 0 {
             writer.set(&self.group, CARRIED, self.carried)?;

@@ -421,7 +421,7 @@ impl<S: Segments> VariableRecording<S> {
     ///
     /// # Errors
     /// [`VariableRecordError::Format`].
-    pub(super) fn go_on_in(&mut self, out: S) -> Result<(), VariableRecordError> {
+    pub(super) fn continue_in(&mut self, out: S) -> Result<(), VariableRecordError> {
         self.writer = writer_of(&out);
         self.out = out;
         let is_removed = self.is_removed();
@@ -440,7 +440,7 @@ impl<S: Segments> VariableRecording<S> {
         self.waiting += std::mem::take(&mut self.pending_bytes);
         self.waiting_updates += std::mem::take(&mut self.pending_updates);
         for one in &mut self.variables {
-            let missing = one.go_on(&mut self.writer, is_removed);
+            let missing = one.continue_in(&mut self.writer, is_removed);
             let missing = missing.map_err(|source| format_error(&one.group, source))?;
             self.progress.unknown_gaps += u64::from(missing.is_none());
             self.progress.lost += missing.unwrap_or(0);

@@ -259,9 +259,9 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.is_over = true;
         // Syncs what this file has. If that fails, the next file records a gap.
         let _ = self.recording.sync_file();
-        let gone_on = self.go_on(now);
+        let opened = self.open_next(now);
         let written = write(&mut self.recording);
-        gone_on.and(written)
+        opened.and(written)
     }
 
     /// Returns true if it is time for the next file and there is something to write to it.
@@ -275,12 +275,12 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         })
     }
 
-    fn go_on(&mut self, now: Duration) -> Result<(), VariableRecordError> {
+    fn open_next(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         let out = (self.open)(self.number + 1)?;
         let updates = self.recording.file_updates();
         let bytes = self.recording.file_bytes();
         let is_on_disk = self.recording.is_on_disk();
-        self.recording.go_on_in(out)?;
+        self.recording.continue_in(out)?;
         self.ended.push_back(EndedVariables {
             number: self.number,
             updates,

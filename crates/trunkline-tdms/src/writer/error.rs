@@ -49,7 +49,7 @@ pub enum WriteError {
         limit: u64,
     },
     /// A channel occurs twice in one segment.
-    #[error("{path} stands twice in one segment; write its values together")]
+    #[error("{path} occurs twice in one segment; write its values together")]
     Twice {
         /// The channel.
         path: ObjectPath,
