@@ -2,7 +2,6 @@
 
 use crate::data_type::TdmsType;
 use crate::time::TdmsTime;
-use crate::values::Values;
 
 /// The byte order of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -90,10 +89,6 @@ pub trait Element: Copy + Default + sealed::Sealed {
     fn to_f64(self) -> Option<f64> {
         None
     }
-
-    /// Returns values as those of a channel.
-    #[doc(hidden)]
-    fn into_values(values: Vec<Self>) -> Values;
 }
 
 mod sealed {
@@ -151,10 +146,6 @@ macro_rules! number {
             fn to_f64(self) -> Option<f64> {
                 Some(self as f64)
             }
-
-            fn into_values(values: Vec<Self>) -> Values {
-                Values::$code(values)
-            }
         }
     )*};
 }
@@ -188,10 +179,6 @@ impl Element for bool {
     fn to_f64(self) -> Option<f64> {
         Some(f64::from(u8::from(self)))
     }
-
-    fn into_values(values: Vec<Self>) -> Values {
-        Values::Bool(values)
-    }
 }
 
 impl sealed::Sealed for TdmsTime {}
@@ -211,10 +198,6 @@ impl Element for TdmsTime {
         out.extend(self.fraction.to_le_bytes());
         out.extend(self.seconds.to_le_bytes());
     }
-
-    fn into_values(values: Vec<Self>) -> Values {
-        Values::Time(values)
-    }
 }
 
 impl sealed::Sealed for Extended {}
@@ -232,10 +215,6 @@ impl Element for Extended {
 
     fn to_f64(self) -> Option<f64> {
         Some(Extended::to_f64(self))
-    }
-
-    fn into_values(values: Vec<Self>) -> Values {
-        Values::Extended(values)
     }
 }
 
@@ -257,10 +236,6 @@ macro_rules! complex {
             }
 
             as_in_memory!();
-
-            fn into_values(values: Vec<Self>) -> Values {
-                Values::$code(values)
-            }
         }
     )*};
 }

@@ -9,6 +9,7 @@ use crate::fault::{Fault, Finding};
 use crate::property::PropertyValue;
 use crate::read_at::ReadAt;
 use crate::text::Text;
+use crate::values::with_element;
 
 /// Number of bytes of a block that are read at a time.
 const WINDOW_BYTES: u64 = 32 * 1024;
@@ -152,26 +153,15 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
     pub(crate) fn property(&mut self) -> Result<(Text, PropertyValue), Stop> {
         let name = Text::from(self.string(u64::MAX)?);
         let data_type = TdmsType::from_code(self.u32()?);
-        let value = match data_type.without_unit() {
-            TdmsType::Void => PropertyValue::Void,
-            TdmsType::I8 => PropertyValue::I8(self.value()?),
-            TdmsType::I16 => PropertyValue::I16(self.value()?),
-            TdmsType::I32 => PropertyValue::I32(self.value()?),
-            TdmsType::I64 => PropertyValue::I64(self.value()?),
-            TdmsType::U8 => PropertyValue::U8(self.value()?),
-            TdmsType::U16 => PropertyValue::U16(self.value()?),
-            TdmsType::U32 => PropertyValue::U32(self.value()?),
-            TdmsType::U64 => PropertyValue::U64(self.value()?),
-            TdmsType::F32 => PropertyValue::F32(self.value()?),
-            TdmsType::F64 => PropertyValue::F64(self.value()?),
-            TdmsType::Extended => PropertyValue::Extended(self.value()?),
-            TdmsType::String => PropertyValue::String(self.string(u64::MAX)?.into()),
-            TdmsType::Bool => PropertyValue::Bool(self.value()?),
-            TdmsType::Time => PropertyValue::Time(self.value()?),
-            TdmsType::ComplexF32 => PropertyValue::ComplexF32(self.value()?),
-            TdmsType::ComplexF64 => PropertyValue::ComplexF64(self.value()?),
-            _ => return Err(self.bad("a property of a type that is not known")),
-        };
+        let value: PropertyValue = with_element!(
+            data_type,
+            T => self.value::<T>()?.into(),
+            match data_type {
+                TdmsType::Void => PropertyValue::Void,
+                TdmsType::String => PropertyValue::String(self.string(u64::MAX)?.into()),
+                _ => return Err(self.bad("a property of a type that is not known")),
+            }
+        );
         Ok((name, value))
     }
 }

@@ -47,6 +47,12 @@ pub enum OpenError {
     Refused(Finding),
 }
 
+impl OpenError {
+    pub(crate) fn source(position: u64, source: io::Error) -> Self {
+        Self::Source { position, source }
+    }
+}
+
 impl<R: ReadAt> TdmsFile<R> {
     /// Opens a data file.
     ///

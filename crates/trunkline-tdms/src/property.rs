@@ -166,5 +166,5 @@ macro_rules! from {
 from! {
     i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
     f32 => F32, f64 => F64, bool => Bool, &str => String, String => String, Text => String,
-    TdmsTime => Time, Timestamp => Time, [f32; 2] => ComplexF32, [f64; 2] => ComplexF64,
+    Extended => Extended, TdmsTime => Time, Timestamp => Time, [f32; 2] => ComplexF32, [f64; 2] => ComplexF64,
 }

@@ -159,10 +159,10 @@ impl<R: ReadAt> Channel<'_, R> {
                         for (value, out) in values.into_iter().zip(rest.iter_mut()) {
                             // Either all values of a type are numbers or none.
                             let number = Element::to_f64(value);
-                            *out = number.ok_or_else(|| self.not_numbers(data_type))?;
+                            *out = number.ok_or_else(|| self.wrong_type(data_type, TdmsType::F64))?;
                         }
                     },
-                    return Err(self.not_numbers(data_type))
+                    return Err(self.wrong_type(data_type, TdmsType::F64))
                 );
                 rest = std::mem::take(&mut rest)
                     .get_mut(count as usize..)
@@ -175,12 +175,9 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(read as usize)
     }
 
-    fn not_numbers(&self, holds: TdmsType) -> ReadError {
-        ReadError::WrongType {
-            path: self.path().clone(),
-            holds,
-            asked: TdmsType::F64,
-        }
+    pub(crate) fn wrong_type(&self, holds: TdmsType, asked: TdmsType) -> ReadError {
+        let path = self.path().clone();
+        ReadError::WrongType { path, holds, asked }
     }
 
     /// Returns the type of the values if there is only one.
@@ -204,7 +201,7 @@ impl<R: ReadAt> Channel<'_, R> {
     ) -> Result<Values, ReadError> {
         with_element!(
             data_type,
-            T => Ok(T::into_values(self.fill_vec(start, count, scale_id)?)),
+            T => Ok(self.fill_vec::<T>(start, count, scale_id)?.into()),
             match data_type {
                 TdmsType::String => Ok(Values::String(self.read_strings(start, count)?)),
                 // No value can be read; if such a channel exists, it has none.
@@ -214,11 +211,10 @@ impl<R: ReadAt> Channel<'_, R> {
     }
 
     fn check_type(&self, holds: TdmsType, asked: TdmsType) -> Result<(), ReadError> {
-        if holds.without_unit() == asked {
-            return Ok(());
+        match holds.without_unit() == asked {
+            true => Ok(()),
+            false => Err(self.wrong_type(holds, asked)),
         }
-        let path = self.path().clone();
-        Err(ReadError::WrongType { path, holds, asked })
     }
 
     fn fill_vec<T: Element>(

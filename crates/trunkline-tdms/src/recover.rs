@@ -133,14 +133,17 @@ impl<R: ReadAt> TdmsFile<R> {
     /// # Errors
     /// [`OpenError::Source`] if the data or the index cannot be read.
     pub fn verify<I: ReadAt + ?Sized>(&self, index: Option<&I>) -> Result<Verification, OpenError> {
-        let len = self.source.byte_len().map_err(|error| failed(0, error))?;
+        let len = self
+            .source
+            .byte_len()
+            .map_err(|error| OpenError::source(0, error))?;
         let mut piece = Vec::new();
         let mut at = 0;
         while at < len {
             piece.resize((len - at).min(PIECE_BYTES) as usize, 0);
             self.source
                 .read_exact_at(&mut piece, at)
-                .map_err(|error| failed(at, error))?;
+                .map_err(|error| OpenError::source(at, error))?;
             at += piece.len() as u64;
         }
         let mut findings: Vec<Finding> = self.map.incomplete.iter().cloned().collect();
@@ -149,7 +152,7 @@ impl<R: ReadAt> TdmsFile<R> {
         let values = self.channels().map(|channel| channel.len()).sum();
         findings.extend(self.damaged_strings()?);
         let is_index_same = index.map(|index| self.is_index(index)).transpose();
-        let is_index_same = is_index_same.map_err(|error| failed(0, error))?;
+        let is_index_same = is_index_same.map_err(|error| OpenError::source(0, error))?;
         Ok(Verification {
             findings,
             channels,
@@ -180,7 +183,7 @@ impl<R: ReadAt> TdmsFile<R> {
                         }
                         Err(ReadError::Source {
                             position, source, ..
-                        }) => return Err(failed(position, source)),
+                        }) => return Err(OpenError::source(position, source)),
                         Err(_) => break,
                     }
                 }
@@ -283,8 +286,4 @@ impl<R: ReadAt> TdmsFile<R> {
 fn tail_values(layout: &Layout, tail: Tail) -> u64 {
     let counts = layout.columns.iter().map(|c| layout.tail_count(c, tail));
     counts.sum()
-}
-
-fn failed(position: u64, source: io::Error) -> OpenError {
-    OpenError::Source { position, source }
 }

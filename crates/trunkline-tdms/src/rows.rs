@@ -1,6 +1,7 @@
 //! Rows: one value of each of several channels, one after the other.
 
 use crate::channel::{Channel, ReadError};
+use crate::data_type::TdmsType;
 use crate::element::{ByteOrder, Element};
 use crate::file::TdmsFile;
 use crate::path::ObjectPath;
@@ -100,7 +101,7 @@ impl<R: ReadAt> Channel<'_, R> {
             T => self.put_into_rows(start, place, rows, |at, values: &mut [T]| {
                 self.read_into(at, values)
             }),
-            Err(self.wrong_type(holds))
+            Err(self.wrong_type(holds, TdmsType::F64))
         )
     }
 
@@ -151,13 +152,5 @@ impl<R: ReadAt> Channel<'_, R> {
             }
         }
         Ok(done)
-    }
-
-    fn wrong_type(&self, holds: crate::TdmsType) -> ReadError {
-        ReadError::WrongType {
-            path: self.path().clone(),
-            holds,
-            asked: crate::TdmsType::F64,
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Values in the type of their channel.
 
 use crate::data_type::TdmsType;
-use crate::element::{Element, Extended};
+use crate::element::Extended;
 use crate::text::Text;
 use crate::time::TdmsTime;
 
@@ -71,6 +71,22 @@ macro_rules! with_element {
 
 pub(crate) use with_element;
 
+macro_rules! from {
+    ($($variant:ident $element:ty),*) => {$(
+        impl From<Vec<$element>> for Values {
+            fn from(values: Vec<$element>) -> Self {
+                Self::$variant(values)
+            }
+        }
+    )*};
+}
+
+from! {
+    I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
+    Extended Extended, String Text, Bool bool, Time TdmsTime, ComplexF32 [f32; 2],
+    ComplexF64 [f64; 2]
+}
+
 /// Evaluates `$do` with `$v` as the vector of values, or `$void`.
 macro_rules! with_vec {
     ($values:expr, $v:ident => $do:expr, $void:expr) => {
@@ -101,7 +117,7 @@ impl Values {
     pub fn new(data_type: TdmsType) -> Self {
         with_element!(
             data_type,
-            T => T::into_values(Vec::new()),
+            T => Self::from(Vec::<T>::new()),
             match data_type {
                 TdmsType::String => Self::String(Vec::new()),
                 _ => Self::Void,

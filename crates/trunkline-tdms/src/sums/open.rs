@@ -46,10 +46,7 @@ impl<R: ReadAt> TdmsFile<R> {
         unsummed: Unsummed,
         limits: Limits,
     ) -> Result<Summed<R>, OpenError> {
-        let failed = |source| OpenError::Source {
-            position: 0,
-            source,
-        };
+        let failed = |source| OpenError::source(0, source);
         let check = SumsCheck::of(&source, sums).map_err(failed)?;
         let len = source.byte_len().map_err(failed)?;
         let end = match (check.state, unsummed) {
@@ -101,10 +98,7 @@ impl<R: ReadAt> TdmsFile<R> {
         sums: &S,
         limits: Limits,
     ) -> Result<Self, OpenError> {
-        let begins = begins(sums).map_err(|source| OpenError::Source {
-            position: 0,
-            source,
-        })?;
+        let begins = begins(sums).map_err(|source| OpenError::source(0, source))?;
         let walk = Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?;
         let map = walk.with_begins(&begins).run()?;
         Ok(Self::of(source, map))

@@ -7,7 +7,6 @@
 mod data;
 mod resume;
 
-use std::io;
 use std::sync::Arc;
 
 use crate::element::ByteOrder;
@@ -55,7 +54,9 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         kind: Kind,
         limits: Limits,
     ) -> Result<Self, OpenError> {
-        let len = source.byte_len().map_err(|error| failed(0, error))?;
+        let len = source
+            .byte_len()
+            .map_err(|error| OpenError::source(0, error))?;
         Ok(Self {
             source,
             index: index.map(IndexCursor::new),
@@ -132,7 +133,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         let there = left.min(LEAD_IN_BYTES) as usize;
         self.source
             .read_exact_at(&mut bytes[..there], self.at)
-            .map_err(|error| failed(self.at, error))?;
+            .map_err(|error| OpenError::source(self.at, error))?;
         if there == bytes.len() {
             self.mend(&mut bytes)?;
         }
@@ -234,7 +235,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
         let metadata = Some((self.source, self.at + LEAD_IN_BYTES));
         let is_same = index
             .matches(bytes, lead_in.metadata_bytes, metadata)
-            .map_err(|error| failed(self.at, error))?;
+            .map_err(|error| OpenError::source(self.at, error))?;
         if !is_same {
             self.index = None;
             self.map.find(self.position, Fault::StaleIndex);
@@ -278,7 +279,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
                 }
                 Ok(())
             }
-            Err(Stop::Source(position, error)) => Err(failed(position, error)),
+            Err(Stop::Source(position, error)) => Err(OpenError::source(position, error)),
             Err(Stop::Refused(finding)) => Err(OpenError::Refused(finding)),
             Err(Stop::Rest(finding)) => {
                 self.map.find(finding.position, finding.fault);
@@ -309,8 +310,4 @@ fn take_objects<R: ReadAt + ?Sized>(
         }
     }
     Ok(is_changed)
-}
-
-fn failed(position: u64, source: io::Error) -> OpenError {
-    OpenError::Source { position, source }
 }

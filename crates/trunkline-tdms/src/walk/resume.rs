@@ -4,7 +4,7 @@
 //! segments in the checksum file, or with the segment after it. A skipped part may have described
 //! channels, so data after it is read only where its layout is described again.
 
-use super::{Kind, Walk, failed};
+use super::{Kind, Walk};
 use crate::fault::{Fault, Finding};
 use crate::lead_in::{DATA_TAG, LEAD_IN_BYTES, LeadIn, NOT_CLOSED};
 use crate::open::OpenError;
@@ -24,7 +24,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         let tag = &mut tag[..there];
         self.source
             .read_exact_at(tag, at)
-            .map_err(|error| failed(at, error))?;
+            .map_err(|error| OpenError::source(at, error))?;
         Ok(Some(DATA_TAG.starts_with(tag)))
     }
 
@@ -152,7 +152,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
             let piece = &mut piece[..there];
             self.source
                 .read_exact_at(piece, at)
-                .map_err(|error| failed(at, error))?;
+                .map_err(|error| OpenError::source(at, error))?;
             for (number, bytes) in piece.windows(LEAD_IN_BYTES as usize).enumerate() {
                 let Some(bytes) = bytes.first_chunk() else {
                     continue;
