@@ -280,10 +280,10 @@ fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
 
 /// Implements [`Backend::room`] for a local file.
 pub(crate) fn room(file: &std::fs::File) -> io::Result<u64> {
-    let told = rustix::fs::fstatvfs(file)?;
-    if told.f_blocks == 0 {
+    let stats = rustix::fs::fstatvfs(file)?;
+    if stats.f_blocks == 0 {
         // Some user-space file systems answer with zeros.
         return Err(io::ErrorKind::Unsupported.into());
     }
-    Ok(told.f_bavail.saturating_mul(told.f_frsize))
+    Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
 }

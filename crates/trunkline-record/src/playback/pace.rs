@@ -70,7 +70,7 @@ enum RowClock {
         /// Number of gaps passed, and of rows missing in them.
         passed: (usize, u64),
     },
-    Told(Box<RecordedTimes>),
+    Recorded(Box<RecordedTimes>),
 }
 
 impl Pacer {
@@ -82,7 +82,7 @@ impl Pacer {
         let speed = pace.speed()?;
         let clock = match (&recording.times, recording.increment()) {
             (Some(times), _) if speed.is_some() => {
-                RowClock::Told(Box::new(RecordedTimes::new(recording, times, gaps)))
+                RowClock::Recorded(Box::new(RecordedTimes::new(recording, times, gaps)))
             }
             (_, Some(seconds)) => RowClock::Even {
                 increment: seconds * 1e9,
@@ -143,7 +143,7 @@ impl Pacer {
                     let more = ((elapsed - due) / increment) as u64;
                     together.min(more.saturating_add(1))
                 }
-                RowClock::Told(_) => 1,
+                RowClock::Recorded(_) => 1,
             };
             self.next += rows.min(most - (self.next - before));
         }
@@ -228,7 +228,7 @@ impl RowClock {
                 let after = (row as f64 + *lost as f64) * *increment;
                 Ok((after, next.saturating_sub(row)))
             }
-            Self::Told(times) => Ok((times.after(row)?, 1)),
+            Self::Recorded(times) => Ok((times.after(row)?, 1)),
         }
     }
 }

@@ -256,26 +256,26 @@ impl Recording {
     fn join(
         &mut self,
         path: &Path,
-        said: Option<u64>,
+        stated: Option<u64>,
         are_files_missing: bool,
     ) -> Result<(), PlaybackError> {
         let (before, had) = (self.rows(), self.series_rows);
-        match said {
+        match stated {
             // A file that stands alone, or files that another program wrote one after the other.
             None => {}
-            Some(said) if self.files.is_empty() => self.series_rows = said,
-            Some(said) if said == had => {}
-            Some(said) if said > had && (are_files_missing || !self.is_whole) => {
-                let (row, lost) = (before, said - had);
+            Some(stated) if self.files.is_empty() => self.series_rows = stated,
+            Some(stated) if stated == had => {}
+            Some(stated) if stated > had && (are_files_missing || !self.is_whole) => {
+                let (row, lost) = (before, stated - had);
                 self.gaps.push(Gap { row, lost });
                 let (path, rows) = (path.to_owned(), lost);
                 self.missing.push(MissingPart::Rows { path, rows });
-                self.series_rows = said;
+                self.series_rows = stated;
             }
-            Some(said) => {
+            Some(stated) => {
                 return Err(PlaybackError::OtherSeries {
                     path: path.to_owned(),
-                    what: format!("it says that they have {said} rows, and they have {had}"),
+                    what: format!("it says that they have {stated} rows, and they have {had}"),
                 });
             }
         }

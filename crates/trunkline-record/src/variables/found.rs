@@ -68,9 +68,9 @@ impl Found {
         for channel in file.channels() {
             let path = channel.path();
             let group = path.parent().unwrap_or(ObjectPath::File);
-            let said = said_type(file, &group);
+            let stated = stated_type(file, &group);
             if groups.insert(group.clone())
-                && let Said::Type(data_type) = &said
+                && let StatedType::Type(data_type) = &stated
                 && let Some((variable, reader, paths)) = recorded(file, &group, data_type)?
             {
                 found.variables.push(variable);
@@ -80,12 +80,12 @@ impl Found {
             if taken.contains(path) {
                 continue;
             }
-            match alone(file, &channel, &group, &said) {
+            match alone(file, &channel, &group, &stated) {
                 Some((variable, reader)) => {
                     found.variables.push(variable);
                     found.readers.push(reader);
                 }
-                None if said.is_scalar() && belongs_to_a_value(file, path, &group) => {}
+                None if stated.is_scalar() && belongs_to_a_value(file, path, &group) => {}
                 None => found.skipped.push(path.clone()),
             }
         }
@@ -94,14 +94,14 @@ impl Found {
 }
 
 /// The type of a group's variable according to its properties.
-enum Said {
+enum StatedType {
     Nothing,
     Type(DataType),
     /// A property that is not a valid type.
     Wrong,
 }
 
-impl Said {
+impl StatedType {
     /// Returns true if, according to the group, one value of the channel is one value of the
     /// variable.
     fn is_scalar(&self) -> bool {
@@ -116,15 +116,15 @@ impl Said {
     }
 }
 
-fn said_type(file: &TdmsFile<File>, group: &ObjectPath) -> Said {
+fn stated_type(file: &TdmsFile<File>, group: &ObjectPath) -> StatedType {
     let properties = file.properties(group);
     match properties.and_then(|all| all.get(TYPE.as_bytes())) {
-        None => Said::Nothing,
-        Some(said) => {
-            let said = said
+        None => StatedType::Nothing,
+        Some(stated) => {
+            let stated = stated
                 .as_text()
                 .and_then(|text| parse_type(&text.to_str()).ok());
-            said.map_or(Said::Wrong, Said::Type)
+            stated.map_or(StatedType::Wrong, StatedType::Type)
         }
     }
 }
@@ -291,7 +291,7 @@ fn alone(
     file: &TdmsFile<File>,
     channel: &Channel<'_, File>,
     group: &ObjectPath,
-    said: &Said,
+    stated: &StatedType,
 ) -> Option<(PlayedVariable, VariableReader)> {
     let path = channel.path();
     let data_type = channel.data_type().of_variable()?;
@@ -301,7 +301,7 @@ fn alone(
         let reader = ColumnReader::new(path, data_type, channel.len());
         (channel.data_type() == data_type).then(|| (channel.len(), reader))
     };
-    let is_value = path.name() == VALUE && said.is_scalar();
+    let is_value = path.name() == VALUE && stated.is_scalar();
     let times = is_value.then(|| beside(TIME, TdmsType::Time)).flatten();
     let (name, place, times, qualities, updates) = match times {
         Some((count, times)) => {

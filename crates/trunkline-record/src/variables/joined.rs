@@ -45,7 +45,7 @@ pub(super) struct Joint {
 
 impl Joined {
     /// Starts again at the first file; the variables keep their numbers.
-    pub(super) fn begin_again(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.seen.fill(Seen::default());
         self.files = 0;
     }

@@ -171,7 +171,7 @@ impl RecordedVariables {
             // Cannot happen: a recording has at least one file.
             None => (Opened::open(first_path)?, Vec::new()),
         };
-        joined.begin_again();
+        joined.restart();
         joined.join(&mut file, false)?;
         let mut opened = Self {
             joined,
@@ -184,7 +184,7 @@ impl RecordedVariables {
             last: 0,
             ended: HashSet::new(),
         };
-        opened.line_up_all()?;
+        opened.queue_all()?;
         Ok(opened)
     }
 
@@ -235,7 +235,7 @@ impl RecordedVariables {
                 self.ended.insert(number);
             }
             let (update, was_played) = read?;
-            self.line_up(variable)?;
+            self.queue_next(variable)?;
             if was_played {
                 continue;
             }
@@ -266,20 +266,20 @@ impl RecordedVariables {
         let mut file = Opened::open(&next.path)?;
         let numbers = self.joined.join(&mut file, next.is_behind_missing)?.numbers;
         self.current = Current { file, numbers };
-        self.line_up_all()?;
+        self.queue_all()?;
         Ok(true)
     }
 
     /// Queues the next update of each variable of the file.
-    fn line_up_all(&mut self) -> Result<(), PlaybackError> {
+    fn queue_all(&mut self) -> Result<(), PlaybackError> {
         for variable in 0..self.current.numbers.len() {
-            self.line_up(variable)?;
+            self.queue_next(variable)?;
         }
         Ok(())
     }
 
     /// Queues the next update of a variable by its time.
-    fn line_up(&mut self, variable: usize) -> Result<(), PlaybackError> {
+    fn queue_next(&mut self, variable: usize) -> Result<(), PlaybackError> {
         let number = self.current.numbers.get(variable);
         let number = number.filter(|number| !self.ended.contains(number));
         if let Some(number) = number
