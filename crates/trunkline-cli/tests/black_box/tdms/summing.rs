@@ -91,7 +91,10 @@ fn checksums_of_no_use_are_told_and_the_file_is_read_all_the_same() {
     for (sums, told) in [
         (foreign, "the checksums are of another file"),
         (Vec::new(), "are not checksums; nothing was compared"),
-        (b"not a file of checksums at all".to_vec(), "are not checksums"),
+        (
+            b"not a file of checksums at all".to_vec(),
+            "are not checksums",
+        ),
         (stale, "damaged themselves"),
         (good[..good.len() - 5].to_vec(), "ends within one"),
     ] {
