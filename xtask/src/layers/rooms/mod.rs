@@ -48,8 +48,9 @@ const CRATES: &[(&str, Ranks)] = &[
            rendezvous report sim wait_shared writer"],
     ]),
     ("trunkline-record", &[
-        &["clock", "error", "place", "staging"],
-        &["backend", "card"],
+        &["clock", "error", "place"],
+        &["backend"],
+        &["staging"],
         &["queue", "read_queue"],
         &["tdms_file", "tdms_recording"],
         &["playback", "tdms_series"],
@@ -70,7 +71,6 @@ const SPREAD: &[(&str, &str, usize)] = &[
     ("trunkline-serve", "Session", 15),
     ("trunkline-stream", "End", 6),
     ("trunkline-stream", "WriterCore", 5),
-    ("trunkline-record", "WriteQueue", 8),
 ];
 
 /// Applies the ranks and the bound to the crates of the table.
