@@ -34,6 +34,7 @@
 //! - [`types`], [`config`], [`io`]: the types that the verbs use.
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod administrator;
 mod audit;
