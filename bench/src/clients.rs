@@ -24,11 +24,8 @@ use crate::statistics::{Summary, median};
 use crate::trunkline_calls::{PATIENCE, opened};
 use crate::usage::{Loopback, Usage};
 
-/// Silent variables.
 pub const IDLE: &str = "idle_clients";
-/// Changes beside polling.
 pub const CHANGES: &str = "changes_against_polling";
-/// Stopped clients.
 pub const STALLED: &str = "stopped_clients";
 /// Clients of `IDLE`, and live and stopped ones of `STALLED`.
 pub const CLIENTS: usize = 100;

@@ -12,7 +12,6 @@ const FOLDER: &str = "TRUNKLINE_PEERS";
 /// Where `bench/peers/install` puts them when the target folder is where cargo has it.
 const FOLDER_DEFAULT: &str = "target/peers";
 
-/// Another system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its name in results.
@@ -46,7 +45,6 @@ const AT_ONCE: &[&str] = &[round_trip_grid::SCENARIO, streams::LATENCY];
 /// The scenarios of streams.
 const STREAMED: &[&str] = &[streams::THROUGHPUT, streams::LATENCY];
 
-/// TDMS files.
 const FILES: &[&str] = &[tdms::READING, tdms::WRITING];
 
 const fn peer(

@@ -53,11 +53,8 @@ pub enum Extent {
 /// A process to be started: one or several cells of one system.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step {
-    /// What is done.
     pub scenario: &'static str,
-    /// With what.
     pub system: &'static str,
-    /// Which cell.
     pub settings: Settings,
 }
 

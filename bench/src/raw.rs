@@ -46,7 +46,6 @@ impl Inbox {
         }
     }
 
-    /// What waits.
     pub fn waiting(&self) -> &[u8] {
         &self.bytes[self.waiting.clone()]
     }

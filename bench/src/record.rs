@@ -54,7 +54,6 @@ impl Row {
         }
     }
 
-    /// Enters a figure.
     pub fn figure(&mut self, name: &str, value: f64) {
         self.figures.insert(name.to_owned(), value);
     }

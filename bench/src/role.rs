@@ -47,7 +47,6 @@ impl Role {
         })
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

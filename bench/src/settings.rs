@@ -26,7 +26,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Sets one.
     pub fn set(&mut self, key: &str, value: impl fmt::Display) {
         self.0.insert(key.to_owned(), value.to_string());
     }

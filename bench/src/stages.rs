@@ -32,7 +32,6 @@ const BUDGET: usize = 1 << 16;
 enum Path {
     /// Writes that are answered.
     Put,
-    /// Reads.
     Get,
     /// Writes and their notifications, to the same client.
     RoundTrip,

@@ -3,15 +3,12 @@
 /// A summary of measured values, in the unit they were measured in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many.
     pub count: usize,
-    /// Arithmetic mean.
     pub mean: f64,
     /// Half of them are below.
     pub median: f64,
     /// 99 % of them are below.
     pub p99: f64,
-    /// The largest.
     pub max: f64,
     /// Mean square distance from the mean, in the unit squared.
     pub variance: f64,

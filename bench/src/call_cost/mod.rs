@@ -27,19 +27,15 @@ pub const MANY_CALLS: usize = 1_000_000;
 /// Items of one batch where there are more calls than one batch may have.
 pub const BATCH: usize = 10_000;
 
-/// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Writes a value.
     Put,
-    /// Reads a value.
     Get,
 }
 
 /// One of the four rows of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What is called.
     pub verb: Verb,
     /// Whether each call is answered before the next is made.
     pub synchronous: bool,

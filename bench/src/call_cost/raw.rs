@@ -50,7 +50,6 @@ pub fn serve() -> Outcome<()> {
     Ok(())
 }
 
-/// The near end.
 #[derive(Debug)]
 pub struct Near {
     stream: TcpStream,

@@ -41,7 +41,6 @@ pub struct FirstSet {
 }
 
 impl FirstSet {
-    /// Nothing seen yet.
     pub fn new(variables: usize) -> Self {
         Self {
             seen: vec![false; variables],
@@ -55,7 +54,6 @@ impl FirstSet {
         self.missing == 0
     }
 
-    /// Takes a reading.
     pub fn take(&mut self, variable: usize, value: f64) {
         match self.seen.get_mut(variable) {
             Some(seen) if !*seen && value == variable as f64 => {

@@ -11,7 +11,6 @@ pub struct Seqlock<const N: usize> {
 }
 
 impl<const N: usize> Seqlock<N> {
-    /// All zero.
     pub fn new() -> Self {
         Self {
             sequence: AtomicU64::new(0),

@@ -33,7 +33,6 @@ pub(super) enum Case {
     WriteAndRead {
         stamped: bool,
     },
-    /// Reads a clock.
     Clock,
 }
 
@@ -49,7 +48,6 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// One value, shared.
 trait Holder: 'static {
     /// The value, with all that comes with it.
     type Held;

@@ -9,7 +9,6 @@ use serde_json::Value as Json;
 use super::{Task, Took};
 use crate::Outcome;
 
-/// Writes a file.
 pub(super) fn write(task: Task, path: &Path) -> Outcome<Took> {
     let output = Command::new("fio")
         .args([

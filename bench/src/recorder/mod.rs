@@ -22,7 +22,6 @@ use crate::Outcome;
 use crate::record::Row;
 use crate::settings::Settings;
 
-/// The scenario.
 pub const SCENARIO: &str = "recorder";
 /// Devices whose rate is raised until one overflows.
 pub const DEVICES: &str = "recorder_devices";
@@ -53,7 +52,6 @@ struct Task {
     bytes: u64,
 }
 
-/// What it took.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     elapsed: Duration,

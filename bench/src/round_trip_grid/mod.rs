@@ -26,9 +26,7 @@ pub const TYPES: [Kind; 3] = [Kind::I32, Kind::F32, Kind::String16];
 /// Type of the variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// 32-bit integers.
     I32,
-    /// 32-bit floating-point numbers.
     F32,
     /// Strings of 16 characters.
     String16,
@@ -95,13 +93,10 @@ pub trait Registers {
 /// What one cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Number of variables.
     pub variables: usize,
-    /// Their type.
     pub kind: Kind,
     /// Time from one tick to the next.
     pub period: Duration,
-    /// Number of ticks.
     pub ticks: u32,
 }
 

@@ -43,7 +43,6 @@ fn record(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= length).then_some(length)
 }
 
-/// The near end.
 #[derive(Debug)]
 pub struct Near {
     stream: TcpStream,

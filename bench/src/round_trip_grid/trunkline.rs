@@ -11,7 +11,6 @@ use crate::Outcome;
 use crate::hosting::{Manner, names};
 use crate::trunkline_calls::{PATIENCE, opened};
 
-/// The near end.
 #[derive(Debug)]
 pub struct Near {
     client: Client,

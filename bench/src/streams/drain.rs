@@ -23,7 +23,6 @@ const CLOSE_MAX: Duration = Duration::from_secs(60);
 /// The writer's end of a system, with a reader that drains it.
 pub(super) struct Tap {
     pub far: Role,
-    /// What was written.
     pub numbers: Numbers,
     buffer: Vec<f64>,
     end: End,
@@ -60,7 +59,6 @@ impl Tap {
         })
     }
 
-    /// One call.
     pub fn write(&mut self) -> Outcome<()> {
         match &mut self.end {
             End::Raw(socket) => {

@@ -15,7 +15,6 @@ const LOOK_EVERY: usize = 10_000;
 /// Buffers of the endpoints, in elements: ten calls, but never less than the first (NS-82).
 const CAPACITY: (usize, usize) = (100_000, 1_000_000);
 
-/// What is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// Elements of a call.
@@ -183,7 +182,6 @@ impl Counted {
 pub struct Counting {
     flow: Flow,
     cpu: fn() -> u64,
-    /// What it takes.
     pub numbers: Numbers,
     opened: Option<Instant>,
     /// Since the warm-up: when, elements, processor time.

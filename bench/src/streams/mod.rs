@@ -25,9 +25,7 @@ use crate::cells::RAW;
 use crate::same_host::RAW_MEMORY;
 use crate::settings::Settings;
 
-/// Throughput.
 pub const THROUGHPUT: &str = "stream_throughput";
-/// Latency.
 pub const LATENCY: &str = "stream_latency";
 /// Journals, beside the disk that they are on.
 pub const JOURNALS: &str = "stream_journal";

@@ -29,7 +29,6 @@ const KEPT_SHARE: f64 = 0.95;
 /// Samples of the CPU time of a rate.
 const SAMPLES: u32 = 6;
 
-/// The case of a rate.
 pub fn case(call: usize, rate: f64) -> String {
     format!("call={call} rate={rate}")
 }

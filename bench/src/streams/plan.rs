@@ -13,7 +13,6 @@ const SERVED_CALLS: [usize; 3] = [1, 1000, 100_000];
 /// Calls of W3 with which those of one machine are measured.
 pub const NEAR_CALLS: [usize; 3] = [1, 100, 10_000];
 
-/// Streams of elements.
 pub(crate) fn cells(extent: Extent) -> Vec<Cell> {
     let is_quick = extent == Extent::Quick;
     let mut cells: Vec<Cell> = Vec::new();

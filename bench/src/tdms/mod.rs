@@ -13,9 +13,7 @@ use crate::record::Row;
 use crate::settings::Settings;
 use crate::usage::process_cpu_ns;
 
-/// Reading.
 pub const READING: &str = "tdms_read";
-/// Writing.
 pub const WRITING: &str = "tdms_write";
 /// The same bytes without a format.
 pub const RAW_FILE: &str = "raw-file";

@@ -26,7 +26,6 @@ pub const FRESH: &str = "fresh";
 pub const INTERLEAVED: &str = "interleaved";
 /// Slices of the only channel.
 pub const SLICES: &str = "slices";
-/// What is read.
 pub const WHATS: [&str; 4] = [WHOLE, FRESH, INTERLEAVED, SLICES];
 
 /// Values of f64 in a segment: 1 MiB.

@@ -28,13 +28,11 @@ pub const PER_CALL: usize = 100;
 /// What one cell is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Number of variables.
     pub variables: usize,
     /// Subscribers, each of which takes every update.
     pub subscribers: usize,
     /// Time before the measured one.
     pub warm_up: Duration,
-    /// Measured time.
     pub measured: Duration,
 }
 
@@ -76,7 +74,6 @@ impl Stream {
 #[derive(Debug)]
 pub struct Taken {
     next: Vec<u64>,
-    /// Updates taken.
     pub count: u64,
     /// Those that were not the next of their variable.
     pub out_of_order: u64,
@@ -92,7 +89,6 @@ impl Taken {
         }
     }
 
-    /// Takes a value.
     pub fn take(&mut self, variable: usize, value: f64) {
         self.count += 1;
         match self.next.get_mut(variable) {
@@ -116,7 +112,6 @@ pub struct Window {
 /// What an end did in its window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Updates in it.
     pub updates: u64,
     /// Its length in seconds.
     pub seconds: f64,

@@ -13,7 +13,6 @@ pub type Whole = i128;
 
 /// A place that holds mass and energy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "each is the part of the plant of its name")]
 pub enum Account {
     // Inside: the contents of the plant.
     Drum,
@@ -46,7 +45,6 @@ pub struct Holding {
     pub energy: Whole,
 }
 
-/// All accounts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Books {
     holdings: [Holding; ACCOUNTS],

@@ -9,7 +9,6 @@ use super::valve::{Drive, Tag};
 use trunkline_io::SendRefusal;
 use trunkline_io::server::type_name;
 
-/// A settable item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// Setpoint of the drum level.
@@ -26,13 +25,11 @@ pub enum Target {
     Firing,
     /// Mode of the feed pump.
     PumpMode,
-    /// Mode of the burner.
     BurnerMode,
     /// Clears a trip of the burner.
     BurnerReset,
     /// A manually operated valve.
     Valve(Tag),
-    /// The operator's note.
     Note,
 }
 

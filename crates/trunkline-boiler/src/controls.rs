@@ -45,7 +45,6 @@ pub enum BurnerState {
     Trip,
 }
 
-/// The cause of a trip of the burner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TripCause {
     /// Low water level in the drum.
@@ -74,7 +73,6 @@ pub struct Seen {
 pub struct Pi {
     /// Output per error, % per unit.
     pub gain: f64,
-    /// Reset time, s.
     pub reset_seconds: f64,
     /// Integral part, %. It is limited to `INTEGRAL_MAX`, because the feed-forward does most of the
     /// work.
@@ -124,7 +122,6 @@ impl Pi {
 pub struct Controls {
     /// Mode of the feed pump.
     pub pump_mode: PumpMode,
-    /// Mode of the burner.
     pub burner_mode: BurnerMode,
     /// Setpoint of the drum level, %.
     pub level_setpoint: f64,
@@ -136,9 +133,7 @@ pub struct Controls {
     pub firing: f64,
     /// Setpoint of the feed tank level, %.
     pub tank_setpoint: f64,
-    /// Level controller.
     pub level: Pi,
-    /// Pressure controller.
     pub pressure: Pi,
     /// State of the burner's sequence.
     pub burner: BurnerState,
@@ -158,11 +153,9 @@ pub struct Controls {
     pub high_pressure: bool,
     /// True while the feed tank is too empty for the pump.
     pub tank_low: bool,
-    /// The operator's note.
     pub note: Arc<str>,
     /// The last event, as a sentence.
     pub message: Arc<str>,
-    /// Number of events.
     pub events: u32,
     low_water_seconds: f64,
     sequence_seconds: f64,

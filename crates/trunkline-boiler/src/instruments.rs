@@ -64,7 +64,6 @@ impl Instruments {
         (uniform - 2.0) * 3f64.sqrt()
     }
 
-    /// Returns the reading of an instrument.
     pub fn read(&mut self, instrument: Instrument, plant: &Plant, wall: Timestamp) -> Value {
         match instrument {
             Instrument::Vibration => self.vibration(plant, wall),

@@ -11,13 +11,11 @@ use super::parameters as p;
 use super::steam::{Mixture, Table};
 use super::valve::{Tag, Valve};
 
-/// The plant.
 #[derive(Clone, Debug)]
 pub struct Plant {
     table: Table,
     /// Books of mass and energy.
     pub books: Books,
-    /// Setpoints, modes, interlocks.
     pub controls: Controls,
     /// The valves, in the order of [`Tag::ALL`].
     pub valves: Vec<Valve>,
@@ -166,7 +164,6 @@ impl Plant {
         self.books.mass(Account::Tank) / p::TANK_MASS * 100.0
     }
 
-    /// Returns the valve with this tag.
     pub fn valve(&self, tag: Tag) -> &Valve {
         &self.valves[tag as usize]
     }

@@ -11,7 +11,6 @@ use super::parameters as p;
 use super::plant::Plant;
 use super::variable::{Source, Variable};
 
-/// One channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
     read: Read,

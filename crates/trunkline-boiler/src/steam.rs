@@ -105,7 +105,6 @@ impl Saturation {
 /// Liquid and vapour in equilibrium.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Mixture {
-    /// Their common state.
     pub state: Saturation,
     /// Mass of the liquid, kg.
     pub liquid: f64,

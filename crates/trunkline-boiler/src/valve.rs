@@ -16,10 +16,6 @@ pub struct Valve {
 
 /// A valve of the plant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(
-    missing_docs,
-    reason = "each is the valve of its tag, described by `Tag::description`"
-)]
 pub enum Tag {
     FV101,
     FV102,
@@ -95,7 +91,6 @@ impl Valve {
 }
 
 impl Tag {
-    /// All valves.
     pub const ALL: [Tag; 10] = [
         Tag::FV101,
         Tag::FV102,

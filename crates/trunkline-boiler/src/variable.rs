@@ -66,14 +66,12 @@ impl Variable {
         self
     }
 
-    /// Sets the range.
     #[must_use]
     pub fn range(mut self, low: f64, high: f64) -> Self {
         self.properties.range = Some((low, high));
         self
     }
 
-    /// Sets the description.
     #[must_use]
     pub fn about(mut self, description: impl Into<String>) -> Self {
         self.properties.description = description.into();
@@ -130,7 +128,6 @@ pub fn modes() -> DataType {
     labels(&["OFF", "MANUAL", "AUTO"])
 }
 
-/// Returns a text as a value.
 pub fn text(text: &str) -> Value {
     Value::String(text.into())
 }

@@ -14,7 +14,6 @@ pub struct ConfigErrors {
 /// Maximum number of errors kept; further ones are counted.
 pub const ERRORS_MAX: usize = 100;
 
-/// One error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ConfigError {
@@ -22,7 +21,6 @@ pub struct ConfigError {
     pub file: String,
     /// Position in the file; `None` for an error of the file as a whole.
     pub position: Option<Position>,
-    /// The error itself.
     pub kind: ConfigErrorKind,
     /// The word that was probably meant.
     pub suggestion: Option<String>,
@@ -42,7 +40,6 @@ pub struct Position {
 /// The error as a sentence that continues after `file:line:column`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each variant is documented by its sentence")]
 pub enum ConfigErrorKind {
     // The file.
     #[error("does not exist; give a file or a directory with files ending in .toml")]
@@ -272,7 +269,6 @@ macro_rules! codes {
                 }
             }
 
-            /// All codes.
             pub const CODES: &'static [&'static str] = &[$($code),*];
         }
     };

@@ -84,7 +84,6 @@ impl Values<'_, '_> {
         self.report.filled(place, text, value)
     }
 
-    /// Returns the text with its placeholders filled in.
     pub fn fill(&mut self, place: Place, text: &str) -> Option<String> {
         if !text.contains(['{', '}']) {
             return Some(text.to_owned());
@@ -290,7 +289,6 @@ impl Values<'_, '_> {
         Some(table)
     }
 
-    /// Returns a table with any keys.
     pub fn free_table<'a>(&mut self, key: &str, node: &'a Node) -> Option<&'a Table> {
         match &node.tree {
             Tree::Table(table) => Some(table),

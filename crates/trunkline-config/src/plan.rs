@@ -63,7 +63,6 @@ pub enum StoreChoice {
     Unsaid,
     /// No store: deployments last as long as the engine.
     Off,
-    /// This file.
     File(PathBuf),
 }
 
@@ -120,11 +119,9 @@ pub struct IoConfig {
 pub enum SettingValue {
     /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
     Integer(i64),
     /// A number with a fraction or an exponent.
     Float(f64),
-    /// Text.
     String(String),
     /// Any number of the above, not necessarily of one kind.
     List(Vec<SettingValue>),

@@ -23,7 +23,6 @@ pub(crate) struct Source {
     lines: Vec<u32>,
 }
 
-/// A place in one of the sources.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Place {
     /// Index of the source.

@@ -14,7 +14,6 @@ use crate::sections::{check_keys, required, tables};
 use crate::source::Place;
 use crate::variable::Draft;
 
-/// The kind of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ParamKind {
     Text,

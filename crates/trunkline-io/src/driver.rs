@@ -10,33 +10,27 @@ use crate::{IoError, IoServer, SettingError, Settings, host};
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// There is no such driver.
     #[error(
         "there is no driver \"{name}\"{}; the drivers are: {known}",
         did_you_mean(suggestion)
     )]
     Unknown {
-        /// The name given.
         name: String,
         /// The most similar driver name.
         suggestion: Option<String>,
         /// Names of all drivers.
         known: String,
     },
-    /// One of its settings is wrong.
     #[error("driver \"{driver}\": {cause}")]
     Setting {
         /// Name of the driver.
         driver: String,
-        /// The error of the setting.
         cause: SettingError,
     },
-    /// This machine lacks something that the driver needs.
     #[error("driver \"{driver}\": {cause}")]
     NotUsable {
         /// Name of the driver.
         driver: String,
-        /// The missing part.
         cause: IoError,
     },
 }

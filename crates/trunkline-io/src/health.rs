@@ -23,7 +23,6 @@ pub struct Health {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum HealthState {
-    /// Not opened yet.
     #[default]
     Idle,
     /// All of its items can be read.

@@ -4,7 +4,6 @@ use trunkline_types::{Quality, Reason, Timestamp, Value};
 
 use crate::ItemId;
 
-/// One published reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Published {
     /// The item that was read.

@@ -27,7 +27,6 @@ pub struct Jitter {
     pub last: Duration,
     /// Largest delay.
     pub max: Duration,
-    /// Mean delay.
     pub mean: Duration,
 }
 

@@ -84,43 +84,26 @@ pub trait IoServer: Send {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IoError {
-    /// The device does not answer.
     #[error("{device} cannot be reached: {cause}; check that it is on and connected")]
     Unreachable {
         /// Name of the device, as people know it.
         device: String,
-        /// The failure observed.
         cause: String,
     },
-    /// The device reports a failure of its own.
     #[error("{device} reports a failure: {cause}; the device needs attention")]
     DeviceFailed {
         /// Name of the device, as people know it.
         device: String,
-        /// The device's report.
         cause: String,
     },
-    /// The operating system does not provide what is needed.
     #[error("this system does not provide {what}: {cause}")]
-    NotSupported {
-        /// The facility requested.
-        what: String,
-        /// The system's answer.
-        cause: String,
-    },
-    /// The caller used the server before it was opened.
+    NotSupported { what: String, cause: String },
     #[error(
         "the I/O server was used before it was opened; the program that drives it must call open first"
     )]
     NotOpen,
-    /// The caller named an item that does not exist.
     #[error("there is no item {item} in this I/O server; its {count} items are numbered from 0")]
-    UnknownItem {
-        /// The number given.
-        item: u32,
-        /// Number of items.
-        count: u32,
-    },
+    UnknownItem { item: u32, count: u32 },
 }
 
 impl IoError {
@@ -140,21 +123,14 @@ impl IoError {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendRefusal {
-    /// The caller named an item that does not exist.
     #[error("there is no item {item} in this I/O server; its {count} items are numbered from 0")]
-    UnknownItem {
-        /// The number given.
-        item: u32,
-        /// Number of items.
-        count: u32,
-    },
+    UnknownItem { item: u32, count: u32 },
     /// The item is an input of the system and cannot be written.
     #[error("{item} is measured, not set; nothing can be written to it")]
     ReadOnly {
         /// Name of the item.
         item: String,
     },
-    /// The value is of another type.
     #[error("{item} takes a value of type {expected}, not {given}; write one of that type")]
     WrongType {
         /// Name of the item.
@@ -164,21 +140,16 @@ pub enum SendRefusal {
         /// Type that was given.
         given: &'static str,
     },
-    /// The value is outside the range of the item.
     #[error("{given} is outside {low} to {high} {units}, which {item} takes; write a value inside")]
     OutOfRange {
         /// Name of the item.
         item: String,
-        /// The value given.
         given: f64,
-        /// Lowest value accepted.
         low: f64,
-        /// Highest value accepted.
         high: f64,
         /// Unit of all three.
         units: String,
     },
-    /// The device's state currently forbids it.
     #[error("{item} is refused: {rule}")]
     Interlock {
         /// Name of the item.
@@ -186,12 +157,10 @@ pub enum SendRefusal {
         /// The rule, the facts that triggered it, and the remedy.
         rule: String,
     },
-    /// The device failed to accept the value.
     #[error("{item} was not taken by the device: {cause}")]
     DeviceFailed {
         /// Name of the item.
         item: String,
-        /// The device's report.
         cause: String,
     },
 }

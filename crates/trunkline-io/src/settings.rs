@@ -5,16 +5,12 @@ use std::fmt;
 
 use trunkline_types::name::suggest;
 
-/// One setting's value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Setting {
-    /// True or false.
     Bool(bool),
-    /// A whole number.
     Integer(i64),
     /// A number with a fraction.
     Float(f64),
-    /// Text.
     String(String),
     /// A list of values.
     List(Vec<Setting>),
@@ -30,37 +26,27 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// The driver has no such setting.
     #[error(
         "unknown setting \"{key}\"{}; it takes: {known}",
         did_you_mean(suggestion)
     )]
     Unknown {
-        /// The key given.
         key: String,
         /// The most similar key.
         suggestion: Option<String>,
         /// All keys, or `no settings`.
         known: String,
     },
-    /// The setting takes another type.
     #[error("setting \"{key}\" must be {expected}, not {given}")]
     WrongType {
-        /// The key.
         key: String,
-        /// The expected type.
         expected: &'static str,
-        /// The type given.
         given: &'static str,
     },
-    /// The setting does not accept this value.
     #[error("setting \"{key}\" = {given} is not possible: {rule}")]
     BadValue {
-        /// The key.
         key: String,
-        /// The value given.
         given: String,
-        /// The values accepted.
         rule: String,
     },
 }

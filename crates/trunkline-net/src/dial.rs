@@ -27,7 +27,6 @@ pub enum Dialler {
     Tcp {
         /// Name or address of the host.
         host: String,
-        /// TCP port.
         port: u16,
     },
     /// A Unix socket of this machine, without shared memory.
@@ -42,7 +41,6 @@ pub enum Dialler {
         socket: SocketPath,
         /// Name or address of this machine.
         host: String,
-        /// TCP port.
         port: u16,
         /// Shared memory or descriptors over the Unix socket.
         beside: Beside,

@@ -15,13 +15,10 @@ use crate::shm::{Local, TableAnswer};
 /// The receive half belongs to the thread that currently drives the connection. The send half is
 /// behind the lock of the thread that encodes. Neither half ever blocks.
 pub struct Transport {
-    /// The other end.
     pub peer: Peer,
     /// The source to poll until a half may continue.
     pub source: Source,
-    /// The receive half.
     pub receive: Box<dyn ReceiveHalf>,
-    /// The send half.
     pub send: Box<dyn SendHalf>,
 }
 
@@ -151,7 +148,6 @@ pub struct TransportUsed {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Peer {
-    /// A socket with this address.
     Tcp(SocketAddr),
     /// A process of this machine, over a Unix socket. The system guarantees both values.
     Unix {

@@ -60,7 +60,6 @@ impl std::error::Error for Corrupt {}
 /// The outcome of one step of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
-    /// Bytes moved.
     pub count: usize,
     /// The other end waits for this step and must be woken.
     pub wake: bool,

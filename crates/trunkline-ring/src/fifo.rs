@@ -306,7 +306,6 @@ where
         }
     }
 
-    /// The FIFO that this reader reads.
     #[must_use]
     pub fn fifo(&self) -> &Fifo {
         &self.fifo

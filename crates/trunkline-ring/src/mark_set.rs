@@ -119,7 +119,6 @@ impl Place {
 /// index and use it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexTooLarge {
-    /// The requested index.
     pub index: u32,
 }
 

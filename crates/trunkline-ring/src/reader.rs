@@ -29,7 +29,6 @@ mod sealed {
 /// The result of `Reader::read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading<'a> {
-    /// One complete value.
     pub words: &'a [u64],
     /// Number of the write that made it; 0 when nothing has been written yet.
     pub count: u64,
@@ -115,7 +114,6 @@ where
         }
     }
 
-    /// The cell that this reader reads.
     #[must_use]
     pub fn cell(&self) -> &C::Target {
         &self.cell

@@ -155,7 +155,6 @@ where
         (element, underflow)
     }
 
-    /// The FIFO that this reader reads.
     #[must_use]
     pub fn fifo(&self) -> &TypedFifo<T> {
         &self.fifo

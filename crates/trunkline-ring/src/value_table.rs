@@ -85,7 +85,6 @@ pub struct TableValue {
 /// The content of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableEntry {
-    /// A value.
     Value(TableValue),
     /// There is a value, but not in the table: it is too long, or not visible to all readers.
     Elsewhere,

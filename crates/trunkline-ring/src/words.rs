@@ -172,7 +172,6 @@ words_of_tuple!(4: A a, B b, C c, D d);
 
 /// An array of words, `[u64; N]`; nothing else implements it.
 pub trait WordArray: Copy + std::fmt::Debug + AsRef<[u64]> + AsMut<[u64]> + sealed::Sealed {
-    /// All words zero.
     const ZERO: Self;
 
     /// The same words, shared between threads.

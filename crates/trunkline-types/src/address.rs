@@ -21,12 +21,10 @@ pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SocketPath(String);
 
-/// One address to listen at.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ListenAddress {
     /// An IP address and TCP port; port 0 selects any free port.
     Tcp(SocketAddr),
-    /// A Unix socket.
     Unix(SocketPath),
 }
 
@@ -49,7 +47,6 @@ pub enum SocketPathError {
         /// The path as given, shortened.
         path: String,
     },
-    /// The path does not fit into a socket address.
     #[error(
         "the path of the Unix socket has {bytes} bytes, and the system takes {SOCKET_PATH_BYTES_MAX}: \
          choose a folder with a shorter path"
@@ -60,10 +57,7 @@ pub enum SocketPathError {
     },
     /// The path contains a control character or one of `#`, `*`, `%` and `?`.
     #[error("the path of a Unix socket has {character:?}, which is reserved: choose another name")]
-    Character {
-        /// The reserved character.
-        character: char,
-    },
+    Character { character: char },
     /// A segment is `.`, `..` or empty.
     #[error("{path:?} goes by way of . or .. or //: write the path without them")]
     Roundabout {

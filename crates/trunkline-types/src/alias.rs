@@ -17,7 +17,6 @@ pub const ALIASES_MAX: usize = 4096;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AliasFault {
-    /// The target is given as a URL.
     #[error(
         "its alias {target} is a URL; an alias leads to a variable of this engine: write \
          `library/path`"
@@ -26,13 +25,8 @@ pub enum AliasFault {
         /// The target as given.
         target: String,
     },
-    /// The target is not a valid name.
     #[error("its alias: {error}")]
-    InvalidName {
-        /// The broken rule.
-        error: NameError,
-    },
-    /// The target is a field.
+    InvalidName { error: NameError },
     #[error("its alias {target} is a field; an alias leads to a whole variable")]
     Field {
         /// The target as given.
@@ -44,7 +38,6 @@ pub enum AliasFault {
         /// The key of that property.
         key: &'static str,
     },
-    /// The alias would lead back to itself.
     #[error("its alias leads back to itself: {path}; one of them must be a variable of its own")]
     Cycle {
         /// The names on the cycle, joined by `->`.

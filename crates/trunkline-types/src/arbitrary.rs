@@ -10,7 +10,6 @@ use crate::{
     Waveform,
 };
 
-/// A type and a value of it.
 pub fn typed_value() -> impl Strategy<Value = (DataType, Value)> {
     data_type().prop_flat_map(|ty| (Just(ty.clone()), value_of(&ty)))
 }
@@ -100,7 +99,6 @@ fn timestamp() -> impl Strategy<Value = Timestamp> {
     prop_oneof![any::<i64>(), ends].prop_map(Timestamp::from_nanos)
 }
 
-/// Any value of this type.
 pub fn value_of(ty: &DataType) -> BoxedStrategy<Value> {
     match ty {
         DataType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),

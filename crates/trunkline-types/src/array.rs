@@ -15,7 +15,6 @@ pub struct Array {
 /// The elements of an array or waveform in one contiguous buffer.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each variant is the element type of its name")]
 pub enum Elements {
     Bool(Vec<bool>),
     I8(Vec<i8>),
@@ -36,7 +35,6 @@ pub enum Elements {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("shape {shape:?} needs {needed} elements, but {present} were given")]
 pub struct ShapeError {
-    /// The requested shape.
     pub shape: Vec<u32>,
     /// The number of elements that the shape needs.
     pub needed: u64,
@@ -153,7 +151,6 @@ impl Elements {
         }
     }
 
-    /// Number of elements.
     pub fn len(&self) -> usize {
         each!(self, v => v.len())
     }
@@ -187,7 +184,6 @@ impl Elements {
         each!(self, v => v.truncate(len));
     }
 
-    /// The type of the elements.
     pub fn element_type(&self) -> ElementType {
         match self {
             Elements::Bool(_) => ElementType::Bool,

@@ -49,7 +49,6 @@ pub struct AuditEntry {
     pub who: String,
     /// The origin: address, program and process, as far as they are known.
     pub from: String,
-    /// The action.
     pub action: AuditAction,
     /// Full name of the variable or name of the library; empty for the whole engine.
     pub name: String,
@@ -59,7 +58,6 @@ pub struct AuditEntry {
     pub old: String,
     /// The value to be written, as text; for an order, a description of the change.
     pub new: String,
-    /// The outcome.
     pub outcome: AuditOutcome,
 }
 
@@ -113,7 +111,6 @@ macro_rules! actions {
                 }
             }
 
-            /// Returns the action with this number.
             pub const fn from_number(number: u8) -> Self {
                 match number {
                     $($number => AuditAction::$variant,)+
@@ -202,7 +199,6 @@ pub struct AuditQuery {
     pub limit: u32,
 }
 
-/// A page of the audit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AuditPage {
     /// The entries in the requested order. A page may be empty although more pages follow.

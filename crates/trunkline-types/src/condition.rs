@@ -25,13 +25,11 @@ pub enum Comparison {
 pub struct Condition {
     /// The field, such as `units`; `*` means any text field.
     pub field: String,
-    /// The comparison operator.
     pub comparison: Comparison,
     /// The value to compare with.
     pub value: String,
 }
 
-/// The text is not a valid condition.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?} is no condition; one is a field, one of = != ~ < >, and a value: units=degC")]
 pub struct ConditionError {

@@ -43,7 +43,6 @@ impl Contract {
     };
 }
 
-/// The text is not a contract.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "\"{text}\" is not a contract; use latest, last:N, first:N, all, all:N, all:N:BYTES or \

@@ -28,29 +28,20 @@ pub const LABEL_BYTES_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum DataType {
-    /// True or false.
     Bool,
-    /// 8-bit signed integer.
     I8,
-    /// 16-bit signed integer.
     I16,
-    /// 32-bit signed integer.
     I32,
-    /// 64-bit signed integer.
     I64,
-    /// 8-bit unsigned integer.
     U8,
-    /// 16-bit unsigned integer.
     U16,
     /// 32-bit unsigned integer; also the type of bit fields.
     U32,
-    /// 64-bit unsigned integer.
     U64,
     /// 32-bit IEEE 754 number.
     F32,
     /// 64-bit IEEE 754 number.
     F64,
-    /// UTF-8 text.
     String,
     /// Bytes that the engine does not interpret.
     Bytes,
@@ -72,27 +63,18 @@ pub enum DataType {
 pub enum ElementType {
     /// True or false, one byte each.
     Bool,
-    /// 8-bit signed integer.
     I8,
-    /// 16-bit signed integer.
     I16,
-    /// 32-bit signed integer.
     I32,
-    /// 64-bit signed integer.
     I64,
-    /// 8-bit unsigned integer.
     U8,
-    /// 16-bit unsigned integer.
     U16,
-    /// 32-bit unsigned integer.
     U32,
-    /// 64-bit unsigned integer.
     U64,
     /// 32-bit IEEE 754 number.
     F32,
     /// 64-bit IEEE 754 number.
     F64,
-    /// UTF-8 text.
     String,
     /// A point in time, UTC nanoseconds.
     Timestamp,
@@ -108,7 +90,6 @@ pub struct EnumType {
 /// The element type and shape of an array.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArrayType {
-    /// The type of each element.
     pub element: ElementType,
     /// Length of each dimension, outermost first; `None` where any length is allowed.
     /// One to [`ARRAY_RANK_MAX`] dimensions.

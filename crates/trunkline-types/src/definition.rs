@@ -19,7 +19,6 @@ pub const UNITS_BYTES_MAX: usize = 64;
 /// The reason why a text cannot be part of a definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TextFault {
-    /// The text is too long.
     #[error("is longer than {max} bytes; shorten it")]
     TooLong {
         /// The limit, in bytes.
@@ -77,11 +76,9 @@ pub struct LibraryDefinition {
     pub name: String,
     /// Description for people; may be empty.
     pub description: String,
-    /// The variables of the library.
     pub variables: Vec<VariableDefinition>,
 }
 
-/// One variable of a library.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VariableDefinition {
     /// Name within the library, such as `pump/mode`; escaped as in a full name.

@@ -18,7 +18,6 @@ macro_rules! fault_codes {
             /// Every code known to this version, in ascending order of its number.
             pub const ALL: &[FaultCode] = &[$(FaultCode::$variant,)+];
 
-            /// Returns the code with this number.
             pub const fn from_number(number: u16) -> Self {
                 match number {
                     $($number => FaultCode::$variant,)+

@@ -31,7 +31,6 @@ pub struct FifoElement {
 /// The layout of a value in a FIFO element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FifoShape {
-    /// A single number.
     Scalar,
     /// The elements of a one-dimensional array.
     Array,
@@ -52,16 +51,12 @@ pub struct FifoHead {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FifoError {
-    /// The configured length is 0.
     #[error("an element of the FIFO is never empty; set `fifo.length`")]
     NoLength,
-    /// The configured capacity is 0.
     #[error("a multi-element FIFO has at least one element; set `fifo.capacity`")]
     NoCapacity,
-    /// The array type has a fixed length of 0.
     #[error("an array of length 0 has nothing for a FIFO to hold")]
     EmptyArray,
-    /// The array type has more than one dimension.
     #[error(
         "a real-time FIFO takes one-dimensional arrays only; flatten the array or switch `fifo` off"
     )]

@@ -75,7 +75,6 @@ pub struct EndedItem {
 /// `received = taken + coalesced + dropped + waiting`
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ClientLedger {
-    /// Updates received.
     pub received: u64,
     /// Taken by the application; displays call this "delivered".
     pub taken: u64,

@@ -56,7 +56,6 @@ pub enum NameError {
     /// The bytes, received over a connection, are not UTF-8.
     #[error("the name is not UTF-8; the program that sent it is at fault")]
     NotUtf8,
-    /// The name is longer than its limit.
     #[error("the name has {bytes} bytes; {max} is the limit")]
     TooLong {
         /// Length of the name, in bytes.
@@ -83,7 +82,6 @@ pub enum NameError {
     Unprintable {
         /// Offset of the character.
         position: usize,
-        /// The character.
         character: char,
     },
     /// A percent sign that does not begin one of the four escapes.
@@ -107,7 +105,6 @@ pub enum NameError {
     InField {
         /// Offset of the character.
         position: usize,
-        /// The illegal character.
         character: char,
         /// The escape to write instead.
         escape: &'static str,
@@ -123,7 +120,6 @@ pub enum NameError {
     NotOneSegment {
         /// Offset of the character.
         position: usize,
-        /// The illegal character.
         character: char,
         /// The escape to write instead.
         escape: &'static str,

@@ -45,10 +45,7 @@ pub enum PatternError {
     },
     /// `**` is only part of a segment, or is in a field.
     #[error("'**' must be a whole segment, as in library/**; {segment:?} is not")]
-    DoubleStar {
-        /// The offending segment.
-        segment: String,
-    },
+    DoubleStar { segment: String },
 }
 
 impl Pattern {

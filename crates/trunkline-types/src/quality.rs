@@ -34,7 +34,6 @@ pub enum Level {
 /// The clock that made the source timestamp (B-40).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Clock {
-    /// Not known.
     #[default]
     Unknown,
     /// The engine's clock: the source gave no timestamp, so both timestamps are the engine's.
@@ -46,7 +45,6 @@ pub enum Clock {
 /// The synchronisation of the clock that made the source timestamp (B-40, B-41).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ClockSync {
-    /// Not known.
     #[default]
     Unknown,
     /// The clock followed a reference (PTP, NTP, GPS).
@@ -72,12 +70,10 @@ impl Quality {
         Self::GOOD
     }
 
-    /// An uncertain quality with this reason.
     pub const fn uncertain(reason: Reason) -> Self {
         Self::new(Level::Uncertain, reason)
     }
 
-    /// A bad quality with this reason.
     pub const fn bad(reason: Reason) -> Self {
         Self::new(Level::Bad, reason)
     }
@@ -132,7 +128,6 @@ impl Quality {
         }
     }
 
-    /// The synchronisation of that clock.
     pub const fn clock_sync(self) -> ClockSync {
         match (self.0 >> SYNC_SHIFT) & 3 {
             1 => ClockSync::Synchronised,
@@ -314,7 +309,6 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns the reason with this code.
             pub const fn from_code(code: u16) -> Self {
                 match code {
                     0 => Reason::None,

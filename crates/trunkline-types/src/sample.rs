@@ -83,7 +83,6 @@ impl Lost {
 /// A sample as a reader gets it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
-    /// Value, timestamps, quality.
     pub sample: Sample,
     /// The epoch and sequence of the update.
     pub position: Position,

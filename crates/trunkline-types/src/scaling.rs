@@ -24,7 +24,6 @@ pub enum Scaling {
         /// Engineering values at these points; they differ, and the second may be the smaller one.
         eng: [f64; 2],
     },
-    /// Logical negation.
     Invert,
     /// `eng = (raw ^ invert) & select` for bit fields (`u32`). The inverse is the same formula.
     /// Bits outside `select` are 0 in both directions, since their state is not known.
@@ -47,43 +46,29 @@ pub enum ScalingError {
         scaling: &'static str,
         /// The types that it accepts.
         needed: &'static str,
-        /// The given type.
         data_type: String,
     },
     /// Raw full is not greater than raw zero, or the difference is not finite.
     #[error("raw full ({full}) must be greater than raw zero ({zero}), and both finite")]
-    RawRange {
-        /// Raw zero.
-        zero: f64,
-        /// Raw full.
-        full: f64,
-    },
+    RawRange { zero: f64, full: f64 },
     /// The engineering range has no width, or its width is not finite.
     #[error(
         "engineering full ({full}) must differ from engineering zero ({zero}), and both be finite"
     )]
-    EngineeringRange {
-        /// Engineering zero.
-        zero: f64,
-        /// Engineering full.
-        full: f64,
-    },
+    EngineeringRange { zero: f64, full: f64 },
     /// Square root scaling was applied to a value on the wrong side of its zero.
     #[error("{value} is on the wrong side of {zero}, where square root scaling begins")]
     BelowZero {
-        /// The offending value.
         value: f64,
         /// Raw zero, or engineering zero in the inverse direction.
         zero: f64,
     },
-    /// The result cannot be represented in the target type.
     #[error("{value} scales to {result}, which {data_type} cannot hold")]
     OutOfRange {
         /// The value before scaling.
         value: f64,
         /// The value after scaling.
         result: f64,
-        /// The target type.
         data_type: String,
     },
     /// The type of the value does not suit this scaling.

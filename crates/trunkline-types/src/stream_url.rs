@@ -42,10 +42,8 @@ pub struct StreamUrl {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamUrlError {
-    /// The scheme, host or port is not valid.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// No endpoint follows the host.
     #[error("{text:?} names no endpoint: write tl://host/endpoint")]
     NoEndpoint {
         /// The URL, shortened.
@@ -71,10 +69,7 @@ pub enum StreamUrlError {
     },
     /// A character that is invisible or that reorders the displayed text.
     #[error("the character U+{:04X} is not printable", u32::from(*character))]
-    Unprintable {
-        /// The character.
-        character: char,
-    },
+    Unprintable { character: char },
     /// The URL is longer than `STREAM_URL_BYTES_MAX`.
     #[error("the URL has {bytes} bytes; {STREAM_URL_BYTES_MAX} is the limit")]
     TooLong {

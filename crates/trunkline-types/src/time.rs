@@ -12,7 +12,6 @@ use std::time::Duration;
 pub struct Tick(u64);
 
 impl Tick {
-    /// The origin.
     pub const ZERO: Tick = Tick(0);
     /// Later than every tick a clock returns; "never" as a deadline.
     pub const MAX: Tick = Tick(u64::MAX);

@@ -87,10 +87,8 @@ pub enum UrlError {
         /// The part given as port, shortened.
         port: String,
     },
-    /// The path of a Unix socket is not valid.
     #[error("{0}; write tl+unix:///path/of/a.sock/library/path")]
     Socket(#[from] SocketPathError),
-    /// The name after the host is not valid.
     #[error(transparent)]
     Name(#[from] NameError),
 }

@@ -31,11 +31,9 @@ pub enum WhyStage {
 /// The finding at a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WhyVerdict {
-    /// The stage works.
     Ok,
     /// The stage is the cause.
     Fault,
-    /// Additional information.
     Note,
     /// A verdict of a newer version.
     Unknown(u8),
@@ -44,7 +42,6 @@ pub enum WhyVerdict {
 /// A stage with its verdict. In a received frame, the texts are borrowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WhyStep<T = String> {
-    /// The stage.
     pub stage: WhyStage,
     /// The verdict on this stage.
     pub verdict: WhyVerdict,

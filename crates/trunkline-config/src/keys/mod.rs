@@ -44,7 +44,6 @@ pub enum Section {
     Waveform,
 }
 
-/// One key of a section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key {
     /// Name of the key in a file.
@@ -162,7 +161,6 @@ impl Section {
         own.iter().chain(of_variable)
     }
 
-    /// Returns the key with this name.
     pub fn key(self, name: &str) -> Option<&'static Key> {
         self.keys().find(|key| key.name == name)
     }

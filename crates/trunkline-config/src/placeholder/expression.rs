@@ -2,7 +2,6 @@
 
 use super::{Env, Param, PlaceholderError};
 
-/// A parsed expression.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Expression {
     Number(i64),

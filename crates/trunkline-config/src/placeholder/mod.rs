@@ -126,7 +126,6 @@ impl Env {
 }
 
 impl TextTemplate {
-    /// Parses a text.
     pub fn parse(text: &str) -> Result<Self, PlaceholderError> {
         let mut pieces = Vec::new();
         let mut literal = String::new();

@@ -72,9 +72,7 @@ pub struct Memory {
 /// Traffic of a network interface since it appeared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traffic {
-    /// Bytes received.
     pub received: u64,
-    /// Bytes sent.
     pub sent: u64,
     /// Number of failed receptions.
     pub receive_errors: u64,
@@ -91,7 +89,6 @@ pub struct Survey {
     pub disks: BTreeMap<String, Disk>,
     /// Temperature of each sensor present, °C, by name.
     pub temperatures: BTreeMap<String, Found<f64>>,
-    /// Number of processes.
     pub processes: Found<u32>,
     /// Time at which the machine started.
     pub started: Found<Timestamp>,
@@ -103,7 +100,6 @@ pub struct Survey {
     pub kernel: Found<String>,
     /// Processor architecture, such as `x86_64`.
     pub architecture: Found<String>,
-    /// Processor model.
     pub model: Found<String>,
 }
 

@@ -41,7 +41,6 @@ pub struct Link<E: Endpoint + 'static> {
     background: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Options of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkOptions {
     /// Time limits of each dial.
@@ -78,10 +77,8 @@ pub enum Admitted {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// No file descriptor is left.
     #[error("no file descriptor is left for a connection ({0}); close some, or raise `ulimit -n`")]
     Descriptors(#[source] io::Error),
-    /// No thread could be started.
     #[error("the system starts no thread for a connection ({0}); too many run, or memory is short")]
     Thread(#[source] io::Error),
 }

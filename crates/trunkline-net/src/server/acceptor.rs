@@ -73,7 +73,6 @@ struct Listener {
     ready: bool,
 }
 
-/// A listening socket.
 pub(super) enum ListenSocket {
     Tcp(BoundPort),
     Unix(BoundSocket),

@@ -78,7 +78,6 @@ where
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The maximum number of sessions is open.
     #[error(
         "{sessions_max} sessions are open, which is the limit; close some, or raise sessions_max"
     )]
@@ -86,7 +85,6 @@ pub enum Refusal {
         /// Maximum number of open sessions.
         sessions_max: usize,
     },
-    /// The maximum number of connections is being set up.
     #[error(
         "{handshakes_max} connections are being set up, which is the limit; this one may come again \
          in a moment, or raise handshakes_max"
@@ -95,7 +93,6 @@ pub enum Refusal {
         /// Maximum number of connections being set up.
         handshakes_max: usize,
     },
-    /// The peer's address makes connections faster than allowed.
     #[error(
         "this address makes more than {per_second} connections per second, which is the limit; it \
          may come again in a moment, or raise connections_per_address"
@@ -130,7 +127,6 @@ pub enum Refusal {
         /// User id of the peer, if known.
         uid: Option<u32>,
     },
-    /// The server's process has no file descriptor left.
     #[error("the engine has no file descriptor left; close connections, or raise its `ulimit -n`")]
     Descriptors,
 }

@@ -15,91 +15,51 @@ pub(super) const BACKLOG: i32 = 4096;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Other machines can reach the address.
     #[error(
         "{address} can be reached from other machines, and connections are not protected yet: listen \
          on 127.0.0.1 or [::1], or set insecure = true in the configuration if everyone on that \
          network may read and write every variable"
     )]
-    NotLoopback {
-        /// The requested address.
-        address: SocketAddr,
-    },
-    /// Another program listens there.
+    NotLoopback { address: SocketAddr },
     #[error(
         "port {} of {} is in use by another program; stop it or choose another port with --listen",
         address.port(), address.ip()
     )]
-    Taken {
-        /// The requested address.
-        address: SocketAddr,
-    },
+    Taken { address: SocketAddr },
     /// The system does not allow this user to listen there.
     #[error(
         "this user may not listen on port {} of {}; choose a port above 1023 with --listen",
         address.port(), address.ip()
     )]
-    Denied {
-        /// The requested address.
-        address: SocketAddr,
-    },
-    /// The machine does not have the address.
+    Denied { address: SocketAddr },
     #[error("this machine does not have the address {}; choose one it has with --listen", address.ip())]
-    NoSuchAddress {
-        /// The requested address.
-        address: SocketAddr,
-    },
+    NoSuchAddress { address: SocketAddr },
     /// Any other error of the system for an address.
     #[error("listening on {address} failed: {source}")]
     Io {
-        /// The requested address.
         address: SocketAddr,
-        /// The system's error.
         source: io::Error,
     },
-    /// Another program listens at the Unix socket.
     #[error(
         "another program listens at the socket {path}; stop it or choose another path with --listen"
     )]
-    SocketTaken {
-        /// Path of the socket.
-        path: SocketPath,
-    },
+    SocketTaken { path: SocketPath },
     /// A file that is not a socket has the path of the Unix socket.
     #[error("{path} is there and is no socket; remove it, or choose another path with --listen")]
-    NotASocket {
-        /// Path of the socket.
-        path: SocketPath,
-    },
-    /// The folder of the Unix socket does not exist.
+    NotASocket { path: SocketPath },
     #[error("the folder of the socket {path} does not exist; make it, or choose another path")]
-    NoFolder {
-        /// Path of the socket.
-        path: SocketPath,
-    },
+    NoFolder { path: SocketPath },
     /// The system does not allow this user to create the Unix socket.
     #[error(
         "this user may not make the socket {path} ({source}); choose a folder of this user with \
          --listen unix:PATH"
     )]
-    SocketDenied {
-        /// Path of the socket.
-        path: SocketPath,
-        /// The system's error.
-        source: io::Error,
-    },
+    SocketDenied { path: SocketPath, source: io::Error },
     /// Any other error of the system for a Unix socket.
     #[error("listening at the socket {path} failed: {source}")]
-    SocketIo {
-        /// Path of the socket.
-        path: SocketPath,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// No file descriptor is left.
+    SocketIo { path: SocketPath, source: io::Error },
     #[error("no file descriptor is left for a server ({0}); close some, or raise `ulimit -n`")]
     Descriptors(#[source] io::Error),
-    /// No thread could be started.
     #[error("the system starts no thread for connections ({0}); too many run, or memory is short")]
     Thread(#[source] io::Error),
 }

@@ -217,7 +217,6 @@ impl Server {
         self.admission.census.bounds.sessions_max
     }
 
-    /// The server's counters.
     pub fn counters(&self) -> ServerCounters {
         self.admission.census.counters()
     }

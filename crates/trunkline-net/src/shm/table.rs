@@ -116,7 +116,6 @@ impl LocalTable {
 /// The result of a request for a table.
 #[derive(Clone, Debug)]
 pub(crate) enum TableAnswer {
-    /// The table.
     Here(Arc<LocalTable>),
     /// There is no table.
     None,

@@ -86,7 +86,6 @@ impl ElementCursors {
         }
     }
 
-    /// Number of cursors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.table().places.len()

@@ -33,7 +33,6 @@ pub enum PagesWanted {
     LargestThereAre,
     /// Only huge pages set aside by the administrator.
     Huge,
-    /// Ordinary pages.
     Ordinary,
 }
 

@@ -11,11 +11,9 @@ pub(crate) struct SlotMemory<T> {
     width: usize,
 }
 
-/// One slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot(usize);
 
-/// Consecutive slots.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
     first: usize,

@@ -14,21 +14,13 @@ use super::{
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TypeError {
-    /// The enum has no labels.
     #[error("an enum needs at least one label")]
     NoLabels,
     /// The enum has more than [`ENUM_LABELS_MAX`] labels.
     #[error("the enum has {count} labels; {ENUM_LABELS_MAX} is the limit")]
-    TooManyLabels {
-        /// Number of labels.
-        count: usize,
-    },
-    /// Two labels are equal.
+    TooManyLabels { count: usize },
     #[error("the label {label:?} appears twice in one enum")]
-    DuplicateLabel {
-        /// The repeated label.
-        label: Arc<str>,
-    },
+    DuplicateLabel { label: Arc<str> },
     /// A label or field name is longer than [`LABEL_BYTES_MAX`].
     #[error("a label or field name has {bytes} bytes; {LABEL_BYTES_MAX} is the limit")]
     LabelTooLong {
@@ -37,31 +29,19 @@ pub enum TypeError {
     },
     /// The array has no dimension, or more than [`ARRAY_RANK_MAX`].
     #[error("an array has 1 to {ARRAY_RANK_MAX} dimensions, not {rank}")]
-    Rank {
-        /// Number of dimensions.
-        rank: usize,
-    },
-    /// The struct has no fields.
+    Rank { rank: usize },
     #[error("a struct needs at least one field")]
     NoFields,
     /// The struct has more than [`STRUCT_FIELDS_MAX`] fields.
     #[error("the struct has {count} fields; {STRUCT_FIELDS_MAX} is the limit")]
-    TooManyFields {
-        /// Number of fields.
-        count: usize,
-    },
-    /// A field has no name.
+    TooManyFields { count: usize },
     #[error("field {position} of a struct has no name")]
     UnnamedField {
         /// Position of the field, counted from 1.
         position: usize,
     },
-    /// Two fields have the same name.
     #[error("the field {name:?} appears twice in one struct")]
-    DuplicateField {
-        /// The repeated name.
-        name: Arc<str>,
-    },
+    DuplicateField { name: Arc<str> },
     /// Structs are nested more than [`STRUCT_DEPTH_MAX`] deep.
     #[error("structs are nested more than {STRUCT_DEPTH_MAX} deep")]
     TooDeep,

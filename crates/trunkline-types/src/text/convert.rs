@@ -14,19 +14,16 @@ pub enum ConvertError {
         /// The type with its article, shortened.
         ty: String,
     },
-    /// The number is outside the type's range.
     #[error("{text} is outside {ty} ({low} to {high})")]
     OutOfRange {
         /// The text as given, shortened.
         text: String,
-        /// The type.
         ty: String,
         /// Lowest value of the type.
         low: String,
         /// Highest value of the type.
         high: String,
     },
-    /// The type cannot represent the number exactly.
     #[error("{text} cannot be kept exactly in {ty}")]
     Inexact {
         /// The text as given, shortened.
@@ -47,12 +44,10 @@ pub enum ConvertError {
     FixedLength {
         /// The dimension, from 1, outermost first.
         dimension: usize,
-        /// The length found.
         found: usize,
         /// The length fixed by the type.
         fixed: u32,
     },
-    /// Lists at the same depth have different lengths.
     #[error(
         "dimension {dimension} has {found} elements here and {before} before: all must have the same length"
     )]
@@ -64,13 +59,8 @@ pub enum ConvertError {
         /// The length of the lists before.
         before: usize,
     },
-    /// A field of a struct or waveform is missing.
     #[error("the field {field:?} is missing")]
-    MissingField {
-        /// Its name.
-        field: String,
-    },
-    /// The struct or waveform has no such field.
+    MissingField { field: String },
     #[error("there is no field {field:?}; the fields are {fields}")]
     UnknownField {
         /// The field name as given, shortened.
@@ -78,7 +68,6 @@ pub enum ConvertError {
         /// The names of the existing fields.
         fields: String,
     },
-    /// The text is not a date and time.
     #[error("{text} is not a time: write it like 2026-11-20T21:39:04.123456789Z")]
     NotATime {
         /// The text as given, shortened.
@@ -119,7 +108,6 @@ pub enum ConvertError {
         /// The limit, in bytes.
         max: usize,
     },
-    /// Another error, in a part of a larger value.
     #[error("{place}: {source}")]
     Within {
         /// The place: the index of an element, counted from 0, or the name of a field.

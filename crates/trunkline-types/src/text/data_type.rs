@@ -11,13 +11,11 @@ use super::clip;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTypeError {
-    /// The word is not a type.
     #[error("{word:?} is not a type{}", hint(word))]
     UnknownType {
         /// The word, shortened.
         word: String,
     },
-    /// Something other than the expected text was found.
     #[error("at byte {position}: expected {expected}")]
     Expected {
         /// Offset at which it was expected.

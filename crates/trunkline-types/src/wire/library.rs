@@ -25,7 +25,6 @@ pub struct VariablesEncoder {
 }
 
 impl VariablesEncoder {
-    /// Appends a variable.
     pub fn put(&mut self, definition: &VariableDefinition, out: &mut Vec<u8>) {
         put_str(out, &definition.path);
         let wanted = &definition.properties;

@@ -25,10 +25,8 @@ pub enum DecodeError {
         offset: usize,
         /// Bytes that the item needs, at least.
         needed: u64,
-        /// Bytes present.
         present: usize,
     },
-    /// A length or count exceeds its limit.
     #[error("at byte {offset}: {what} of {length} is over the limit of {max}")]
     TooLong {
         /// Offset of the length or count.
@@ -37,17 +35,13 @@ pub enum DecodeError {
         what: &'static str,
         /// The declared length or count.
         length: u64,
-        /// The limit.
         max: u64,
     },
-    /// A number that is not valid here.
     #[error("at byte {offset}: expected {expected}, found {found}")]
     Unexpected {
         /// Offset of the number.
         offset: usize,
-        /// The valid numbers.
         expected: &'static str,
-        /// The number found.
         found: u64,
     },
     /// A varint has more than ten bytes or 64 bits.
@@ -56,18 +50,15 @@ pub enum DecodeError {
         /// Offset of the varint.
         offset: usize,
     },
-    /// The text is not UTF-8.
     #[error("at byte {offset}: the text is not valid UTF-8")]
     InvalidUtf8 {
         /// Offset of the first invalid byte.
         offset: usize,
     },
-    /// The number of an enum value has no label.
     #[error("at byte {offset}: number {index} is outside the enum's {labels} labels")]
     EnumRange {
         /// Offset of the number.
         offset: usize,
-        /// The number.
         index: u32,
         /// Number of labels of the enum.
         labels: usize,
@@ -81,10 +72,8 @@ pub enum DecodeError {
         offset: usize,
         /// The length fixed by the type.
         fixed: u32,
-        /// The length found.
         found: u64,
     },
-    /// Bytes follow after the end of the item.
     #[error("at byte {offset}: {extra} bytes follow where the end was expected")]
     Trailing {
         /// Offset at which the end was expected.
@@ -92,12 +81,10 @@ pub enum DecodeError {
         /// Number of bytes that follow.
         extra: usize,
     },
-    /// The type is not legal for a variable.
     #[error("at byte {offset}: {source}")]
     Type {
         /// Offset of the type.
         offset: usize,
-        /// The broken rule.
         source: Box<TypeError>,
     },
 }
