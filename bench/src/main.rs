@@ -51,7 +51,7 @@ enum Command {
     },
     /// Goes a path of `stages` again and again, for a profiler to count.
     Pass {
-        /// The path: put, get, round-trip, update.
+        /// The path: put, get, round-trip, update, update-events.
         path: String,
         /// Items of each pass.
         items: usize,

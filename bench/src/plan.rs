@@ -371,7 +371,7 @@ mod tests {
         // numbers of calls, one with those three; four numbers of variables and three of
         // subscribers with three systems.
         let published = 15 * 2 + 5 + 3 + 2 + (2 * 2 + 3) + (4 + 3) * 3;
-        // Three parts of W7; memory at four points beside a map and of five more types at two of
+        // Six parts of W7; memory at four points beside a map and of five more types at two of
         // them; of two numbers of variables items in two ways and first sets of two systems; a
         // restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
@@ -386,7 +386,7 @@ mod tests {
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
         assert_eq!(
             first.len(),
-            published + 3 + memory + others + streams + files
+            published + 6 + memory + others + streams + files
         );
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline::types::{Contract, DataType, Tick, Value};
-use trunkline::{Batch, OpenOptions, ReadingPage, SubscribeOptions, VariableRef, Write};
+use trunkline::{Batch, Event, OpenOptions, ReadingPage, SubscribeOptions, VariableRef, Write};
 use trunkline_client::{Answer, ClientCore, ClientOptions, SubscriptionId};
 use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes};
 use trunkline_net::Clock;
@@ -37,7 +37,17 @@ enum Path {
     RoundTrip,
     /// Updates written in the engine's process, to a subscriber of all.
     Update,
+    /// The same, taken one by one.
+    UpdateEvents,
 }
+
+const PATHS: [Path; 5] = [
+    Path::Put,
+    Path::Get,
+    Path::RoundTrip,
+    Path::Update,
+    Path::UpdateEvents,
+];
 
 const STAGES: [&str; 6] = [
     "1 write",
@@ -55,6 +65,7 @@ impl Path {
             Path::Get => "get",
             Path::RoundTrip => "round-trip",
             Path::Update => "update",
+            Path::UpdateEvents => "update-events",
         }
     }
 }
@@ -75,6 +86,7 @@ pub fn measure() -> Outcome<Vec<Row>> {
         (Path::RoundTrip, 500),
         (Path::Update, 1),
         (Path::Update, 1000),
+        (Path::UpdateEvents, 1000),
     ] {
         rows.extend(measure_path(path, items)?);
     }
@@ -114,9 +126,8 @@ fn measure_path(path: Path, items: usize) -> Outcome<Vec<Row>> {
 /// # Errors
 /// There is no such path, or the two ends do not understand each other.
 pub fn repeat(path: &str, items: usize, passes: u32) -> Outcome<()> {
-    let paths = [Path::Put, Path::Get, Path::RoundTrip, Path::Update];
-    let path = paths.into_iter().find(|known| known.name() == path);
-    let path = path.ok_or("the paths are put, get, round-trip, update")?;
+    let path = PATHS.into_iter().find(|known| known.name() == path);
+    let path = path.ok_or_else(|| format!("the paths are {}", PATHS.map(Path::name).join(", ")))?;
     let mut pair = Pair::connect(items, path)?;
     for _ in 0..passes {
         pair.once(path)?;
@@ -223,7 +234,7 @@ impl Pair {
         pair.variables = opened(results)?;
         let contract = match path {
             Path::RoundTrip => Contract::Latest,
-            Path::Update => Contract::ALL,
+            Path::Update | Path::UpdateEvents => Contract::ALL,
             Path::Put => return Ok(pair),
             Path::Get => {
                 pair.update(1.0)?;
@@ -250,7 +261,7 @@ impl Pair {
         let value = self.value;
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let writes: Vec<Write> = match path {
-            Path::Update | Path::Get => Vec::new(),
+            Path::Update | Path::UpdateEvents | Path::Get => Vec::new(),
             _ => self
                 .variables
                 .iter()
@@ -266,7 +277,7 @@ impl Pair {
                 request = Some(self.client.read_page(&self.variables, page)?);
             }
             Path::RoundTrip => self.client.write_untracked(writes, Tick::MAX)?,
-            Path::Update => self.update(value)?,
+            Path::Update | Path::UpdateEvents => self.update(value)?,
         }
         times[1] = Instant::now();
         self.bytes.clear();
@@ -292,6 +303,9 @@ impl Pair {
                 .take_outcomes(batch)
                 .ok_or("the writes were not answered")?
                 .len(),
+            (_, _, Some(subscription)) if path == Path::UpdateEvents => {
+                self.take_events(now, subscription, value)?
+            }
             (_, _, Some(subscription)) => self.take_readings(now, subscription, value)?,
             _ => 0,
         };
@@ -344,6 +358,24 @@ impl Pair {
         Ok(count)
     }
 
+    fn take_events(
+        &mut self,
+        now: Tick,
+        subscription: SubscriptionId,
+        value: f64,
+    ) -> Outcome<usize> {
+        let mut count = 0;
+        while let Some(event) = self.client.next_event(now, subscription) {
+            match event {
+                Event::Reading { reading, .. } if reading.sample.value == Value::F64(value) => {
+                    count += 1;
+                }
+                other => return Err(format!("instead of the reading: {other:?}").into()),
+            }
+        }
+        Ok(count)
+    }
+
     fn client_out(&mut self) -> usize {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         self.bytes.clear();
@@ -367,7 +399,7 @@ mod tests {
 
     #[test]
     fn every_path_brings_every_item_back() {
-        for path in [Path::Put, Path::Get, Path::RoundTrip, Path::Update] {
+        for path in PATHS {
             for items in [1, 30] {
                 let mut sut = Pair::connect(items, path).unwrap();
                 for _ in 0..3 {

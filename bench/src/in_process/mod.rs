@@ -1,12 +1,16 @@
 //! W7: what a variable costs within one process, beside what a program would otherwise share: one
-//! value between its threads (T1), and a FIFO between two of them (T2); and the mark set.
+//! value between its threads (T1), and a FIFO between two of them (T2). Then parts of the program by
+//! themselves: the mark set, the engine's calls, both ends of a stream, a link and its server.
 //!
 //! All systems of a cell take turns round by round in one process, so that whatever disturbs the
 //! machine disturbs them alike; a row is the median of the rounds.
 
+mod engine_calls;
 mod fifos;
+mod links;
 mod marks;
 mod seqlock;
+mod stream_ends;
 mod values;
 
 use std::fmt;
@@ -24,7 +28,14 @@ pub const SCENARIO: &str = "in_process";
 /// All systems of a cell run in its one process.
 pub const SYSTEMS: &str = "all";
 /// The parts of the scenario, as a cell takes them.
-pub const PARTS: [&str; 3] = ["values", "fifos", "marks"];
+pub const PARTS: [&str; 6] = [
+    "values",
+    "fifos",
+    "marks",
+    "engine-calls",
+    "stream-ends",
+    "links",
+];
 /// Elements that the FIFOs hold, whatever the payload.
 pub const CAPACITY: usize = 100;
 /// How often a number of calls is tried before it counts as filling a round.
@@ -93,6 +104,18 @@ pub fn measure(settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
                 rows.extend(run(marks::cell(what)?, rounds, round, "one thread"));
             }
         }
+        "engine-calls" => rows.extend(run(engine_calls::cell()?, rounds, round, "one thread")),
+        "stream-ends" => {
+            for doubles in stream_ends::DOUBLES {
+                rows.extend(run(
+                    stream_ends::cell(doubles)?,
+                    rounds,
+                    round,
+                    "one thread",
+                ));
+            }
+        }
+        "links" => rows.extend(run(links::cell()?, rounds, round, placement)),
         other => return Err(format!("in_process has no part {other}").into()),
     }
     Ok(rows)
@@ -169,7 +192,8 @@ mod tests {
         for part in PARTS {
             let rows = rows(part);
             let systems: BTreeSet<&str> = rows.iter().map(|row| row.system.as_str()).collect();
-            assert!(systems.len() > 7 || part == "marks", "{systems:?}");
+            let has_few = matches!(part, "marks" | "stream-ends" | "links");
+            assert!(systems.len() > 5 || has_few, "{systems:?}");
             for row in &rows {
                 assert_eq!(row.invalid, Vec::<String>::new(), "{row:?}");
                 assert!(row.figures["ns"] > 0.0, "{row:?}");
