@@ -12,7 +12,7 @@ use crossbeam_queue::ArrayQueue;
 use trunkline::types::{ArrayType, DataType, ElementType, Properties, Scope, Timestamp};
 use trunkline::{Engine, types};
 use trunkline_engine::realtime::{RtRead, RtWrite};
-use trunkline_ring::{Fifo, SpscRing, TypedFifo};
+use trunkline_ring::Fifo;
 
 use super::values::{NAME, host};
 use super::{CAPACITY, Cell, Contender, Timed};
@@ -79,33 +79,6 @@ fn contenders<const N: usize>() -> Outcome<Vec<Contender>> {
                 count,
                 move |element| sender.try_send(*element).is_ok(),
                 move |number| Some(is_right(number, &receiver.try_recv().ok()?)),
-            )
-        }),
-        Contender::new("spsc-ring", |count| {
-            let (mut producer, mut consumer) = SpscRing::new(CAPACITY);
-            transfer::<N>(
-                count,
-                move |element| producer.push(*element).is_ok(),
-                move |number| Some(is_right(number, &consumer.pop().ok()?)),
-            )
-        }),
-        Contender::new("spsc-slices", |count| {
-            let (mut producer, mut consumer) = SpscRing::new(CAPACITY * N);
-            let mut out = [0.0; N];
-            transfer::<N>(
-                count,
-                // Whole elements come and go, so there is never room for a part of one.
-                move |element| producer.push_slice(element) == N,
-                move |number| (consumer.pop_slice(&mut out) == N).then(|| is_right(number, &out)),
-            )
-        }),
-        Contender::new("typed-fifo", |count| {
-            let fifo = Arc::new(TypedFifo::new(CAPACITY));
-            let reader = Arc::clone(&fifo);
-            transfer::<N>(
-                count,
-                move |element| fifo.try_push(*element).is_ok(),
-                move |number| Some(is_right(number, &reader.try_pop().ok()?)),
             )
         }),
         Contender::new("fifo", |count| {

@@ -11,7 +11,7 @@ use trunkline::types::{
 use trunkline::{Engine, EngineOptions, local};
 use trunkline_engine::realtime::{RtReader, RtWriter};
 use trunkline_net::Clock;
-use trunkline_ring::{LastValue, RtCell, TypedCell};
+use trunkline_ring::{LastValue, RtCell};
 
 use super::seqlock::Seqlock;
 use super::{Cell, Contender, Timed};
@@ -82,7 +82,6 @@ pub(super) fn cell(case: Case) -> Outcome<Cell> {
         // As many words as a variable's update has: value, two timestamps, quality and writer.
         contenders.push(contender("last-value-4", case, Last::<4>::new()));
         contenders.push(contender("rt-cell", case, Words::<2>(RtCell::new(2))));
-        contenders.push(contender("typed-cell", case, TypedCell::new((0.0, 0_i64))));
     } else {
         contenders.push(contender("atomic", case, AtomicU64::new(0)));
         contenders.push(contender("mutex", case, Mutex::new(0.0)));
@@ -90,7 +89,6 @@ pub(super) fn cell(case: Case) -> Outcome<Cell> {
         contenders.push(contender("seqlock-one-writer", case, Seqlock::<1>::new()));
         contenders.push(contender("last-value", case, Last::<1>::new()));
         contenders.push(contender("rt-cell", case, Words::<1>(RtCell::new(1))));
-        contenders.push(contender("typed-cell", case, TypedCell::new(0.0)));
     }
     contenders.push(contender("rt-variable", case, Ends::new(stamped)?));
     contenders.push(contender("variable", case, Handle::new(stamped)?));
@@ -281,32 +279,6 @@ impl<const N: usize> Holder for Words<N> {
     }
     fn value(held: &Option<[u64; N]>) -> f64 {
         held.map_or(f64::NAN, |words| f64::from_bits(words[0]))
-    }
-}
-
-impl Holder for TypedCell<f64> {
-    type Held = Option<f64>;
-    fn write(&mut self, value: f64) {
-        let _ = black_box(TypedCell::write(self, value));
-    }
-    fn read(&mut self) -> Option<f64> {
-        TypedCell::read(self)
-    }
-    fn value(held: &Option<f64>) -> f64 {
-        held.unwrap_or(f64::NAN)
-    }
-}
-
-impl Holder for TypedCell<(f64, i64)> {
-    type Held = Option<(f64, i64)>;
-    fn write(&mut self, value: f64) {
-        let _ = black_box(TypedCell::write(self, (value, STAMP)));
-    }
-    fn read(&mut self) -> Option<(f64, i64)> {
-        TypedCell::read(self)
-    }
-    fn value(held: &Option<(f64, i64)>) -> f64 {
-        held.map_or(f64::NAN, |(value, _)| value)
     }
 }
 

@@ -40,14 +40,13 @@ use crate::snapshot::check_width;
 /// assert!(overflow.stored);
 /// assert_eq!((overflow.dropped, fifo.overflows()), (1, 1));
 ///
-/// let mut words = [0; 2];
-/// assert_eq!(fifo.try_pop_slice(&mut words), 2);
-/// assert_eq!(words, [2, 3]);
+/// let mut word = [0];
+/// assert_eq!(fifo.try_pop(&mut word).map(|()| word), Ok([2]));
 /// # Ok::<(), Full>(())
 /// ```
 #[derive(Debug)]
 pub struct Fifo {
-    ring: SlotRing<u64>,
+    ring: SlotRing,
 }
 
 impl Fifo {
@@ -191,43 +190,6 @@ impl Fifo {
     pub fn try_pop_with<R>(&self, take: impl FnOnce(&[u64]) -> R) -> Result<R, Empty> {
         self.ring.try_pop_with(take)
     }
-
-    /// Appends as many of the elements, first to last, as there is room for, and returns their
-    /// number.
-    ///
-    /// One claim covers all of them, so no element of another writer comes between them.
-    ///
-    /// # Panics
-    ///
-    /// If `elements` is not a whole number of elements.
-    #[inline]
-    #[track_caller]
-    pub fn try_push_slice(&self, elements: &[u64]) -> usize {
-        check_whole(elements.len(), self.words());
-        self.ring.try_push_slice(elements)
-    }
-
-    /// Removes as many elements as are available and fit in `elements`, oldest first, and returns
-    /// their number. The rest of `elements` is unchanged.
-    ///
-    /// # Panics
-    ///
-    /// If `elements` is not a whole number of elements.
-    #[inline]
-    #[track_caller]
-    pub fn try_pop_slice(&self, elements: &mut [u64]) -> usize {
-        check_whole(elements.len(), self.words());
-        self.ring.try_pop_slice(elements)
-    }
-}
-
-#[inline]
-#[track_caller]
-fn check_whole(words: usize, width: usize) {
-    assert!(
-        words.is_multiple_of(width),
-        "the slice has {words} words and an element {width}: pass a whole number of elements"
-    );
 }
 
 /// The result of `FifoReader::read`.

@@ -44,7 +44,7 @@ use crate::snapshot::{
 };
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, zeroed_words};
 
-pub(crate) const SLOTS: usize = 4;
+const SLOTS: usize = 4;
 /// Layout of a claim, from the lowest bit: the slot, a parity bit per slot, the number.
 const SLOT_MASK: u64 = SLOTS as u64 - 1;
 const PARITY_SHIFT: u32 = 2;
@@ -76,14 +76,14 @@ impl std::fmt::Display for CellBusy {
 
 impl std::error::Error for CellBusy {}
 
-/// The cell. `S` holds the words of its slots, one slot after the other.
 #[derive(Debug)]
-pub(crate) struct FourSlots<S> {
+pub(crate) struct FourSlots {
     /// The last claim.
     head: AtomicU64,
     /// The claim whose write each slot holds.
     stamps: [AtomicU64; SLOTS],
-    words: S,
+    /// The words of the slots, one slot after the other.
+    words: Box<[AtomicU64]>,
 }
 
 /// A slot claimed by one writer.
@@ -122,27 +122,20 @@ fn parity(slot: usize) -> u64 {
     1 << PARITY_SHIFT << slot
 }
 
-impl FourSlots<Box<[AtomicU64]>> {
+impl FourSlots {
     /// Creates a cell for values of `width` words, zero until the first write.
-    pub(crate) fn zeroed(width: usize) -> Self {
-        Self::new(zeroed_words(SLOTS * width))
-    }
-}
-
-impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
-    /// Creates a cell whose value is the content of slot 0 until the first write.
-    pub(crate) fn new(words: S) -> Self {
+    pub(crate) fn new(width: usize) -> Self {
         Self {
             head: AtomicU64::new(0),
             stamps: std::array::from_fn(|slot| AtomicU64::new(slot as u64)),
-            words,
+            words: zeroed_words(SLOTS * width),
         }
     }
 
     /// Width of a value, in words.
     #[inline]
     pub(crate) fn width(&self) -> usize {
-        self.words.as_ref().len() / SLOTS
+        self.words.len() / SLOTS
     }
 
     /// Number of the newest complete write; 0 before the first.
@@ -169,7 +162,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[inline]
     #[track_caller]
     pub(crate) fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
-        check_width_of_slots(words.len(), self.words.as_ref(), SLOTS);
+        check_width_of_slots(words.len(), &self.words, SLOTS);
         let claim = self.claim()?;
         self.finish(claim, words);
         Ok(claim.number())
@@ -187,7 +180,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
         // stored below also sees the stamp above, and knows that the slot no longer holds what it
         // copied.
         fence(Ordering::Release);
-        copy_in(words_of(self.words.as_ref(), slot, words.len()), words);
+        copy_in(words_of(&self.words, slot, words.len()), words);
         // SYNC POINT, pairs with the acquire loads of stamps: the words are stored before the
         // stamp. A reader gets the words, and the next writer of this slot comes after everything
         // above.
@@ -197,7 +190,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[inline]
     #[track_caller]
     pub(crate) fn read(&self, out: &mut [u64]) -> Snapshot {
-        check_width_of_slots(out.len(), self.words.as_ref(), SLOTS);
+        check_width_of_slots(out.len(), &self.words, SLOTS);
         self.try_read(out).unwrap_or_else(|| self.read_again(out))
     }
 
@@ -224,7 +217,7 @@ impl<S: AsRef<[AtomicU64]>> FourSlots<S> {
     #[inline]
     fn copy(&self, claim: Claim, out: &mut [u64]) -> Option<Snapshot> {
         let slot = claim.slot();
-        copy_out(words_of(self.words.as_ref(), slot, out.len()), out);
+        copy_out(words_of(&self.words, slot, out.len()), out);
         // SYNC POINT, pairs with the release fence in `finish`.
         fence(Ordering::Acquire);
         let is_same_write = self.is_complete(claim);

@@ -6,11 +6,8 @@
 //! | Type | Writers | Readers | What a reader gets |
 //! | --- | --- | --- | --- |
 //! | [`LastValue`] | one at a time | any | the last complete value |
-//! | [`RtCell`], [`TypedCell`] | several, no lock | any | the newest complete value, again and
-//! again |
-//! | [`Fifo`], [`TypedFifo`] | several, no lock | several | the elements in order, each to one
-//! reader |
-//! | [`SpscRing`] | one | one | the elements in order |
+//! | [`RtCell`] | several, no lock | any | the newest complete value, again and again |
+//! | [`Fifo`] | several, no lock | several | the elements in order, each to one reader |
 //! | [`byte_ring`], [`RingMemory`] | one | one, perhaps another program | the bytes in order |
 //! | [`element_ring`], [`ElementMemory`] | one | one, perhaps another program | the elements in
 //! order, where they lie |
@@ -25,10 +22,9 @@
 //! | [`SlotTable`] | several, with a lock | any, without | what a slot refers to, for as long as it
 //! is looked at |
 //!
-//! [`RtCell`] and [`TypedCell`] are the single-element, [`Fifo`] and [`TypedFifo`] the
-//! multi-element FIFO of a variable. [`RtCell`] and [`Fifo`] move 64-bit words; the number of words
-//! is set at construction. The `Typed` forms and [`SpscRing`] move values of one type. [`Reader`],
-//! [`FifoReader`] and [`TypedFifoReader`] belong to one thread each and remember what it read last.
+//! [`RtCell`] is the single-element, [`Fifo`] the multi-element FIFO of a variable. Both move 64-bit
+//! words; the number of words is set at construction. A [`Reader`] and a [`FifoReader`] belong to one
+//! thread each and remember what it read last.
 //!
 //! # The real-time contract
 //!
@@ -40,15 +36,15 @@
 //! - A thread that is interrupted anywhere, for any length of time, tears no value and blocks no
 //!   other thread. The section "Progress" states what it can delay.
 //! - A slice of the wrong width is a mistake in the program and panics, like an index out of
-//!   bounds. The typed forms rule it out.
+//!   bounds.
 //!
 //! # Layout
 //!
-//! - [`LastValue`] in `last_value`; [`RtCell`] and [`TypedCell`] in `rt_cell` over the protocol in
-//!   `four_slots`. `snapshot` and `reader` contain what their readers get. `words` encodes values,
-//!   and `whole_word` lists the types that need no encoding.
-//! - [`Fifo`] in `fifo` and [`TypedFifo`] in `typed_fifo` over the protocol in `slot_ring`, which
-//!   counts in `position`; [`SpscRing`] in `spsc_ring`. Their elements lie in a `slab`.
+//! - [`LastValue`] in `last_value`; [`RtCell`] in `rt_cell` over the protocol in `four_slots`.
+//!   `snapshot` and `reader` contain what their readers get. `words` encodes values, and `whole_word`
+//!   lists the types that need no encoding.
+//! - [`Fifo`] in `fifo` over the protocol in `slot_ring`, which counts in `position`.
+//! - `slab` is the memory of a byte ring.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
 //! - [`element_ring`] in `element_ring`: the buffer of a stream, whose elements are used in place.
 //! - [`ReadRegion`] and [`WriteRegion`] in `region`, over [`element_ring`]: the memory that a
@@ -92,11 +88,7 @@ mod slot_ring;
 #[allow(unsafe_code)]
 mod slot_table;
 mod snapshot;
-#[allow(unsafe_code)]
-mod spsc_ring;
 mod sync;
-#[allow(unsafe_code)]
-mod typed_fifo;
 mod waits;
 // Its memory may be a mapping.
 #[allow(unsafe_code)]
@@ -126,12 +118,10 @@ pub use self::region::{
 pub use self::region::{Pages, PagesWanted, RegionMemory};
 #[cfg(loom)]
 pub use self::region::{region_ring_to_play, region_ring_to_record};
-pub use self::rt_cell::{RtCell, TypedCell};
+pub use self::rt_cell::RtCell;
 pub use self::slot_ring::{Empty, Full, Overflow};
 pub use self::slot_table::{Pinned, SlotReader, SlotTable};
 pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};
-pub use self::spsc_ring::{Consumer, Producer, SpscRing};
-pub use self::typed_fifo::{TypedFifo, TypedFifoReader};
 pub use self::value_table::{
     TABLE_SLOT_BYTES, TABLE_VALUE_BYTES, TableEntry, TableMemory, TableReader, TableSlot,
     TableValue, TableWriter, value_table,

@@ -3,11 +3,10 @@
 use std::ops::Deref;
 
 use crate::last_value::LastValue;
-use crate::rt_cell::{RtCell, TypedCell};
+use crate::rt_cell::RtCell;
 use crate::snapshot::Snapshot;
-use crate::words::{WordArray, Words};
 
-/// A cell whose last complete value can be read as words: [`LastValue`], [`RtCell`], [`TypedCell`].
+/// A cell whose last complete value can be read as words: [`LastValue`], [`RtCell`].
 pub trait WordCell: sealed::Sealed {
     /// Width of a value, in words.
     fn words(&self) -> usize;
@@ -23,7 +22,6 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for LastValue {}
     impl Sealed for RtCell {}
-    impl<T: Words> Sealed for TypedCell<T> {}
 }
 
 /// The result of `Reader::read`.
@@ -36,31 +34,6 @@ pub struct Reading<'a> {
     /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times. This is then the reader's previous
     /// reading.
     pub stale_read: bool,
-}
-
-impl Reading<'_> {
-    /// Converts the value to a type; returns `None` if a `T` has a different width than the cell.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use trunkline_ring::{Reader, TypedCell};
-    ///
-    /// let level = Arc::new(TypedCell::new(0.0_f64));
-    /// let mut reader = Reader::new(Arc::clone(&level));
-    /// level.write(1.25)?;
-    /// assert_eq!(reader.read().value::<f64>(), Some(1.25));
-    /// # Ok::<(), trunkline_ring::CellBusy>(())
-    /// ```
-    #[must_use]
-    #[inline]
-    pub fn value<T: Words>(&self) -> Option<T> {
-        let mut array = T::Array::ZERO;
-        if array.as_ref().len() != self.words.len() {
-            return None;
-        }
-        array.as_mut().copy_from_slice(self.words);
-        Some(T::from_words(array))
-    }
 }
 
 /// Reads one cell and keeps the last reading, so that it always has a complete value to return.

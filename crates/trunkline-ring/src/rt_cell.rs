@@ -1,9 +1,7 @@
 //! The single-element FIFO: several writers, several readers, reads repeat the newest value.
 
-use crate::four_slots::{CellBusy, FourSlots, SLOTS};
+use crate::four_slots::{CellBusy, FourSlots};
 use crate::snapshot::Snapshot;
-use crate::sync::AtomicU64;
-use crate::words::{WordArray, Words};
 
 /// The single-element FIFO of a variable, in words.
 ///
@@ -42,7 +40,7 @@ use crate::words::{WordArray, Words};
 /// ```
 #[derive(Debug)]
 pub struct RtCell {
-    cell: FourSlots<Box<[AtomicU64]>>,
+    cell: FourSlots,
 }
 
 impl RtCell {
@@ -50,7 +48,7 @@ impl RtCell {
     #[must_use]
     pub fn new(words: usize) -> Self {
         Self {
-            cell: FourSlots::zeroed(words),
+            cell: FourSlots::new(words),
         }
     }
 
@@ -99,92 +97,6 @@ impl RtCell {
     }
 }
 
-/// The single-element FIFO of one type: an [`RtCell`] that needs no slices and no allocation.
-///
-/// Its slots are part of the cell itself.
-///
-/// ```
-/// use trunkline_ring::TypedCell;
-///
-/// // A setpoint and its time in nanoseconds travel together, never torn.
-/// let setpoint = TypedCell::new((20.0_f64, 0_i64));
-/// setpoint.write((21.5, 1_000_000))?;
-/// assert_eq!(setpoint.read(), Some((21.5, 1_000_000)));
-/// # Ok::<(), trunkline_ring::CellBusy>(())
-/// ```
-#[derive(Debug)]
-pub struct TypedCell<T: Words> {
-    cell: FourSlots<InlineWords<T>>,
-}
-
-impl<T: Words> TypedCell<T> {
-    /// Creates a cell that holds `initial` until the first write.
-    #[must_use]
-    pub fn new(initial: T) -> Self {
-        let rest = || T::Array::ZERO.into_atomics();
-        let words = [initial.to_words().into_atomics(), rest(), rest(), rest()];
-        Self {
-            cell: FourSlots::new(InlineWords { words }),
-        }
-    }
-
-    /// Number of the newest complete write; 0 before the first.
-    #[must_use]
-    #[inline]
-    pub fn count(&self) -> u64 {
-        self.cell.count()
-    }
-
-    /// Sets the value to `value`, unless a write claimed later is already complete. Returns the
-    /// number of this write.
-    ///
-    /// # Errors
-    ///
-    /// [`CellBusy`] if three other writers are in the middle of a write and stay there.
-    #[inline]
-    pub fn write(&self, value: T) -> Result<u64, CellBusy> {
-        self.cell.write(value.to_words().as_ref())
-    }
-
-    /// Returns the newest complete value.
-    ///
-    /// Returns `None` only if writers overtook this reader
-    /// [`READ_ATTEMPTS_MAX`](crate::READ_ATTEMPTS_MAX) times. Keep the previous value then, or let
-    /// a [`Reader`](crate::Reader) keep it.
-    #[must_use]
-    #[inline]
-    pub fn read(&self) -> Option<T> {
-        let mut words = T::Array::ZERO;
-        match self.cell.try_read(words.as_mut()) {
-            Some(_) => Some(T::from_words(words)),
-            None => self.read_again(),
-        }
-    }
-
-    /// Makes the attempts after the first, with a buffer of their own, so that the first attempt's
-    /// words can stay in registers.
-    #[cold]
-    #[inline(never)]
-    fn read_again(&self) -> Option<T> {
-        let mut words = T::Array::ZERO;
-        let snapshot = self.cell.read_again(words.as_mut());
-        snapshot.complete.then(|| T::from_words(words))
-    }
-}
-
-/// The words of four slots side by side, of a width known at compile time.
-#[derive(Debug)]
-struct InlineWords<T: Words> {
-    words: [<T::Array as WordArray>::Atomics; SLOTS],
-}
-
-impl<T: Words> AsRef<[AtomicU64]> for InlineWords<T> {
-    #[inline]
-    fn as_ref(&self) -> &[AtomicU64] {
-        T::Array::flatten(&self.words)
-    }
-}
-
 impl crate::reader::WordCell for RtCell {
     fn words(&self) -> usize {
         self.words()
@@ -196,19 +108,5 @@ impl crate::reader::WordCell for RtCell {
 
     fn read(&self, out: &mut [u64]) -> Snapshot {
         self.read(out)
-    }
-}
-
-impl<T: Words> crate::reader::WordCell for TypedCell<T> {
-    fn words(&self) -> usize {
-        self.cell.width()
-    }
-
-    fn count(&self) -> u64 {
-        self.count()
-    }
-
-    fn read(&self, out: &mut [u64]) -> Snapshot {
-        self.cell.read(out)
     }
 }

@@ -24,6 +24,6 @@ mod lines;
 mod modelled;
 
 #[cfg(not(loom))]
-pub(crate) use self::lines::{SlotMemory, Spot, Stretch};
+pub(crate) use self::lines::{SlotMemory, Spot};
 #[cfg(loom)]
-pub(crate) use self::modelled::{SlotMemory, Spot, Stretch};
+pub(crate) use self::modelled::{SlotMemory, Spot};

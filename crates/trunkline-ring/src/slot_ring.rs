@@ -4,8 +4,7 @@
 //! pop. A slot's stamp gives the turn to one side in a certain lap: even, `2 * lap`, to the pusher;
 //! odd, `2 * lap + 1`, to the popper. A thread that finds its stamp claims the position by a
 //! compare-and-set of `tail` or `head`. It then has exclusive access to the element until it stores
-//! the next stamp, and so copies it as plain memory. One compare-and-set can claim a run of several
-//! elements.
+//! the next stamp, and so copies it as plain memory.
 //!
 //! No operation waits: a stamp that has not been stored yet means full, or empty, now. That
 //! includes a slot that another thread has claimed but not finished.
@@ -20,7 +19,7 @@
 
 use crate::padded::Padded;
 use crate::position::Track;
-use crate::slot_memory::{SlotMemory, Spot, Stretch};
+use crate::slot_memory::{SlotMemory, Spot};
 use crate::sync::{AtomicU64, Ordering, spin_loop};
 
 /// Number of attempts of [`SlotRing::push_overwriting`] before it refuses the element.
@@ -109,38 +108,29 @@ struct Claimed {
 }
 
 /// Gives a slot to the other side on drop.
-struct GivenOn<'a, T: Copy> {
-    memory: &'a SlotMemory<T>,
+struct GivenOn<'a> {
+    memory: &'a SlotMemory,
     slot: &'a Claimed,
 }
 
-impl<T: Copy> Drop for GivenOn<'_, T> {
+impl Drop for GivenOn<'_> {
     #[inline]
     fn drop(&mut self) {
         self.memory.set_stamp(self.slot.spot, self.slot.next_stamp);
     }
 }
 
-/// Consecutive slots claimed by one thread.
-struct ClaimedRun {
-    first: Stretch,
-    next_stamp: u8,
-    /// The part from slot 0 on, in the next lap.
-    wrapped: Stretch,
-    wrapped_next_stamp: u8,
-}
-
-/// A ring of elements of `width` values of `T` each.
+/// A ring of elements of `width` words each.
 #[derive(Debug)]
-pub(crate) struct SlotRing<T> {
+pub(crate) struct SlotRing {
     tail: Padded<AtomicU64>,
     head: Padded<AtomicU64>,
     dropped: Padded<AtomicU64>,
     track: Track,
-    memory: SlotMemory<T>,
+    memory: SlotMemory,
 }
 
-impl<T: Copy> SlotRing<T> {
+impl SlotRing {
     /// Creates an empty ring.
     ///
     /// # Panics
@@ -189,17 +179,15 @@ impl<T: Copy> SlotRing<T> {
     }
 
     #[inline]
-    pub(crate) fn try_push(&self, element: &[T]) -> Result<(), Full> {
+    pub(crate) fn try_push(&self, element: &[u64]) -> Result<(), Full> {
         self.try_push_parts(element, &[]).map(|_| ())
     }
 
     /// Pushes an element given in two parts and returns its position.
     #[inline]
-    pub(crate) fn try_push_parts(&self, first: &[T], rest: &[T]) -> Result<u64, Full> {
+    pub(crate) fn try_push_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, Full> {
         debug_assert_eq!(first.len() + rest.len(), self.width());
-        let (slot, position) = self
-            .claim(&self.tail, |tail| self.ready(tail, Turn::Push))
-            .ok_or(Full)?;
+        let (slot, position) = self.claim(&self.tail, Turn::Push).ok_or(Full)?;
         // SAFETY: only this thread accesses the slot from the claim until the next stamp is stored.
         unsafe { self.memory.write(slot.spot, first, rest) };
         self.memory.set_stamp(slot.spot, slot.next_stamp);
@@ -207,35 +195,20 @@ impl<T: Copy> SlotRing<T> {
     }
 
     #[inline]
-    pub(crate) fn try_pop(&self, element: &mut [T]) -> Result<(), Empty> {
+    pub(crate) fn try_pop(&self, element: &mut [u64]) -> Result<(), Empty> {
         debug_assert_eq!(element.len(), self.width());
-        // SAFETY: `element` has room for one element.
-        unsafe { self.try_pop_to(element.as_mut_ptr()) }
-    }
-
-    /// Pops an element to `target`; writes nothing if there is none.
-    ///
-    /// # Safety
-    ///
-    /// `target` has room for one element.
-    #[inline]
-    pub(crate) unsafe fn try_pop_to(&self, target: *mut T) -> Result<(), Empty> {
-        let (slot, _) = self
-            .claim(&self.head, |head| self.ready(head, Turn::Pop))
-            .ok_or(Empty)?;
+        let (slot, _) = self.claim(&self.head, Turn::Pop).ok_or(Empty)?;
         // SAFETY: only this thread accesses the slot from the claim until the next stamp is stored,
-        // and the slot was written before the poppers got it; the caller guarantees `target`.
-        unsafe { self.memory.read(slot.spot, target) };
+        // and the slot was written before the poppers got it.
+        unsafe { self.memory.read(slot.spot, element) };
         self.memory.set_stamp(slot.spot, slot.next_stamp);
         Ok(())
     }
 
     /// Pops an element in place: only `take` accesses it meanwhile.
     #[inline]
-    pub(crate) fn try_pop_with<R>(&self, take: impl FnOnce(&[T]) -> R) -> Result<R, Empty> {
-        let (slot, _) = self
-            .claim(&self.head, |head| self.ready(head, Turn::Pop))
-            .ok_or(Empty)?;
+    pub(crate) fn try_pop_with<R>(&self, take: impl FnOnce(&[u64]) -> R) -> Result<R, Empty> {
+        let (slot, _) = self.claim(&self.head, Turn::Pop).ok_or(Empty)?;
         // Also if `take` panics: otherwise the slot would be lost.
         let _given = GivenOn {
             memory: &self.memory,
@@ -246,46 +219,10 @@ impl<T: Copy> SlotRing<T> {
         Ok(unsafe { self.memory.with(slot.spot, take) })
     }
 
-    /// Pushes as many leading elements as there is room for, and returns their number.
-    pub(crate) fn try_push_slice(&self, elements: &[T]) -> usize {
-        let width = self.width();
-        let wanted = (elements.len() / width).min(self.capacity());
-        let ready = |tail| self.ready_run(tail, Turn::Push, wanted);
-        let Some((run, _)) = self.claim(&self.tail, ready) else {
-            return 0;
-        };
-        let (first, rest) = elements.split_at(run.first.slots() * width);
-        // SAFETY: as in `try_push`, for all slots of the run.
-        unsafe {
-            self.memory.write_all(run.first, first);
-            self.memory
-                .write_all(run.wrapped, &rest[..run.wrapped.slots() * width]);
-        }
-        self.give(&run)
-    }
-
-    /// Pops as many elements as are available and fit, and returns their number.
-    pub(crate) fn try_pop_slice(&self, elements: &mut [T]) -> usize {
-        let width = self.width();
-        let wanted = (elements.len() / width).min(self.capacity());
-        let ready = |head| self.ready_run(head, Turn::Pop, wanted);
-        let Some((run, _)) = self.claim(&self.head, ready) else {
-            return 0;
-        };
-        let (first, rest) = elements.split_at_mut(run.first.slots() * width);
-        // SAFETY: as in `try_pop_to`, for all slots of the run.
-        unsafe {
-            self.memory.read_all(run.first, first);
-            self.memory
-                .read_all(run.wrapped, &mut rest[..run.wrapped.slots() * width]);
-        }
-        self.give(&run)
-    }
-
     /// Pushes an element given in two parts, dropping the oldest ones while there is no room. Also
     /// returns its position; a refused element gets the position of the next push.
     #[inline]
-    pub(crate) fn push_overwriting(&self, first: &[T], rest: &[T]) -> (Overflow, u64) {
+    pub(crate) fn push_overwriting(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
         match self.try_push_parts(first, rest) {
             Ok(position) => (Overflow::NONE, position),
             Err(Full) => self.overwrite(first, rest),
@@ -295,7 +232,7 @@ impl<T: Copy> SlotRing<T> {
     /// Kept out of line, so that a push that finds room is small enough to be inlined.
     #[cold]
     #[inline(never)]
-    fn overwrite(&self, first: &[T], rest: &[T]) -> (Overflow, u64) {
+    fn overwrite(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
         let mut outcome = Overflow {
             stored: false,
             dropped: 0,
@@ -344,19 +281,12 @@ impl<T: Copy> SlotRing<T> {
         claim.is_ok()
     }
 
-    /// Claims what is `ready` at `end`, and also returns the position; `None` if nothing is ready.
-    ///
-    /// `ready` takes a position and returns what can be claimed there and the position that
-    /// follows.
+    /// Claims the slot at `end` for `turn`, and also returns its position; `None` if it is not ready.
     #[inline]
-    fn claim<C>(
-        &self,
-        end: &AtomicU64,
-        ready: impl Fn(u64) -> Option<(C, u64)>,
-    ) -> Option<(C, u64)> {
+    fn claim(&self, end: &AtomicU64, turn: Turn) -> Option<(Claimed, u64)> {
         let mut position = end.load(Ordering::Acquire);
         loop {
-            let Some((claimed, next)) = ready(position) else {
+            let Some((claimed, next)) = self.ready(position, turn) else {
                 // If another thread has claimed this position meanwhile, its turn may be over and
                 // the stamp further on. Then the next position determines whether there is room.
                 // The stamp was loaded with acquire, so a claim before it is visible here.
@@ -377,7 +307,7 @@ impl<T: Copy> SlotRing<T> {
         }
     }
 
-    /// Returns the slot at `position` if it has this turn.
+    /// Returns the slot at `position` if it has this turn, and the position that follows.
     #[inline]
     fn ready(&self, position: u64, turn: Turn) -> Option<(Claimed, u64)> {
         let spot = self.memory.spot(self.track.index(position));
@@ -389,39 +319,6 @@ impl<T: Copy> SlotRing<T> {
         self.memory
             .is_stamped(spot, stamp)
             .then(|| (claimed, self.track.advance(position, 1)))
-    }
-
-    /// Returns up to `wanted` consecutive slots from `position` on that have this turn, or `None`
-    /// if the first does not. `wanted` is at most the capacity.
-    fn ready_run(&self, position: u64, turn: Turn, wanted: usize) -> Option<(ClaimedRun, u64)> {
-        let (lap, index) = (self.track.lap(position), self.track.index(position));
-        let (stamp, wrapped_stamp) = (turn.stamp(lap), turn.stamp(lap + 1));
-        let unwrapped = wanted.min(self.capacity() - index);
-        let first = self.memory.stretch(index, unwrapped);
-        let first = first.shortened(self.memory.count_stamped(first, stamp));
-        let room = if first.slots() == unwrapped {
-            wanted - unwrapped
-        } else {
-            0
-        };
-        let wrapped = self.memory.stretch(0, room);
-        let wrapped = wrapped.shortened(self.memory.count_stamped(wrapped, wrapped_stamp));
-        let slots = first.slots() + wrapped.slots();
-        let run = ClaimedRun {
-            first,
-            next_stamp: stamp.wrapping_add(1),
-            wrapped,
-            wrapped_next_stamp: wrapped_stamp.wrapping_add(1),
-        };
-        (slots > 0).then(|| (run, self.track.advance(position, slots)))
-    }
-
-    /// Gives the slots of a run to the other side, the first one last, so that it sees all or none.
-    /// Returns their number.
-    fn give(&self, run: &ClaimedRun) -> usize {
-        self.memory.set_stamps(run.wrapped, run.wrapped_next_stamp);
-        self.memory.set_stamps(run.first, run.next_stamp);
-        run.first.slots() + run.wrapped.slots()
     }
 }
 

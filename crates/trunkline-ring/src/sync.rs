@@ -7,7 +7,7 @@ pub(crate) use std::{
     hint::spin_loop,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, fence},
     },
 };
 
@@ -16,7 +16,7 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, fence},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, fence},
     },
 };
 

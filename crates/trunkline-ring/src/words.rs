@@ -4,14 +4,12 @@
 //! values; these traits convert values to words. A FIFO's element belongs to one thread at a time
 //! and needs no conversion.
 
-use crate::sync::AtomicU64;
-
 /// A value that fits one word.
 ///
 /// Implement it for a newtype or a field-less enum of your own to use it in a cell:
 ///
 /// ```
-/// use trunkline_ring::{TypedCell, Word};
+/// use trunkline_ring::{Word, Words};
 ///
 /// #[derive(Clone, Copy, Debug, PartialEq)]
 /// struct Celsius(f64);
@@ -25,10 +23,7 @@ use crate::sync::AtomicU64;
 ///     }
 /// }
 ///
-/// let cell = TypedCell::new(Celsius(20.0));
-/// cell.write(Celsius(21.5))?;
-/// assert_eq!(cell.read(), Some(Celsius(21.5)));
-/// # Ok::<(), trunkline_ring::CellBusy>(())
+/// assert_eq!(<[Celsius; 1]>::from_words([Celsius(21.5)].to_words()), [Celsius(21.5)]);
 /// ```
 pub trait Word: Copy {
     /// Returns the word that represents this value.
@@ -173,33 +168,10 @@ words_of_tuple!(4: A a, B b, C c, D d);
 /// An array of words, `[u64; N]`; nothing else implements it.
 pub trait WordArray: Copy + std::fmt::Debug + AsRef<[u64]> + AsMut<[u64]> + sealed::Sealed {
     const ZERO: Self;
-
-    /// The same words, shared between threads.
-    #[doc(hidden)]
-    type Atomics: std::fmt::Debug;
-
-    /// Shares these words between threads.
-    #[doc(hidden)]
-    fn into_atomics(self) -> Self::Atomics;
-
-    /// Flattens arrays that lie side by side into one slice.
-    #[doc(hidden)]
-    fn flatten(arrays: &[Self::Atomics]) -> &[AtomicU64];
 }
 
 impl<const N: usize> WordArray for [u64; N] {
     const ZERO: Self = [0; N];
-
-    type Atomics = [AtomicU64; N];
-
-    fn into_atomics(self) -> Self::Atomics {
-        self.map(AtomicU64::new)
-    }
-
-    #[inline]
-    fn flatten(arrays: &[Self::Atomics]) -> &[AtomicU64] {
-        arrays.as_flattened()
-    }
 }
 
 mod sealed {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use trunkline_ring::{Fifo, TypedFifo};
+use trunkline_ring::Fifo;
 
 const WRITERS: u64 = 2;
 const READERS: u64 = 2;
@@ -126,42 +126,6 @@ fn writers_and_readers_of_one_fifo_lose_and_double_nothing() {
     }
 }
 
-/// Behaviour: SP-11, SP-12, SP-19.
-#[test]
-fn slices_of_several_writers_do_not_mix() {
-    const ELEMENTS: u64 = 60_000;
-    const SLICE: usize = 9;
-    for capacity in [7, 100] {
-        let fifo = Arc::new(Fifo::new(capacity, WIDTH));
-        let writing = Arc::clone(&fifo);
-        let taken = exchange(
-            move |writer| {
-                let mut sequence = 0;
-                while sequence < ELEMENTS {
-                    let end = ELEMENTS.min(sequence + SLICE as u64);
-                    let elements: Vec<_> = (sequence..end)
-                        .map(|sequence| element(writer, sequence))
-                        .collect();
-                    match writing.try_push_slice(elements.as_flattened()) {
-                        0 => thread::yield_now(),
-                        count => sequence += count as u64,
-                    }
-                }
-            },
-            move |taken| {
-                let mut elements = [[0; WIDTH]; SLICE];
-                let count = fifo.try_pop_slice(elements.as_flattened_mut());
-                taken.extend(&elements[..count]);
-                count
-            },
-            |taken| taken == WRITERS * ELEMENTS,
-        );
-        for sequences in taken.check() {
-            assert!(sequences.into_iter().eq(0..ELEMENTS), "lost");
-        }
-    }
-}
-
 /// Behaviour: SP-12, SP-16.
 #[test]
 fn every_element_is_taken_or_counted_as_dropped() {
@@ -188,28 +152,4 @@ fn every_element_is_taken_or_counted_as_dropped() {
         assert_eq!(reported.load(Ordering::Relaxed), fifo.overflows());
         assert!(fifo.is_empty());
     }
-}
-
-#[test]
-fn typed_elements_go_from_thread_to_thread() {
-    const ELEMENTS: u64 = 200_000;
-    let fifo = Arc::new(TypedFifo::new(100));
-    let writing = Arc::clone(&fifo);
-    let writer = thread::spawn(move || {
-        for number in 0..ELEMENTS {
-            while writing.try_push((number, number as f64)).is_err() {
-                thread::yield_now();
-            }
-        }
-    });
-    for number in 0..ELEMENTS {
-        let taken = loop {
-            match fifo.try_pop() {
-                Ok(taken) => break taken,
-                Err(_) => thread::yield_now(),
-            }
-        };
-        assert_eq!(taken, (number, number as f64));
-    }
-    writer.join().unwrap();
 }

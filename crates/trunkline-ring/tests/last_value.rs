@@ -70,16 +70,6 @@ fn reader_keeps_its_reading_until_a_newer_one_is_there() {
     assert_eq!(sut.cell().count(), 2);
 }
 
-#[test]
-fn reading_is_decoded_only_as_a_type_of_its_width() {
-    let cell = LastValue::new(2);
-    cell.publish(&[1.5_f64.to_bits(), 7]);
-    let mut reader = Reader::new(&cell);
-    assert_eq!(reader.read().value::<(f64, i64)>(), Some((1.5, 7)));
-    assert_eq!(reader.read().value::<f64>(), None);
-    assert_eq!(reader.read().value::<[u64; 3]>(), None);
-}
-
 proptest! {
     #[test]
     fn last_write_is_read(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
-use trunkline_ring::{CellBusy, Reader, RtCell, TypedCell};
+use trunkline_ring::{CellBusy, Reader, RtCell};
 
 /// Behaviour: SP-15.
 #[test]
@@ -67,22 +67,6 @@ fn value_of_another_length_is_not_read() {
 }
 
 #[test]
-fn typed_cell_holds_its_initial_value_until_it_is_written() {
-    let cell = TypedCell::new((1.5_f64, -1_i64, true));
-    assert_eq!((cell.read(), cell.count()), (Some((1.5, -1, true)), 0));
-    assert_eq!(cell.write((2.5, -2, false)), Ok(1));
-    assert_eq!((cell.read(), cell.count()), (Some((2.5, -2, false)), 1));
-}
-
-#[test]
-fn typed_cell_is_read_by_a_reader_too() {
-    let cell = TypedCell::new([0_i32; 3]);
-    let mut reader = Reader::new(&cell);
-    cell.write([-1, 0, 1]).unwrap();
-    assert_eq!(reader.read().value::<[i32; 3]>(), Some([-1, 0, 1]));
-}
-
-#[test]
 fn busy_cell_says_what_to_do() {
     let message = CellBusy.to_string();
     assert!(
@@ -95,17 +79,14 @@ proptest! {
     #[test]
     fn last_write_is_read(values in prop::collection::vec(any::<[u64; 3]>(), 0..20)) {
         let cell = RtCell::new(3);
-        let typed = TypedCell::new([0_u64; 3]);
         let mut expected = [0; 3];
         for (value, count) in values.into_iter().zip(1_u64..) {
             expected = value;
             prop_assert_eq!(cell.write(&value), Ok(count));
-            prop_assert_eq!(typed.write(value), Ok(count));
         }
         let mut words = [0; 3];
         prop_assert!(cell.read(&mut words).complete);
         prop_assert_eq!(words, expected);
-        prop_assert_eq!(typed.read(), Some(expected));
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::*;
 
-type Cell = FourSlots<Box<[AtomicU64]>>;
-
-fn read(cell: &Cell) -> (u64, [u64; 2]) {
+fn read(cell: &FourSlots) -> (u64, [u64; 2]) {
     let mut words = [0; 2];
     let snapshot = cell.read(&mut words);
     assert!(snapshot.complete);
@@ -14,7 +12,7 @@ fn read(cell: &Cell) -> (u64, [u64; 2]) {
 /// Behaviour: SP-12, SP-13.
 #[test]
 fn writer_that_stops_holds_up_neither_writers_nor_readers() {
-    let cell = Cell::zeroed(2);
+    let cell = FourSlots::new(2);
     cell.write(&[1, 1]).unwrap();
     let stopped = cell.claim().unwrap();
     for number in 3..50 {
@@ -42,7 +40,7 @@ fn newest_claim_wins_whatever_the_order_of_the_ends() {
         [2, 0, 1],
         [2, 1, 0],
     ] {
-        let cell = Cell::zeroed(2);
+        let cell = FourSlots::new(2);
         let claims = [(); 3].map(|()| cell.claim().unwrap());
         let mut newest = 0;
         for which in order {
@@ -57,7 +55,7 @@ fn newest_claim_wins_whatever_the_order_of_the_ends() {
 /// Behaviour: SP-13, SP-14.
 #[test]
 fn fourth_writer_at_once_is_refused_and_readers_keep_the_value() {
-    let cell = Cell::zeroed(2);
+    let cell = FourSlots::new(2);
     // From each slot the value may be in.
     for round in 0..8 {
         let before = cell.write(&[round; 2]).unwrap();
@@ -81,7 +79,7 @@ fn fourth_writer_at_once_is_refused_and_readers_keep_the_value() {
 /// Behaviour: SP-13, SP-14.
 #[test]
 fn writers_that_stop_before_anything_is_complete_leave_the_initial_value() {
-    let cell = Cell::zeroed(2);
+    let cell = FourSlots::new(2);
     let stopped = [(); 3].map(|()| {
         assert_eq!(read(&cell), (0, [0; 2]));
         cell.claim().unwrap()
@@ -104,10 +102,10 @@ fn writers_that_stop_before_anything_is_complete_leave_the_initial_value() {
 /// Behaviour: SP-13.
 #[test]
 fn reader_is_overtaken_only_when_its_slot_is_claimed_again() {
-    let cell = Cell::zeroed(2);
+    let cell = FourSlots::new(2);
     cell.write(&[1, 1]).unwrap();
     let first = Claim(cell.head.load(Ordering::Acquire));
-    let is_intact = |cell: &Cell| cell.is_complete(first);
+    let is_intact = |cell: &FourSlots| cell.is_complete(first);
     for number in 2..=4 {
         cell.write(&[number; 2]).unwrap();
         assert!(

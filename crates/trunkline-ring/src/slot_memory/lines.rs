@@ -1,7 +1,6 @@
 //! Slots in groups of cache lines.
 
 use std::cell::UnsafeCell;
-use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use crate::sync::{AtomicU8, Ordering};
@@ -24,26 +23,21 @@ struct Shape {
     /// 2^64 / `lanes`, rounded up; 0 if there is one lane.
     per_lane: u64,
     group_bytes: usize,
-    values_at: usize,
+    words_at: usize,
     element_bytes: usize,
 }
 
 impl Shape {
-    /// The shape for elements of `width` values; `None` if one element does not fit the address
+    /// The shape for elements of `width` words; `None` if one element does not fit the address
     /// space.
-    fn of<T>(width: usize) -> Option<Self> {
-        assert!(
-            align_of::<T>() <= LINE_BYTES,
-            "elements are aligned to at most a cache line"
-        );
-        let element_bytes = size_of::<T>().checked_mul(width)?;
-        let values_at = match element_bytes < WIDE_BYTES {
-            true => STAMP_BYTES.max(align_of::<T>()),
+    fn of(width: usize) -> Option<Self> {
+        let element_bytes = size_of::<u64>().checked_mul(width)?;
+        let words_at = match element_bytes < WIDE_BYTES {
+            true => STAMP_BYTES,
             false => LINE_BYTES,
         };
-        let room = (LINE_BYTES - values_at).checked_div(element_bytes);
-        let lanes = room.unwrap_or(STAMP_BYTES).clamp(1, STAMP_BYTES);
-        let bytes = element_bytes.checked_mul(lanes)?.checked_add(values_at)?;
+        let lanes = ((LINE_BYTES - words_at) / element_bytes).max(1);
+        let bytes = element_bytes.checked_mul(lanes)?.checked_add(words_at)?;
         let group_bytes = bytes.checked_next_multiple_of(LINE_BYTES)?;
         let per_lane = match lanes {
             1 => 0,
@@ -53,7 +47,7 @@ impl Shape {
             lanes,
             per_lane,
             group_bytes,
-            values_at,
+            words_at,
             element_bytes,
         })
     }
@@ -73,20 +67,17 @@ impl Shape {
     }
 }
 
-/// `capacity` slots, each of a stamp and an element of `width` values of `T`.
-pub(crate) struct SlotMemory<T> {
+/// `capacity` slots, each of a stamp and an element of `width` words; `width` is at least 1.
+pub(crate) struct SlotMemory {
     lines: Box<[Line]>,
     capacity: usize,
     width: usize,
     shape: Shape,
-    values: PhantomData<T>,
 }
 
-// SAFETY: stamps are atomic; values are reached only through `unsafe` methods, whose contract is
-// that the caller has exclusive access to them. What moves between threads are values of `T: Send`.
-unsafe impl<T: Send> Send for SlotMemory<T> {}
-// SAFETY: as for `Send`.
-unsafe impl<T: Send> Sync for SlotMemory<T> {}
+// SAFETY: stamps are atomic; words are reached only through `unsafe` methods, whose contract is that
+// the caller has exclusive access to them.
+unsafe impl Sync for SlotMemory {}
 
 /// One slot; created by [`SlotMemory::spot`], and inside the memory that created it.
 #[derive(Debug, Clone, Copy)]
@@ -97,34 +88,11 @@ pub(crate) struct Spot {
     lane: usize,
 }
 
-/// Consecutive slots; created by [`SlotMemory::stretch`], and inside the memory that created it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stretch {
-    first: Spot,
-    slots: usize,
-}
-
-impl Stretch {
-    #[inline]
-    pub(crate) fn slots(self) -> usize {
-        self.slots
-    }
-
-    /// Returns the first `slots` slots of this stretch, or all if it has fewer.
-    #[inline]
-    pub(crate) fn shortened(self, slots: usize) -> Self {
-        Self {
-            slots: self.slots.min(slots),
-            ..self
-        }
-    }
-}
-
-impl<T: Copy> SlotMemory<T> {
+impl SlotMemory {
     /// Allocates the slots, all stamped `stamp`, and touches every page. Returns `None` if they do
     /// not fit the address space.
     pub(crate) fn new(capacity: usize, width: usize, stamp: u8) -> Option<Self> {
-        let shape = Shape::of::<T>(width)?;
+        let shape = Shape::of(width)?;
         let bytes = capacity
             .div_ceil(shape.lanes)
             .checked_mul(shape.group_bytes)?;
@@ -142,7 +110,6 @@ impl<T: Copy> SlotMemory<T> {
             capacity,
             width,
             shape,
-            values: PhantomData,
         };
         for offset in (0..bytes).step_by(shape.group_bytes) {
             for lane in 0..STAMP_BYTES {
@@ -158,7 +125,7 @@ impl<T: Copy> SlotMemory<T> {
         self.capacity
     }
 
-    /// Number of values per element.
+    /// Number of words per element.
     #[inline]
     pub(crate) fn width(&self) -> usize {
         self.width
@@ -175,19 +142,6 @@ impl<T: Copy> SlotMemory<T> {
         Spot {
             group: group * self.shape.group_bytes,
             lane: index - group * self.shape.lanes,
-        }
-    }
-
-    /// Returns the `slots` slots from slot number `first` on.
-    #[inline]
-    pub(crate) fn stretch(&self, first: usize, slots: usize) -> Stretch {
-        assert!(
-            slots <= self.capacity - first,
-            "the slots asked for are inside the ring"
-        );
-        Stretch {
-            first: self.spot(first),
-            slots,
         }
     }
 
@@ -208,59 +162,24 @@ impl<T: Copy> SlotMemory<T> {
         self.stamp(spot).store(stamp, Ordering::Release);
     }
 
-    /// Returns the number of leading slots that have this stamp.
-    pub(crate) fn count_stamped(&self, stretch: Stretch, stamp: u8) -> usize {
-        let mut count = 0;
-        for Stretch {
-            first: Spot { group, lane },
-            slots,
-        } in self.parts(stretch)
-        {
-            for lane in lane..lane + slots {
-                if !self.is_stamped(Spot { group, lane }, stamp) {
-                    return count;
-                }
-                count += 1;
-            }
-        }
-        count
-    }
-
-    /// Stamps the slots, the first one last: a thread that scans from there finds all or none.
-    pub(crate) fn set_stamps(&self, stretch: Stretch, stamp: u8) {
-        for Stretch {
-            first: Spot { group, lane },
-            slots,
-        } in self.parts(stretch)
-        {
-            let is_first = group == stretch.first.group;
-            for lane in lane + usize::from(is_first)..lane + slots {
-                self.set_stamp(Spot { group, lane }, stamp);
-            }
-        }
-        if stretch.slots > 0 {
-            self.set_stamp(stretch.first, stamp);
-        }
-    }
-
     /// Copies an element, given in two parts, into a slot.
     ///
     /// # Safety
     ///
-    /// The parts together have the width of the memory, and no other thread accesses the values of
+    /// The parts together have the width of the memory, and no other thread accesses the words of
     /// the slot during the call.
     #[inline]
-    pub(crate) unsafe fn write(&self, spot: Spot, first: &[T], rest: &[T]) {
+    pub(crate) unsafe fn write(&self, spot: Spot, first: &[u64], rest: &[u64]) {
         debug_assert_eq!(first.len() + rest.len(), self.width);
-        let target = self.values(spot);
+        let target = self.words(spot);
         // SAFETY: the slot has room for an element, and only the caller accesses it.
         unsafe {
-            for (values, target) in [(first, target), (rest, target.add(first.len()))] {
-                match values {
-                    // A call that copies memory costs more than storing one value.
+            for (words, target) in [(first, target), (rest, target.add(first.len()))] {
+                match words {
+                    // A call that copies memory costs more than storing one word.
                     [] => {}
-                    [value] => target.write(*value),
-                    values => target.copy_from_nonoverlapping(values.as_ptr(), values.len()),
+                    [word] => target.write(*word),
+                    words => target.copy_from_nonoverlapping(words.as_ptr(), words.len()),
                 }
             }
         }
@@ -270,90 +189,32 @@ impl<T: Copy> SlotMemory<T> {
     ///
     /// # Safety
     ///
-    /// The slot has been written, and no other thread writes its values during the call.
+    /// The slot has been written, and no other thread writes its words during the call.
     #[inline]
-    pub(crate) unsafe fn with<R>(&self, spot: Spot, look: impl FnOnce(&[T]) -> R) -> R {
-        // SAFETY: the slot holds an element of `width` values, and nothing writes it.
-        look(unsafe { std::slice::from_raw_parts(self.values(spot), self.width) })
+    pub(crate) unsafe fn with<R>(&self, spot: Spot, look: impl FnOnce(&[u64]) -> R) -> R {
+        // SAFETY: the slot holds an element of `width` words, and nothing writes it.
+        look(unsafe { std::slice::from_raw_parts(self.words(spot), self.width) })
     }
 
     /// Copies an element out of a slot.
     ///
     /// # Safety
     ///
-    /// `target` has room for an element, the slot has been written, and no other thread writes its
-    /// values during the call.
+    /// `element` has the width of the memory, the slot has been written, and no other thread writes
+    /// its words during the call.
     #[inline]
-    pub(crate) unsafe fn read(&self, spot: Spot, target: *mut T) {
-        let source = self.values(spot);
-        // SAFETY: the slot holds an element, which nothing writes, and `target` has room for it.
+    pub(crate) unsafe fn read(&self, spot: Spot, element: &mut [u64]) {
+        debug_assert_eq!(element.len(), self.width);
+        let source = self.words(spot);
+        // SAFETY: the slot holds an element, which nothing writes, and `element` has room for it.
         unsafe {
-            match self.width {
-                1 => target.write(source.read()),
-                width => target.copy_from_nonoverlapping(source, width),
+            match element {
+                [word] => *word = source.read(),
+                words => words
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(source, words.len()),
             }
         }
-    }
-
-    /// Copies elements into the slots.
-    ///
-    /// # Safety
-    ///
-    /// `elements` has as many elements as the stretch has slots, and no other thread accesses the
-    /// values of those slots during the call.
-    pub(crate) unsafe fn write_all(&self, stretch: Stretch, elements: &[T]) {
-        debug_assert_eq!(elements.len(), stretch.slots * self.width);
-        let mut source = elements.as_ptr();
-        for part in self.parts(stretch) {
-            let count = part.slots * self.width;
-            // SAFETY: elements of one group are contiguous; only the caller accesses those of the
-            // part, and `source` has enough left, since the parts add up to the stretch.
-            unsafe {
-                self.values(part.first)
-                    .copy_from_nonoverlapping(source, count);
-                source = source.add(count);
-            }
-        }
-    }
-
-    /// Copies elements out of the slots.
-    ///
-    /// # Safety
-    ///
-    /// `elements` has room for as many elements as the stretch has slots, those slots have been
-    /// written, and no other thread writes their values during the call.
-    pub(crate) unsafe fn read_all(&self, stretch: Stretch, elements: &mut [T]) {
-        debug_assert_eq!(elements.len(), stretch.slots * self.width);
-        let mut target = elements.as_mut_ptr();
-        for part in self.parts(stretch) {
-            let count = part.slots * self.width;
-            // SAFETY: elements of one group are contiguous; nothing writes those of the part, and
-            // `target` has room for them, since the parts add up to the stretch.
-            unsafe {
-                target.copy_from_nonoverlapping(self.values(part.first), count);
-                target = target.add(count);
-            }
-        }
-    }
-
-    /// Splits a stretch into parts that lie in one group each.
-    #[inline]
-    fn parts(&self, mut rest: Stretch) -> impl Iterator<Item = Stretch> + use<T> {
-        let Shape {
-            lanes, group_bytes, ..
-        } = self.shape;
-        std::iter::from_fn(move || {
-            let part = rest.shortened(lanes - rest.first.lane);
-            let next = Spot {
-                group: rest.first.group + group_bytes,
-                lane: 0,
-            };
-            rest = Stretch {
-                first: next,
-                slots: rest.slots - part.slots,
-            };
-            (part.slots > 0).then_some(part)
-        })
     }
 
     #[inline]
@@ -363,13 +224,13 @@ impl<T: Copy> SlotMemory<T> {
         unsafe { AtomicU8::from_ptr(self.at(spot.group + spot.lane)) }
     }
 
-    /// Address of the first value of a slot.
+    /// Address of the first word of a slot.
     #[inline]
-    fn values(&self, spot: Spot) -> *mut T {
-        let offset = spot.group + self.shape.values_at + spot.lane * self.shape.element_bytes;
+    fn words(&self, spot: Spot) -> *mut u64 {
+        let offset = spot.group + self.shape.words_at + spot.lane * self.shape.element_bytes;
         // SAFETY: a slot lies inside the memory.
         let start = unsafe { self.at(offset) };
-        // Aligned: groups and `values_at` are, and an element consists of whole values.
+        // Aligned: groups and `words_at` are, and an element consists of whole words.
         start.cast()
     }
 
@@ -387,7 +248,7 @@ impl<T: Copy> SlotMemory<T> {
     }
 }
 
-impl<T> std::fmt::Debug for SlotMemory<T> {
+impl std::fmt::Debug for SlotMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SlotMemory")
             .field("capacity", &self.capacity)

@@ -2,28 +2,26 @@
 
 use super::*;
 
-fn push(ring: &SlotRing<u64>, value: u64) -> Result<(), Full> {
+fn push(ring: &SlotRing, value: u64) -> Result<(), Full> {
     ring.try_push(&[value])
 }
 
-fn pop(ring: &SlotRing<u64>) -> Result<u64, Empty> {
+fn pop(ring: &SlotRing) -> Result<u64, Empty> {
     let mut value = [0];
     ring.try_pop(&mut value).map(|()| value[0])
 }
 
 /// Claims a slot like a thread that then stops.
-fn stop(ring: &SlotRing<u64>, turn: Turn) -> Claimed {
+fn stop(ring: &SlotRing, turn: Turn) -> Claimed {
     let end = match turn {
         Turn::Push => &ring.tail,
         Turn::Pop => &ring.head,
     };
-    ring.claim(end, |position| ring.ready(position, turn))
-        .expect("there is one to claim")
-        .0
+    ring.claim(end, turn).expect("there is one to claim").0
 }
 
 /// Completes a push that was stopped.
-fn go_on(ring: &SlotRing<u64>, slot: Claimed, value: u64) {
+fn go_on(ring: &SlotRing, slot: Claimed, value: u64) {
     // SAFETY: the slot was claimed for this push and has not been given to the other side.
     unsafe { ring.memory.write(slot.spot, &[value], &[]) };
     ring.memory.set_stamp(slot.spot, slot.next_stamp);

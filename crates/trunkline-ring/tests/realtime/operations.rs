@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_ring::{
-    Cursor, Fifo, FifoReader, LastValue, MarkSet, Reader, RtCell, SpscRing, TypedCell, TypedFifo,
-    TypedFifoReader,
-};
+use trunkline_ring::{Cursor, Fifo, FifoReader, LastValue, MarkSet, Reader, RtCell};
 
 /// Something a thread repeats.
 pub(crate) type Step = Box<dyn FnMut() + Send>;
@@ -39,10 +36,7 @@ fn between(
 
 /// Every operation of the real-time side.
 pub(crate) fn operations() -> Vec<Operation> {
-    [cells(), fifos(), rings(), marks()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [cells(), fifos(), marks()].into_iter().flatten().collect()
 }
 
 fn cells() -> Vec<Operation> {
@@ -53,9 +47,6 @@ fn cells() -> Vec<Operation> {
     let (reads, beside_reads) = read_then_write();
     let (of_reader, beside_reader) = read_then_write();
     let mut reader = Reader::new(of_reader);
-
-    let typed = Arc::new(TypedCell::new((0.0_f64, 0_i64)));
-    let typed_reads = Arc::clone(&typed);
 
     let last = Arc::new(LastValue::new(4));
     let (last_reads, last_of_reader) = (Arc::clone(&last), Arc::clone(&last));
@@ -78,14 +69,6 @@ fn cells() -> Vec<Operation> {
             "Reader::read of an RtCell",
             move || assert_eq!(reader.read().words.len(), 4),
             move || _ = beside_reader.write(&[2; 4]),
-        ),
-        between(
-            "TypedCell::write and read",
-            move || {
-                let _ = typed.write((1.5, 2));
-                let _ = typed.read();
-            },
-            move || _ = typed_reads.read(),
         ),
         between(
             "LastValue::read",
@@ -115,12 +98,8 @@ fn fifos() -> Vec<Operation> {
     let beside_parts = Arc::clone(&parts);
     let shows = Arc::new(Fifo::new(8, 3));
     let beside_shows = Arc::clone(&shows);
-    let slices = Arc::new(Fifo::new(8, 3));
-    let beside_slices = Arc::clone(&slices);
     let read = Arc::new(Fifo::new(8, 3));
     let mut reader = FifoReader::new(Arc::clone(&read));
-    let typed = Arc::new(TypedFifo::new(8));
-    let mut typed_reader = TypedFifoReader::new(Arc::clone(&typed));
 
     vec![
         between(
@@ -149,45 +128,9 @@ fn fifos() -> Vec<Operation> {
             move || _ = beside_shows.try_push_parts(&[1], &[1; 2]),
         ),
         between(
-            "Fifo::try_push_slice and try_pop_slice",
-            move || {
-                slices.try_push_slice(&[1; 15]);
-                slices.try_pop_slice(&mut [0; 9]);
-            },
-            move || assert!(beside_slices.try_pop_slice(&mut [0; 6]) <= 2),
-        ),
-        between(
             "FifoReader::read",
             move || assert_eq!(reader.read().words.len(), 3),
             move || _ = read.try_push(&[1; 3]),
-        ),
-        between(
-            "TypedFifoReader::read",
-            move || assert!(typed_reader.read().0 <= 1.0),
-            move || _ = typed.try_push(1.0),
-        ),
-    ]
-}
-
-fn rings() -> Vec<Operation> {
-    let (mut producer, mut other_consumer) = SpscRing::new(8);
-    let (mut other_producer, mut consumer) = SpscRing::new(8);
-    vec![
-        between(
-            "Producer::push and push_slice",
-            move || {
-                let _ = producer.push(1_u64);
-                producer.push_slice(&[2, 3, 4]);
-            },
-            move || assert!(other_consumer.pop_slice(&mut [0; 5]) <= 5),
-        ),
-        between(
-            "Consumer::pop and pop_slice",
-            move || {
-                let _ = consumer.pop();
-                consumer.pop_slice(&mut [0; 3]);
-            },
-            move || assert!(other_producer.push_slice(&[1_u64; 5]) <= 5),
         ),
     ]
 }
