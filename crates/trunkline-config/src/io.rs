@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use trunkline_types::Setting;
 use trunkline_types::name::check_segment;
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
 use crate::keys::Section;
 use crate::node::{Node, Table, Tree};
-use crate::plan::{IoConfig, SettingValue};
+use crate::plan::IoConfig;
 use crate::report::Report;
 use crate::sections::required;
 
@@ -60,18 +61,18 @@ fn name(node: &Node, values: &mut Values<'_, '_>) -> Option<String> {
     None
 }
 
-fn setting(key: &str, node: &Node, report: &mut Report) -> Option<SettingValue> {
+fn setting(key: &str, node: &Node, report: &mut Report) -> Option<Setting> {
     Some(match &node.tree {
-        Tree::Bool(value) => SettingValue::Bool(*value),
-        Tree::Integer(value) => SettingValue::Integer(*value),
-        Tree::Float(value) => SettingValue::Float(*value),
-        Tree::Text(text) => SettingValue::String(text.clone()),
+        Tree::Bool(value) => Setting::Bool(*value),
+        Tree::Integer(value) => Setting::Integer(*value),
+        Tree::Float(value) => Setting::Float(*value),
+        Tree::Text(text) => Setting::String(text.clone()),
         Tree::List(nodes) => {
             let mut list = Vec::with_capacity(nodes.len());
             for node in nodes {
                 list.push(setting(key, node, report)?);
             }
-            SettingValue::List(list)
+            Setting::List(list)
         }
         Tree::Time(_) | Tree::Table(_) => {
             let expected = "a number, text, true, false, or a list of those";

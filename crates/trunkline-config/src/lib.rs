@@ -46,5 +46,5 @@ mod variable;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigErrors, ERRORS_MAX, Position};
 pub use load::{LoadOptions, default_config_text, load, load_with, parse, parse_with};
-pub use plan::{DeploymentPlan, EngineConfig, IoConfig, Limits, SettingValue, StoreChoice};
+pub use plan::{DeploymentPlan, EngineConfig, IoConfig, Limits, StoreChoice};
 pub use source::FILE_BYTES_MAX;

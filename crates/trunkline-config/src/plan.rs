@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_types::url::DEFAULT_PORT;
-use trunkline_types::{LibraryDefinition, ListenAddress};
+use trunkline_types::{LibraryDefinition, ListenAddress, Setting};
 
 /// The content of the configuration files of one run.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -106,25 +106,11 @@ pub struct IoConfig {
     /// Deploys the libraries that the driver offers as well.
     pub publish: bool,
     /// All other keys, which the driver interprets.
-    pub settings: BTreeMap<String, SettingValue>,
+    pub settings: BTreeMap<String, Setting>,
     /// Place of each setting, `file:line:column`, for errors found by the driver.
     pub setting_places: BTreeMap<String, String>,
     /// Place of the section, `file:line`; empty if made by a program.
     pub origin: String,
-}
-
-/// A setting of an I/O server.
-#[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub enum SettingValue {
-    /// `true` or `false`.
-    Bool(bool),
-    Integer(i64),
-    /// A number with a fraction or an exponent.
-    Float(f64),
-    String(String),
-    /// Any number of the above, not necessarily of one kind.
-    List(Vec<SettingValue>),
 }
 
 impl DeploymentPlan {

@@ -5,10 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_config::{
-    DeploymentPlan, IoConfig, LoadOptions, SettingValue, parse as parse_file, parse_with,
-};
-use trunkline_types::{Access, AuditMode, Deadband, Fifo, Properties, Scaling, Scope};
+use trunkline_config::{DeploymentPlan, IoConfig, LoadOptions, parse as parse_file, parse_with};
+use trunkline_types::{Access, AuditMode, Deadband, Fifo, Properties, Scaling, Scope, Setting};
 
 const IO: &str = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n";
 
@@ -452,20 +450,20 @@ fn io_sections_keep_settings_with_their_places() {
          endpoint = \"10.0.0.5:502\"\nunit = 3\nfactor = 1.5\nswap = true\nlist = [1, [\"a\"]]\n\
          [[io]]\nname = \"host\"\ndriver = \"host\"\n",
     );
-    let text = |text: &str| SettingValue::String(text.to_owned());
+    let text = |text: &str| Setting::String(text.to_owned());
     let sut = &plan.io[0];
     assert_eq!(
         (sut.period, sut.publish),
         (Some(Duration::from_millis(100)), false)
     );
     assert_eq!(sut.settings["endpoint"], text("10.0.0.5:502"));
-    assert_eq!(sut.settings["unit"], SettingValue::Integer(3));
-    assert_eq!(sut.settings["factor"], SettingValue::Float(1.5));
-    assert_eq!(sut.settings["swap"], SettingValue::Bool(true));
-    let inner = SettingValue::List(vec![text("a")]);
+    assert_eq!(sut.settings["unit"], Setting::Integer(3));
+    assert_eq!(sut.settings["factor"], Setting::Float(1.5));
+    assert_eq!(sut.settings["swap"], Setting::Bool(true));
+    let inner = Setting::List(vec![text("a")]);
     assert_eq!(
         sut.settings["list"],
-        SettingValue::List(vec![SettingValue::Integer(1), inner])
+        Setting::List(vec![Setting::Integer(1), inner])
     );
     assert_eq!(sut.setting_places["unit"], "plant.toml:7:1");
     assert_eq!(sut.origin, "plant.toml:1");

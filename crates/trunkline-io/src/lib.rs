@@ -36,4 +36,5 @@ pub use health::{Health, HealthState};
 pub use scan::{Published, Scan};
 pub use schedule::{Jitter, ScanSchedule};
 pub use server::{IoError, IoServer, ItemId, SendRefusal};
-pub use settings::{Setting, SettingError, Settings};
+pub use settings::{SettingError, Settings};
+pub use trunkline_types::Setting;

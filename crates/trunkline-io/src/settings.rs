@@ -1,20 +1,9 @@
 //! The settings of a driver, from the configuration.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use trunkline_types::Setting;
 use trunkline_types::name::suggest;
-
-#[derive(Clone, PartialEq, Debug)]
-pub enum Setting {
-    Bool(bool),
-    Integer(i64),
-    /// A number with a fraction.
-    Float(f64),
-    String(String),
-    /// A list of values.
-    List(Vec<Setting>),
-}
 
 /// The settings of one I/O server, by key.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -86,9 +75,6 @@ impl Settings {
     }
 
     /// Returns a boolean; `None` if the setting is absent.
-    ///
-    /// # Errors
-    /// [`SettingError::WrongType`] for anything else.
     pub fn bool(&self, key: &str) -> Result<Option<bool>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -117,9 +103,6 @@ impl Settings {
     }
 
     /// Returns a number, whole or not; `None` if the setting is absent.
-    ///
-    /// # Errors
-    /// [`SettingError::WrongType`] for anything else.
     pub fn number(&self, key: &str) -> Result<Option<f64>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -130,9 +113,6 @@ impl Settings {
     }
 
     /// Returns a text; `None` if the setting is absent.
-    ///
-    /// # Errors
-    /// [`SettingError::WrongType`] for anything else.
     pub fn text(&self, key: &str) -> Result<Option<&str>, SettingError> {
         match self.by_key.get(key) {
             None => Ok(None),
@@ -146,25 +126,6 @@ impl FromIterator<(String, Setting)> for Settings {
     fn from_iter<T: IntoIterator<Item = (String, Setting)>>(settings: T) -> Self {
         Self {
             by_key: settings.into_iter().collect(),
-        }
-    }
-}
-
-/// Formats the value as in a configuration file.
-impl fmt::Display for Setting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Setting::Bool(value) => write!(f, "{value}"),
-            Setting::Integer(value) => write!(f, "{value}"),
-            Setting::Float(value) => write!(f, "{value:?}"),
-            Setting::String(value) => write!(f, "{value:?}"),
-            Setting::List(values) => {
-                f.write_str("[")?;
-                for (index, value) in values.iter().enumerate() {
-                    write!(f, "{}{value}", if index == 0 { "" } else { ", " })?;
-                }
-                f.write_str("]")
-            }
         }
     }
 }

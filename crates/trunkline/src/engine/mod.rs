@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trunkline_config::{DeploymentPlan, IoConfig, SettingValue, StoreChoice};
+use trunkline_config::{DeploymentPlan, IoConfig, StoreChoice};
 use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
 use trunkline_engine::store::{Start, Store, StoreTrouble};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
-use trunkline_io::{DriverError, Drivers, IoServer, Setting, SettingError, Settings};
+use trunkline_io::{DriverError, Drivers, IoServer, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
 use trunkline_net::tcp::USER_TIMEOUT;
 use trunkline_net::{Clock, Housekeeper};
@@ -278,10 +278,7 @@ impl Engine {
                 name: io.name.clone(),
                 error: Box::new(error),
             };
-            let mut settings = Settings::new();
-            for (key, value) in &io.settings {
-                settings.insert(key, setting(value));
-            }
+            let settings: Settings = io.settings.clone().into_iter().collect();
             if io.driver == PROCESS_DRIVER {
                 check_process(io, &settings).map_err(driver_error)?;
                 let (now, wall) = self.inner.clock.moment();
@@ -445,17 +442,6 @@ fn check_process(io: &IoConfig, settings: &Settings) -> Result<(), DriverError> 
             given: format!("{period:?}"),
             rule: "give it to the process, `trunkline io run --period`".to_owned(),
         })),
-    }
-}
-
-fn setting(value: &SettingValue) -> Setting {
-    match value {
-        SettingValue::Bool(value) => Setting::Bool(*value),
-        SettingValue::Integer(value) => Setting::Integer(*value),
-        SettingValue::Float(value) => Setting::Float(*value),
-        SettingValue::String(value) => Setting::String(value.clone()),
-        SettingValue::List(values) => Setting::List(values.iter().map(setting).collect()),
-        other => Setting::String(format!("{other:?}")),
     }
 }
 
