@@ -36,9 +36,6 @@ enum Asks {
 const ITEMS: usize = 20_000;
 
 /// Measures each case and prints a line for it.
-///
-/// # Errors
-/// An argument is no number, or the engine does not answer.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
     let variables: usize = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(3), |text| text.parse())?;

@@ -32,9 +32,6 @@ pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
 pub const TRUNKLINE_ALL: &str = "trunkline-all";
 
 /// Does the part of the far end, until the near end has had enough.
-///
-/// # Errors
-/// There is no such role, or it cannot do its part.
 pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     pin(End::Far)?;
     // These read their input themselves.
@@ -75,9 +72,6 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
 }
 
 /// Measures a cell with one system: its near end is this process.
-///
-/// # Errors
-/// There is no such scenario or system, or an end of it failed.
 pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Vec<Row>> {
     let placement = pin(End::Near)?;
     match scenario {

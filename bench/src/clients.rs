@@ -44,9 +44,6 @@ const DEADLINE: Duration = Duration::from_secs(600);
 const REST: Duration = Duration::from_millis(500);
 
 /// The far end: an engine, some of whose variables change.
-///
-/// # Errors
-/// The engine cannot be started, or a write was refused.
 pub fn serve(settings: &Settings) -> Outcome<()> {
     let count: usize = settings.value("vars")?;
     let changing: usize = settings.value_or("changing", 0)?;
@@ -92,9 +89,6 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Measures what the scenario names.
-///
-/// # Errors
-/// There is no such scenario, or an end has failed.
 pub fn cell(scenario: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let measured = Duration::from_millis(settings.value("ms")?);
     let clients = settings.value_or("clients", CLIENTS)?;
@@ -237,9 +231,6 @@ impl Cost {
 }
 
 /// Clients in a process that will be stopped: every other one subscribed `all`.
-///
-/// # Errors
-/// The engine is not there.
 pub fn hold(settings: &Settings) -> Outcome<()> {
     let (url, clients): (String, usize) = (settings.value("url")?, settings.value("clients")?);
     let contract = |number| match number % 2 {

@@ -55,9 +55,6 @@ struct Rig {
 }
 
 /// Counts a path and says of how many items it was.
-///
-/// # Errors
-/// There is no such path, or the two ends do not understand each other.
 pub fn run(path: &str) -> Outcome<usize> {
     let (variables, contract, subscribers) = match path {
         "write" => (1, Contract::Latest, 1),

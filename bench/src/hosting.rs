@@ -81,9 +81,6 @@ impl Manner {
     }
 
     /// A client that waits like this.
-    ///
-    /// # Errors
-    /// The machine has no descriptor or thread left.
     pub fn client(self, url: &str) -> Outcome<Client> {
         let mut options = ConnectOptions::new(url)?;
         options.spin = self.spin;
@@ -92,9 +89,6 @@ impl Manner {
 }
 
 /// An engine that listens on a free port of this machine.
-///
-/// # Errors
-/// The system refuses it one.
 pub fn start(library: &LibraryDefinition) -> Outcome<Engine> {
     let options = EngineOptions {
         listen: vec![free_port().into()],
@@ -112,9 +106,6 @@ pub fn url(address: SocketAddr) -> String {
 }
 
 /// The far end of W1 and W2: an engine with variables, until the near end has had enough.
-///
-/// # Errors
-/// The engine cannot be started.
 pub fn serve(settings: &Settings) -> Outcome<()> {
     let data_type = match settings.value::<String>("type")?.as_str() {
         "i32" => DataType::I32,

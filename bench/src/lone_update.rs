@@ -46,9 +46,6 @@ fn switches() -> (u64, u64) {
 }
 
 /// Measures as the arguments say, or is the far end.
-///
-/// # Errors
-/// An argument is no number, the engine cannot be started, or the far end has ended.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
     let first = arguments.next().unwrap_or_else(|| "1000".to_owned());
     if first == "far" {

@@ -36,9 +36,6 @@ pub struct Machine {
 
 impl Machine {
     /// Asks the system.
-    ///
-    /// # Errors
-    /// It does not tell.
     pub fn here(run: &str) -> Outcome<Self> {
         let cpu_info = fs::read_to_string("/proc/cpuinfo")?;
         let memory = fs::read_to_string("/proc/meminfo")?;
@@ -71,9 +68,6 @@ impl Machine {
 }
 
 /// Processes ready to run in the last minute, times 100.
-///
-/// # Errors
-/// The system does not tell.
 pub fn load_percent() -> Outcome<u64> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = text.split(' ').next().unwrap_or_default().parse()?;

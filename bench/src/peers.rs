@@ -95,9 +95,6 @@ fn folder() -> PathBuf {
 
 impl Peer {
     /// Its program.
-    ///
-    /// # Errors
-    /// Why it cannot be run here.
     pub fn program(&self) -> Result<PathBuf, String> {
         let folder = folder();
         let missing = fs::read_to_string(folder.join("missing")).unwrap_or_default();

@@ -21,9 +21,6 @@ pub const SHARED: &str = "same";
 
 /// Puts this thread, and what it starts from now on, on its end's CPU: the first one that the
 /// system allows, or the second. With one CPU only, both ends share it, and the row says so.
-///
-/// # Errors
-/// The system refuses.
 pub fn pin(end: End) -> Outcome<&'static str> {
     // A far end is started by the near one and inherits its single CPU: ask for all of them first.
     unpin()?;
@@ -47,9 +44,6 @@ pub fn pin(end: End) -> Outcome<&'static str> {
 
 /// Lets this thread, and what it starts from now on, use every CPU: for a program that stands
 /// between both ends.
-///
-/// # Errors
-/// The system refuses.
 pub fn unpin() -> Outcome<()> {
     let mut every = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| every.set(cpu));

@@ -8,9 +8,6 @@ use crate::Outcome;
 use crate::role::say;
 
 /// Listens on a free port, says so, and takes one connection.
-///
-/// # Errors
-/// The system refuses.
 pub fn accept_one() -> Outcome<TcpStream> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
@@ -20,9 +17,6 @@ pub fn accept_one() -> Outcome<TcpStream> {
 }
 
 /// Connects to what a role said it listens on.
-///
-/// # Errors
-/// Nobody listens there.
 pub fn connect(address: &str) -> Outcome<TcpStream> {
     let address: SocketAddr = address.parse()?;
     let stream = TcpStream::connect(address)?;
@@ -56,9 +50,6 @@ impl Inbox {
     }
 
     /// Receives more, once. False when the peer has closed.
-    ///
-    /// # Errors
-    /// The connection has failed, or nothing came within the stream's time-out.
     pub fn receive(&mut self, stream: &mut TcpStream) -> std::io::Result<bool> {
         // What is left is the beginning of a record, so this copies a few bytes only.
         self.bytes.copy_within(self.waiting.clone(), 0);

@@ -81,9 +81,6 @@ pub struct Writer(File);
 
 impl Writer {
     /// Starts the file.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn create(path: &Path, machine: &Machine) -> Outcome<Self> {
         let mut file = File::create(path)?;
         writeln!(file, "{}", serde_json::to_string(machine)?)?;
@@ -91,9 +88,6 @@ impl Writer {
     }
 
     /// Appends a row.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn append(&mut self, row: &Row) -> Outcome<()> {
         writeln!(self.0, "{}", serde_json::to_string(row)?)?;
         Ok(self.0.flush()?)

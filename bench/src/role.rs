@@ -25,9 +25,6 @@ pub struct Role {
 
 impl Role {
     /// Starts a role of this program.
-    ///
-    /// # Errors
-    /// The process cannot be started.
     pub fn start(name: &str, settings: &Settings) -> Outcome<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["role", name])
@@ -52,9 +49,6 @@ impl Role {
     }
 
     /// Waits for a line that begins with `word`, and returns what follows it.
-    ///
-    /// # Errors
-    /// The role has ended, or does not answer.
     pub fn expect(&mut self, word: &str) -> Outcome<String> {
         let deadline = Instant::now() + ANSWER_MAX;
         loop {

@@ -29,9 +29,6 @@ const PEER_LONG: Duration = Duration::from_secs(12);
 const QUIET_LOAD_PERCENT: u64 = 30;
 
 /// Measures, and writes the results into `folder`. Returns the file.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn measure(
     extent: Extent,
     scenarios: &[String],

@@ -48,9 +48,6 @@ pub struct Timing {
 
 impl Timing {
     /// Reads the settings of a cell.
-    ///
-    /// # Errors
-    /// One is missing or wrong.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             measured: Duration::from_millis(settings.value("ms")?),
@@ -60,9 +57,6 @@ impl Timing {
 }
 
 /// Sends numbers and gets them back, and enters the times.
-///
-/// # Errors
-/// A round trip has failed.
 pub fn measure(
     timing: &Timing,
     row: &mut Row,
@@ -94,9 +88,6 @@ pub fn measure(
 }
 
 /// Measures with one system.
-///
-/// # Errors
-/// There is no such system, or an end has failed.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     if settings.value_or("what", String::new())? == LOCAL_READ {
         let case = format!("what={LOCAL_READ}");
@@ -127,9 +118,6 @@ fn memory(timing: &Timing, row: &mut Row) -> Outcome<()> {
 
 /// A number there and back through memory, both polling: two threads, as what two processes share
 /// costs them the same.
-///
-/// # Errors
-/// Those of `measure`, which gets the round trip.
 pub(crate) fn polled<T>(
     measure: impl FnOnce(&mut dyn FnMut(u64) -> Outcome<u64>) -> Outcome<T>,
 ) -> Outcome<T> {
@@ -179,9 +167,6 @@ fn unix(timing: &Timing, row: &mut Row) -> Outcome<()> {
 }
 
 /// The far end of the Unix socket.
-///
-/// # Errors
-/// The system refuses a socket.
 pub fn echo() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("echo.sock");
@@ -198,9 +183,6 @@ pub fn echo() -> Outcome<()> {
 }
 
 /// The far end of Trunkline: an engine with one variable, and how it is reached by this transport.
-///
-/// # Errors
-/// The engine cannot be started, or has no such transport.
 pub fn serve(settings: &Settings) -> Outcome<()> {
     let transport: String = settings.value("transport")?;
     let engine = start(&library(1, DataType::F64, Duration::ZERO))?;

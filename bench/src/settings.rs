@@ -12,9 +12,6 @@ pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
     /// Reads `key=value` arguments.
-    ///
-    /// # Errors
-    /// An argument has no `=`.
     pub fn parse(arguments: &[String]) -> Outcome<Self> {
         let mut settings = Self::default();
         for argument in arguments {
@@ -38,9 +35,6 @@ impl Settings {
     }
 
     /// The value of a setting that must be there.
-    ///
-    /// # Errors
-    /// It is missing, or not of this type.
     pub fn value<T: FromStr>(&self, key: &str) -> Outcome<T> {
         let text = self
             .0
@@ -51,9 +45,6 @@ impl Settings {
     }
 
     /// The value of a setting that may be left out.
-    ///
-    /// # Errors
-    /// It is there, but not of this type.
     pub fn value_or<T: FromStr>(&self, key: &str, default: T) -> Outcome<T> {
         if self.0.contains_key(key) {
             self.value(key)

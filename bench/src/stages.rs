@@ -71,9 +71,6 @@ impl Path {
 }
 
 /// Measures every path.
-///
-/// # Errors
-/// The two ends do not understand each other.
 pub fn measure() -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     for (path, items) in [
@@ -122,9 +119,6 @@ fn measure_path(path: Path, items: usize) -> Outcome<Vec<Row>> {
 }
 
 /// Goes a path again and again, for a profiler to count.
-///
-/// # Errors
-/// There is no such path, or the two ends do not understand each other.
 pub fn repeat(path: &str, items: usize, passes: u32) -> Outcome<()> {
     let path = PATHS.into_iter().find(|known| known.name() == path);
     let path = path.ok_or_else(|| format!("the paths are {}", PATHS.map(Path::name).join(", ")))?;

@@ -11,9 +11,6 @@ use crate::Outcome;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// All variables of an opening.
-///
-/// # Errors
-/// One of them could not be opened.
 pub fn opened(results: Vec<Result<Opened, Fault>>) -> Outcome<Vec<VariableRef>> {
     let variable = |result: Result<Opened, Fault>| match result {
         Ok(opened) => Ok(opened.variable),

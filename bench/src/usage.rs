@@ -43,17 +43,11 @@ pub struct Usage {
 
 impl Usage {
     /// Of this process.
-    ///
-    /// # Errors
-    /// The system does not tell.
     pub fn of_self() -> Outcome<Self> {
         Self::of(std::process::id())
     }
 
     /// Of a process, threads that live now.
-    ///
-    /// # Errors
-    /// There is no such process, or the system does not tell.
     pub fn of(pid: u32) -> Outcome<Self> {
         let mut usage = Self::default();
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -107,9 +101,6 @@ pub struct Loopback {
 
 impl Loopback {
     /// Reads the counters.
-    ///
-    /// # Errors
-    /// The system does not tell.
     pub fn now() -> Outcome<Self> {
         let text = fs::read_to_string("/proc/net/dev")?;
         Self::parse(&text).ok_or_else(|| "no loopback interface is listed".into())

@@ -59,9 +59,6 @@ pub struct Blocks {
 
 impl Blocks {
     /// Reads the settings of a cell.
-    ///
-    /// # Errors
-    /// One is missing or wrong.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             length: settings.value("length")?,
@@ -96,9 +93,6 @@ fn is_whole(block: &[f64], length: usize) -> bool {
 }
 
 /// Measures with one system: this process writes.
-///
-/// # Errors
-/// There is no such system, or an end has failed.
 pub fn cell(scenario: &str, system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let blocks = Blocks::read(settings)?;
     let case = format!("length={}", blocks.length);

@@ -16,9 +16,6 @@ use crate::updates_to_one::{Taken, Window};
 use crate::usage::process_cpu_ns;
 
 /// The far end of raw.
-///
-/// # Errors
-/// The system refuses a socket, or the writer ends before its end.
 pub fn take_raw(settings: &Settings) -> Outcome<()> {
     let blocks = Blocks::read(settings)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -95,9 +92,6 @@ impl Taking {
 }
 
 /// The far end of Trunkline.
-///
-/// # Errors
-/// The subscription has ended before the last block.
 pub fn take_trunkline(settings: &Settings) -> Outcome<()> {
     let blocks = Blocks::read(settings)?;
     let url: String = settings.value("url")?;

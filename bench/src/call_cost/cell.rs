@@ -20,9 +20,6 @@ struct Pass {
 
 /// Makes `calls` calls of an operation, once to warm up and `passes` times measured, and enters the
 /// medians.
-///
-/// # Errors
-/// The other side is gone or refuses; what it answers is not what was written.
 pub fn run(
     operation: Operation,
     calls: usize,

@@ -73,9 +73,6 @@ impl Operation {
     }
 
     /// The operation of this name.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn named(name: &str) -> Outcome<Self> {
         let found = OPERATIONS
             .into_iter()
@@ -87,27 +84,15 @@ impl Operation {
 /// The variables on the other side, as the calls of this scenario use them.
 pub trait Variables {
     /// Writes one value and waits for its answer.
-    ///
-    /// # Errors
-    /// The other side is gone, or refuses.
     fn put(&mut self, variable: usize, value: f64) -> Outcome<()>;
 
     /// Reads one value.
-    ///
-    /// # Errors
-    /// The other side is gone, or refuses.
     fn get(&mut self, variable: usize) -> Outcome<f64>;
 
     /// Writes `count` values, `first`, `first + 1`, and so on, to the variables in turn; waits
     /// once.
-    ///
-    /// # Errors
-    /// The other side is gone, or refuses one.
     fn put_all(&mut self, first: u64, count: usize) -> Outcome<()>;
 
     /// Reads `count` values of the variables in turn into `values`; waits once.
-    ///
-    /// # Errors
-    /// The other side is gone, or refuses one.
     fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()>;
 }

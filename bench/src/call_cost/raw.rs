@@ -19,9 +19,6 @@ const REQUEST: usize = 13;
 const INBOX: usize = 1 << 18;
 
 /// The far end.
-///
-/// # Errors
-/// The system refuses a socket.
 pub fn serve() -> Outcome<()> {
     let mut stream = accept_one()?;
     let mut held = vec![0_f64; VARIABLES];
@@ -59,9 +56,6 @@ pub struct Near {
 
 impl Near {
     /// Connects to the far end.
-    ///
-    /// # Errors
-    /// It is not there.
     pub fn connect(address: &str) -> Outcome<Self> {
         let stream = connect(address)?;
         Ok(Self {

@@ -17,9 +17,6 @@ pub struct Near {
 
 impl Near {
     /// Connects to the engine and opens the variables.
-    ///
-    /// # Errors
-    /// The engine is not there, or has not these variables.
     pub fn connect(url: &str, manner: Manner) -> Outcome<Self> {
         let client = manner.client(url)?;
         let variables =

@@ -66,9 +66,6 @@ impl FirstSet {
 }
 
 /// Subscribes, and returns when the set is full.
-///
-/// # Errors
-/// The subscription was refused, or no reading came.
 pub fn subscribe(client: &Client, names: &[String], set: &mut FirstSet) -> Outcome<Subscription> {
     let subscription = client.subscribe(names, Contract::Latest, SubscribeOptions::default())?;
     while !set.is_full() {
@@ -91,9 +88,6 @@ pub fn subscribe(client: &Client, names: &[String], set: &mut FirstSet) -> Outco
 }
 
 /// Several times over, each with a new connection; the row has the medians.
-///
-/// # Errors
-/// An end has failed.
 pub fn measure(system: &str, variables: usize, passes: usize, row: &mut Row) -> Outcome<()> {
     let role = match system {
         RAW => "footprint-raw",
@@ -160,9 +154,6 @@ fn raw_near(address: &str, names: &[String], set: &mut FirstSet) -> Outcome<TcpS
 }
 
 /// The far end of raw: takes the names, answers with a record of each, connection by connection.
-///
-/// # Errors
-/// The system refuses a socket, or a name is none of those it has.
 pub fn serve_raw(variables: usize) -> Outcome<()> {
     let names: Vec<String> = (0..variables).map(name).collect();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -21,9 +21,6 @@ use crate::settings::Settings;
 use crate::trunkline_calls::PATIENCE;
 
 /// Two subscribers in the engine's process, without a connection: the item and its counters alone.
-///
-/// # Errors
-/// The engine refuses a subscription, or the system does not tell what is resident.
 pub fn in_process(variables: usize, row: &mut Row) -> Outcome<()> {
     // It stays until the end: what comes later would find room in what it frees.
     let library = library(variables, "f64", false)?;
@@ -112,9 +109,6 @@ impl Sink for Counted {
 
 /// Two clients subscribe one after the other: the first to follow a variable costs the engine what
 /// all share, the second its item alone.
-///
-/// # Errors
-/// The engine is not there, or the system does not tell what is resident.
 pub fn measure(variables: usize, row: &mut Row) -> Outcome<()> {
     let mut far = Role::start(
         "footprint-engine",

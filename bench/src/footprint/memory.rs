@@ -35,9 +35,6 @@ impl Resident {
 const MIB: f64 = (1 << 20) as f64;
 
 /// An engine with variables of one type.
-///
-/// # Errors
-/// The engine cannot be started, or the system does not tell what is resident.
 pub fn of_engine(variables: usize, kind: &str, row: &mut Row) -> Outcome<()> {
     let resident = || resident_bytes(std::process::id());
     let engine = engine()?;
@@ -78,9 +75,6 @@ fn one() -> LibraryDefinition {
 }
 
 /// As much as can be found by its name and no more.
-///
-/// # Errors
-/// The system does not tell what is resident.
 pub fn of_map(variables: usize, row: &mut Row) -> Outcome<()> {
     let resident = || resident_bytes(std::process::id());
     let mut map: HashMap<Box<str>, [u64; 4]> = HashMap::new();

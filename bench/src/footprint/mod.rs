@@ -46,9 +46,6 @@ fn path(index: usize) -> String {
 }
 
 /// The library of the scenario.
-///
-/// # Errors
-/// The scenario has no such type.
 pub fn library(count: usize, kind: &str, retained: bool) -> Outcome<LibraryDefinition> {
     let mut properties = Properties::new(data_type(kind)?);
     properties.retain = retained;
@@ -83,9 +80,6 @@ fn data_type(kind: &str) -> Outcome<DataType> {
 }
 
 /// An engine that listens on a free port of this machine and lets a client have everything.
-///
-/// # Errors
-/// The system refuses it a port.
 pub fn engine() -> Outcome<Engine> {
     Ok(Engine::start(EngineOptions {
         listen: vec![free_port().into()],
@@ -94,9 +88,6 @@ pub fn engine() -> Outcome<Engine> {
 }
 
 /// Writes every variable once: numbers get their index, others a value of their type.
-///
-/// # Errors
-/// A write was refused.
 pub fn write_all(engine: &Engine, library: &LibraryDefinition) -> Outcome<()> {
     for index in 0..library.variables.len() {
         let data_type = &library.variables[index].properties.data_type;
@@ -110,9 +101,6 @@ pub fn write_all(engine: &Engine, library: &LibraryDefinition) -> Outcome<()> {
 }
 
 /// The far end of `connect` and `items`: an engine whose variables all have a value.
-///
-/// # Errors
-/// The engine cannot be started.
 pub fn serve(settings: &Settings) -> Outcome<()> {
     let engine = engine()?;
     let library = library(settings.value("vars")?, "f64", false)?;
@@ -128,9 +116,6 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
 }
 
 /// Resident bytes of a process: exact, where the short counters of the system lag behind.
-///
-/// # Errors
-/// The system does not tell.
 pub fn resident_bytes(pid: u32) -> Outcome<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let kib = resident_kib(&text).ok_or("the system does not tell what is resident")?;

@@ -15,9 +15,6 @@ use crate::settings::Settings;
 use crate::statistics::median;
 
 /// Stores variables and their values once, then starts engines with them.
-///
-/// # Errors
-/// The store cannot be written, or an engine cannot be started.
 pub fn measure(variables: usize, restarts: usize, row: &mut Row) -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let store = folder.path().join("store.db");
@@ -72,9 +69,6 @@ fn fill(variables: usize, store: PathBuf) -> Outcome<(Duration, Duration)> {
 }
 
 /// The process of one start: says how long it took, and how many variables are not what they were.
-///
-/// # Errors
-/// The engine cannot be started.
 pub fn start(settings: &Settings) -> Outcome<()> {
     let variables: usize = settings.value("vars")?;
     let start = Instant::now();

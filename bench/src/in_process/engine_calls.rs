@@ -21,9 +21,6 @@ const WALL: Timestamp = Timestamp::from_nanos(1_767_225_600_000_000_000);
 const DRAIN_EVERY: u64 = 100;
 
 /// Writes to and reads from an engine without connections.
-///
-/// # Errors
-/// The engine does not accept the variables.
 pub(super) fn cell() -> Outcome<Cell> {
     let subscribe = |contract| Subscribe::new(1, contract);
     let only_changes = Subscribe {

@@ -25,9 +25,6 @@ pub const PAYLOADS: [usize; 3] = [1, 128, 1024];
 const PATIENCE: u32 = 10_000;
 
 /// The systems of a payload.
-///
-/// # Errors
-/// The engine cannot be started.
 pub(super) fn cell(payload: usize) -> Outcome<Cell> {
     let contenders = match payload {
         1 => contenders::<1>()?,

@@ -21,9 +21,6 @@ const MESSAGE: [u8; 8] = *b"8 bytes.";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Both systems; the answering threads have the CPU of the far end.
-///
-/// # Errors
-/// The system refuses sockets or threads.
 pub(super) fn cell() -> Outcome<Cell> {
     let far = thread::spawn(|| -> io::Result<_> {
         // If this fails, the two ends share what there is.

@@ -17,9 +17,6 @@ const DISTANCE: u64 = 9_973;
 pub(super) const WHATS: [&str; 4] = ["again", "into-others", "all-and-take", "one-and-take"];
 
 /// The cell of one of [`WHATS`].
-///
-/// # Errors
-/// There is no place for an index.
 pub(super) fn cell(what: &str) -> Outcome<Cell> {
     let set = MarkSet::new();
     for index in 0..INDICES {

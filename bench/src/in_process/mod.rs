@@ -81,9 +81,6 @@ struct Cell {
 }
 
 /// Measures a part of the scenario: settings `part`, `rounds`, `round_us`.
-///
-/// # Errors
-/// There is no such part, or the engine cannot be started.
 pub fn measure(settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let rounds: usize = settings.value("rounds")?;
     let round = Duration::from_micros(settings.value("round_us")?);

@@ -17,9 +17,6 @@ use crate::Outcome;
 pub(super) const DOUBLES: [u64; 3] = [1, 1000, DATA_BYTES_MAX / 8];
 
 /// Frames of this many doubles, with and without checksums.
-///
-/// # Errors
-/// The two ends do not connect.
 pub(super) fn cell(doubles: u64) -> Outcome<Cell> {
     let contender = |system, is_checked| {
         let mut pair = Pair::new(is_checked)?;

@@ -57,9 +57,6 @@ trait Holder: 'static {
 }
 
 /// The systems of a cell.
-///
-/// # Errors
-/// The engine cannot be started.
 pub(super) fn cell(case: Case) -> Outcome<Cell> {
     let (name, stamped) = match case {
         Case::Read { stamped } => ("read", stamped),

@@ -93,9 +93,6 @@ impl Took {
 }
 
 /// Measures one system.
-///
-/// # Errors
-/// There is no such system, or the disk has failed.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let task = Task::read(settings)?;
     let mut row = Row::new(SCENARIO, system, task.case(), placement);
@@ -116,9 +113,6 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
 }
 
 /// Measures devices with one system.
-///
-/// # Errors
-/// There is no such system, or the disk has failed.
 pub fn devices_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let way = match system {
         IN_PLACE => Way::InPlace,

@@ -88,9 +88,6 @@ impl Seen {
 
 /// Runs the ticks of a cell and enters its figures. Tick numbers start above `first_tick`, which no
 /// variable has had before.
-///
-/// # Errors
-/// The other side is gone.
 pub fn run(
     grid: &Grid,
     first_tick: u32,

@@ -43,9 +43,6 @@ impl Kind {
     }
 
     /// The type of this name.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn named(name: &str) -> Outcome<Self> {
         let found = TYPES.into_iter().find(|kind| kind.name() == name);
         found.ok_or_else(|| format!("`{name}` is no type of this scenario").into())
@@ -63,16 +60,10 @@ pub trait Registers {
     fn prepare(&mut self, tick: u32);
 
     /// Writes what was prepared to all variables, in as few calls as the system has for that.
-    ///
-    /// # Errors
-    /// The other side is gone, or has refused a value.
     fn send(&mut self) -> Outcome<()>;
 
     /// Waits for notifications until `deadline` at the latest, and gives each one's variable and
     /// tick.
-    ///
-    /// # Errors
-    /// The other side is gone, or what it says makes no sense.
     fn receive(&mut self, deadline: Instant, notice: &mut dyn FnMut(usize, u32)) -> Outcome<()>;
 
     /// Updates of which the system has told so far that they will not be notified; `None` when it
@@ -82,9 +73,6 @@ pub trait Registers {
     }
 
     /// All ticks are over.
-    ///
-    /// # Errors
-    /// A write was not carried out.
     fn finish(&mut self) -> Outcome<()> {
         Ok(())
     }
@@ -102,9 +90,6 @@ pub struct Grid {
 
 impl Grid {
     /// Reads the settings of a cell.
-    ///
-    /// # Errors
-    /// One is missing or wrong.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             variables: settings.value("n")?,

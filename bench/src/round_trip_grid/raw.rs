@@ -14,9 +14,6 @@ const INBOX: usize = 1 << 18;
 
 /// The other end: sends back what it receives, record by record, in one call for what one call
 /// brought.
-///
-/// # Errors
-/// The system refuses a socket.
 pub fn echo() -> Outcome<()> {
     let mut stream = accept_one()?;
     let mut inbox = Inbox::new(INBOX);
@@ -54,9 +51,6 @@ pub struct Near {
 
 impl Near {
     /// Connects to the far end.
-    ///
-    /// # Errors
-    /// It is not there.
     pub fn connect(address: &str, grid: Grid) -> Outcome<Self> {
         let stream = connect(address)?;
         // The echo loses nothing: this only ends a run whose far end is stuck.

@@ -24,9 +24,6 @@ pub struct Near {
 impl Near {
     /// Connects to the engine, opens the variables and subscribes to them; returns when the first
     /// reading of each is there.
-    ///
-    /// # Errors
-    /// The engine is not there, or has not these variables.
     pub fn connect(url: &str, grid: Grid, contract: Contract, manner: Manner) -> Outcome<Self> {
         let client = manner.client(url)?;
         let names = names(grid.variables);

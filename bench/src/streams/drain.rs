@@ -100,9 +100,6 @@ impl Tap {
 }
 
 /// The far end of raw.
-///
-/// # Errors
-/// The system refuses a socket, or the writer ends within a call.
 pub fn read_raw(settings: &Settings) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, settings.value("port")?))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
@@ -122,9 +119,6 @@ pub fn read_raw(settings: &Settings) -> Outcome<()> {
 }
 
 /// The far end of a stream.
-///
-/// # Errors
-/// It has ended otherwise than by its writer.
 pub fn read_stream(settings: &Settings) -> Outcome<()> {
     let flow = Flow::read(settings)?;
     let port: u16 = settings.value("port")?;
@@ -148,9 +142,6 @@ pub fn read_stream(settings: &Settings) -> Outcome<()> {
 }
 
 /// Takes as long as there is something; what it was.
-///
-/// # Errors
-/// Those of `take`.
 pub fn drain(mut take: impl FnMut(&mut Numbers) -> Outcome<bool>) -> Outcome<Counted> {
     let mut numbers = Numbers::default();
     let (start, cpu) = (Instant::now(), process_cpu_ns());

@@ -29,9 +29,6 @@ pub struct Flow {
 
 impl Flow {
     /// Reads the settings of a cell or role.
-    ///
-    /// # Errors
-    /// One is missing or wrong.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         let buffer: usize = settings.value_or("buffer", 0)?;
         Ok(Self {
@@ -146,9 +143,6 @@ impl Counted {
     }
 
     /// Waits until the far end tells.
-    ///
-    /// # Errors
-    /// It has ended without, or says something else.
     pub fn of(far: &mut Role) -> Outcome<Self> {
         let said = far.expect("RESULT")?;
         let numbers: Vec<f64> = said.split(' ').map(str::parse).collect::<Result<_, _>>()?;

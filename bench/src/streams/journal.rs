@@ -35,9 +35,6 @@ const FOLDER: &str = "folder";
 const BOTH: &str = "both";
 
 /// Measures with one system.
-///
-/// # Errors
-/// There is no such system, or an end or the disk has failed.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let flow = Flow::read(settings)?;
     let mut row = Row::new(JOURNALS, system, format!("call={}", flow.call), placement);

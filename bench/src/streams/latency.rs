@@ -22,9 +22,6 @@ const CAPACITY: usize = 4096;
 const WARM_UP: u64 = 1000;
 
 /// Measures with one system: this process asks, another one answers.
-///
-/// # Errors
-/// There is no such system, or an end has failed.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let spins: u32 = settings.value_or("spin", 1)?;
     let count: u64 = settings.value("count")?;
@@ -78,9 +75,6 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
 }
 
 /// Asks again and again, and enters the times.
-///
-/// # Errors
-/// A round trip has failed.
 pub fn measure(
     mut row: Row,
     count: u64,
@@ -138,9 +132,6 @@ impl Pings {
     }
 
     /// Enters half the times.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn enter(mut self, row: &mut Row) -> Outcome<()> {
         let times = Summary::of(&mut self.times).ok_or("nothing was measured")?;
         // They are in order now.
@@ -173,9 +164,6 @@ fn receive(socket: &mut impl Read) -> Outcome<[u8; 8]> {
 }
 
 /// The far end of raw.
-///
-/// # Errors
-/// The system refuses a socket.
 pub fn echo_raw(settings: &Settings) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
@@ -195,9 +183,6 @@ pub fn echo_raw(settings: &Settings) -> Outcome<()> {
 }
 
 /// The far end of Trunkline.
-///
-/// # Errors
-/// An endpoint cannot be created.
 pub fn echo_stream(settings: &Settings) -> Outcome<()> {
     let form = Form::of(&settings.value::<String>("system")?)?;
     let (there, back): (u16, u16) = (settings.value("there")?, settings.value("back")?);

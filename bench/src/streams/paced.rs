@@ -34,9 +34,6 @@ pub fn case(call: usize, rate: f64) -> String {
 }
 
 /// All rates of one system.
-///
-/// # Errors
-/// There is no such system, or an end has failed.
 pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let call: usize = settings.value("call")?;
     let settings = settings.clone().with("warm_ms", 0);
@@ -52,9 +49,6 @@ pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<
 }
 
 /// Raises the rate of a writer; `write` does one call of it, `far` is the reader's process.
-///
-/// # Errors
-/// A call has failed.
 pub fn raise(
     system: &str,
     settings: &Settings,

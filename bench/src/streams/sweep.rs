@@ -28,9 +28,6 @@ pub fn by_call(call: usize) -> String {
 }
 
 /// Both sweeps of one system.
-///
-/// # Errors
-/// There is no such system, or an end has failed.
 pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let (warm_ms, ms) = (settings.value("warm_ms")?, settings.value("ms")?);
     let point = |case: String, buffer: usize, call: usize| {

@@ -17,9 +17,6 @@ use crate::settings::Settings;
 use crate::usage::process_cpu_ns;
 
 /// Measures with one system: this process writes, another one reads and counts.
-///
-/// # Errors
-/// There is no such system, or an end has failed.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let flow = Flow::read(settings)?;
     let case = format!("call={}", flow.call);
@@ -108,9 +105,6 @@ pub(super) fn read(
 }
 
 /// The far end of raw.
-///
-/// # Errors
-/// The system refuses a socket, or the writer ends before its end.
 pub fn read_raw(settings: &Settings) -> Outcome<()> {
     let flow = Flow::read(settings)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, settings.value("port")?))?;
@@ -131,9 +125,6 @@ pub fn read_raw(settings: &Settings) -> Outcome<()> {
 }
 
 /// The far end of Trunkline.
-///
-/// # Errors
-/// The stream has ended before its end.
 pub fn read_stream(settings: &Settings) -> Outcome<()> {
     let flow = Flow::read(settings)?;
     let form = Form::of(&settings.value::<String>("system")?)?;

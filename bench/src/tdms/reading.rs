@@ -116,9 +116,6 @@ impl ReadAt for Watched {
 }
 
 /// Measures with one system.
-///
-/// # Errors
-/// There is no such system, or a file cannot be written or read.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let what: String = settings.value("what")?;
     let mut row = Row::new(READING, system, format!("what={what}"), placement);

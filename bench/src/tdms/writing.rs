@@ -18,9 +18,6 @@ const VALUES: usize = 100;
 pub const SEGMENTS: usize = 50;
 
 /// Measures with one system: whole files, made, written and closed, into the system's cache.
-///
-/// # Errors
-/// There is no such system, or a file cannot be written.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let segments: usize = settings.value("segments")?;
     let mut row = Row::new(WRITING, system, "what=segments".to_owned(), placement);

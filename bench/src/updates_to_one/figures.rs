@@ -22,9 +22,6 @@ pub struct Share {
 }
 
 /// Lets each subscriber take in a thread of its own, and tells the writer what all of them took.
-///
-/// # Errors
-/// One of them failed, or did not get far enough to be measured.
 pub fn take_with(
     subscribers: usize,
     take: impl Fn(usize) -> Result<Share, String> + Sync,
@@ -82,9 +79,6 @@ pub struct Written {
 }
 
 /// Reads what the subscriber took.
-///
-/// # Errors
-/// It has ended without a result.
 pub fn taken_of(subscriber: &mut Role) -> Outcome<Settings> {
     let words: Vec<String> = subscriber
         .expect("TAKEN")?
@@ -95,9 +89,6 @@ pub fn taken_of(subscriber: &mut Role) -> Outcome<Settings> {
 }
 
 /// Enters the figures of a cell.
-///
-/// # Errors
-/// The subscriber's result is incomplete.
 pub fn enter(row: &mut Row, written: &Written, taken: &Settings) -> Outcome<()> {
     let (count, out_of_order): (u64, u64) = (taken.value("count")?, taken.value("out_of_order")?);
     let (updates, seconds): (f64, f64) = (taken.value("updates")?, taken.value("seconds")?);

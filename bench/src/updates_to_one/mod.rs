@@ -38,9 +38,6 @@ pub struct Stream {
 
 impl Stream {
     /// Reads the settings of a cell.
-    ///
-    /// # Errors
-    /// One is missing or wrong.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             variables: settings.value("vars")?,

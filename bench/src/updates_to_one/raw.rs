@@ -25,9 +25,6 @@ const INBOX: usize = 1 << 18;
 const END: u32 = u32::MAX;
 
 /// The far end: every subscriber takes every record.
-///
-/// # Errors
-/// The system refuses a socket, or the writer ends without saying so.
 pub fn take_all(stream: Stream) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
@@ -70,9 +67,6 @@ fn take_one(stream: Stream, mut socket: TcpStream) -> Outcome<Share> {
 }
 
 /// The near end: writes as fast as it can.
-///
-/// # Errors
-/// The far end is gone.
 pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
     let mut far = Role::start("updates_to_one-raw", &stream.settings())?;
     let address = far.expect("LISTENING")?;

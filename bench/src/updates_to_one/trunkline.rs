@@ -67,9 +67,6 @@ impl Source {
 
 /// The near end: hosts the variables and writes them as fast as it can, one by one or, with
 /// `batched`, 100 per call.
-///
-/// # Errors
-/// The engine cannot be started, or a write was refused.
 pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
     let source = Source::new(stream.variables, batched)?;
     let settings = stream.settings().with("url", source.url()?);
@@ -121,9 +118,6 @@ pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
 }
 
 /// The far end: every subscriber is a client of its own and takes every update, reading by reading.
-///
-/// # Errors
-/// A subscription has ended before the last update.
 pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
     let subscribed = AtomicUsize::new(0);
     take_with(stream.subscribers, |_| {

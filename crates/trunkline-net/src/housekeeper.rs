@@ -34,9 +34,6 @@ struct State {
 impl Housekeeper {
     /// Calls `work` at once, then at each tick it returned and after each [`wake`](Self::wake). If
     /// it returns `None`, only `wake` calls it again.
-    ///
-    /// # Errors
-    /// The system cannot start another thread.
     pub fn start(
         clock: Clock,
         mut work: impl FnMut(Tick, Timestamp) -> Option<Tick> + Send + 'static,

@@ -40,9 +40,6 @@ struct PassingReceive {
 }
 
 /// Connects to the Unix socket at `path` and accepts descriptors from it.
-///
-/// # Errors
-/// As for a dial to a Unix socket.
 pub fn connect_passing(path: &SocketPath) -> io::Result<(Transport, Descriptors)> {
     let (stream, peer) = unix::connect(path.as_path()).map_err(|error| {
         let (kind, text) = unix::failure(path.as_path(), &error);

@@ -63,9 +63,6 @@ pub(crate) fn start_connect(address: SocketAddr) -> io::Result<TcpStream> {
 
 /// Returns the result of the connection that [`start_connect`] began, or `Ok(None)` while it is
 /// undecided.
-///
-/// # Errors
-/// The reason why it failed.
 pub(crate) fn take_connected(stream: &TcpStream, address: SocketAddr) -> io::Result<Option<()>> {
     if let Some(error) = stream.take_error()? {
         return Err(error);

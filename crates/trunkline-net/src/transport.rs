@@ -32,9 +32,6 @@ pub trait ReceiveHalf: Send {
     fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 
     /// As [`try_read`](Self::try_read), into `first`, with the excess in `second`.
-    ///
-    /// # Errors
-    /// As for `try_read`.
     fn try_read_two(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<Option<usize>> {
         self.try_read(if first.is_empty() { second } else { first })
     }
@@ -68,9 +65,6 @@ pub trait SendHalf: Send {
 
     /// As [`try_write`](Self::try_write), of `first` followed by `second`; at least one is not
     /// empty.
-    ///
-    /// # Errors
-    /// As for `try_write`.
     fn try_write_two(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         self.try_write(if first.is_empty() { second } else { first })
     }

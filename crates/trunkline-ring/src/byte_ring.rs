@@ -258,9 +258,6 @@ pub struct ByteProducer {
 
 impl ByteProducer {
     /// Appends as many of `bytes` as there is room for.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Moved, Corrupt> {
         let room = self.room(bytes.len() as u64)?;
         // Both fit in a usize.
@@ -287,9 +284,6 @@ impl ByteProducer {
     /// Announces that the producer is about to sleep because the ring is full. From then on the
     /// consumer's next step returns `wake`. Returns false if there is room again: then the producer
     /// must not sleep.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn wait_for_room(&mut self) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().producer_waits.0);
         Ok(self.room(1)? == 0)
@@ -328,9 +322,6 @@ pub struct ByteConsumer {
 
 impl ByteConsumer {
     /// Copies out as many bytes as are available and fit in `bytes`, oldest first.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn pop(&mut self, bytes: &mut [u8]) -> Result<Moved, Corrupt> {
         let waiting = self.waiting(bytes.len() as u64)?;
         // Both fit in a usize.
@@ -363,9 +354,6 @@ impl ByteConsumer {
     /// Announces that the consumer is about to sleep because the ring is empty. From then on the
     /// producer's next step returns `wake`. Returns false if bytes have arrived: then the consumer
     /// must not sleep.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn wait_for_bytes(&mut self) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().consumer_waits.0);
         Ok(self.waiting(1)? == 0)

@@ -105,10 +105,6 @@ impl Fifo {
     ///
     /// [`Full`] if the slot behind the last element is not free. The caller keeps the element,
     /// which does not count as lost.
-    ///
-    /// # Panics
-    ///
-    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_push(&self, element: &[u64]) -> Result<(), Full> {
@@ -121,10 +117,6 @@ impl Fifo {
     /// The new element itself is refused, and counted as lost, in one case: a thread was
     /// interrupted while copying out of its slot or into it. Dropping other elements would not free
     /// that slot.
-    ///
-    /// # Panics
-    ///
-    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn push_overwriting(&self, element: &[u64]) -> Overflow {
@@ -135,14 +127,6 @@ impl Fifo {
     /// [`try_push`](Self::try_push) of an element in two parts, such as a block and its timestamp.
     /// Returns its position in the order of all elements. The positions of the elements of one FIFO
     /// increase, but not always by one.
-    ///
-    /// # Errors
-    ///
-    /// As for `try_push`.
-    ///
-    /// # Panics
-    ///
-    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_push_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, Full> {
@@ -153,10 +137,6 @@ impl Fifo {
     /// [`push_overwriting`](Self::push_overwriting) of an element in two parts. Also returns its
     /// position, as [`try_push_parts`](Self::try_push_parts) does. For a refused element this is
     /// the position of a later one.
-    ///
-    /// # Panics
-    ///
-    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn push_parts_overwriting(&self, first: &[u64], rest: &[u64]) -> (Overflow, u64) {
@@ -165,14 +145,6 @@ impl Fifo {
     }
 
     /// Removes the oldest element and copies it to `element`, which an error leaves unchanged.
-    ///
-    /// # Errors
-    ///
-    /// [`Empty`] if the next element is not available.
-    ///
-    /// # Panics
-    ///
-    /// If `element` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn try_pop(&self, element: &mut [u64]) -> Result<(), Empty> {

@@ -68,10 +68,6 @@ impl LastValue {
     }
 
     /// Sets the value to `words` and returns the number of this write: 1 for the first.
-    ///
-    /// # Panics
-    ///
-    /// If `words` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn publish(&self, words: &[u64]) -> u64 {
@@ -79,10 +75,6 @@ impl LastValue {
     }
 
     /// [`publish`](Self::publish) of a value in two parts.
-    ///
-    /// # Panics
-    ///
-    /// If the parts together do not have the declared width.
     #[inline]
     #[track_caller]
     pub fn publish_parts(&self, first: &[u64], rest: &[u64]) -> u64 {
@@ -110,10 +102,6 @@ impl LastValue {
     ///
     /// If the [`Snapshot`] is not complete, the words in `out` are unspecified; a
     /// [`Reader`](crate::Reader) keeps the previous ones for that case.
-    ///
-    /// # Panics
-    ///
-    /// If `out` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {
@@ -129,10 +117,6 @@ impl LastValue {
     /// cell.publish(&[7, 8]);
     /// assert_eq!(cell.read_words(), Some((1, [7, 8])));
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If `N` is not the declared width.
     #[inline]
     #[track_caller]
     pub fn read_words<const N: usize>(&self) -> Option<(u64, [u64; N])> {

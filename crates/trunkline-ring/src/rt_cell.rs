@@ -72,10 +72,6 @@ impl RtCell {
     /// # Errors
     ///
     /// [`CellBusy`] if three other writers are in the middle of a write and stay there.
-    ///
-    /// # Panics
-    ///
-    /// If `words` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
@@ -86,10 +82,6 @@ impl RtCell {
     ///
     /// If the [`Snapshot`] is not complete, the words in `out` are unspecified; a
     /// [`Reader`](crate::Reader) keeps the previous ones for that case.
-    ///
-    /// # Panics
-    ///
-    /// If `out` does not have the declared width.
     #[inline]
     #[track_caller]
     pub fn read(&self, out: &mut [u64]) -> Snapshot {

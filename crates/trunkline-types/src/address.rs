@@ -83,9 +83,6 @@ pub enum ListenAddressError {
 
 impl SocketPath {
     /// Checks the path of a Unix socket.
-    ///
-    /// # Errors
-    /// [`SocketPathError`] names the broken rule.
     pub fn parse(text: &str) -> Result<Self, SocketPathError> {
         let path = || clip(text);
         let Some(below) = text.strip_prefix('/') else {
@@ -135,9 +132,6 @@ impl ListenAddress {
     }
 
     /// Parses a Unix socket; `None` if the text does not begin with `unix:`.
-    ///
-    /// # Errors
-    /// The path after the prefix is not valid.
     pub fn parse_unix(text: &str) -> Option<Result<Self, SocketPathError>> {
         let path = text.strip_prefix(UNIX_PREFIX)?;
         Some(SocketPath::parse(path).map(ListenAddress::Unix))

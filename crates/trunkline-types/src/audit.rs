@@ -230,9 +230,6 @@ impl AuditQuery {
 
     /// Takes a page out of `entries`, which start at [`from`](Self::from) and are in the requested
     /// order. Returns the matching entries and the number at which the next page begins.
-    ///
-    /// # Errors
-    /// The first error that `entries` yields.
     pub fn take_page<E>(
         &self,
         entries: impl Iterator<Item = Result<AuditEntry, E>>,

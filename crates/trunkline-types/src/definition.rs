@@ -34,9 +34,6 @@ pub enum TextFault {
 
 /// Checks a text of a definition: at most `max` bytes, and no control characters other than line
 /// breaks and tabs.
-///
-/// # Errors
-/// [`TextFault`] names the problem.
 pub fn check_text(text: &str, max: usize) -> Result<(), TextFault> {
     if text.len() > max {
         return Err(TextFault::TooLong { max });

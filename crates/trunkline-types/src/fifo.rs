@@ -180,9 +180,6 @@ impl FifoShape {
 }
 
 /// Checks that the FIFO requested by the properties can be made (SP-08, SP-09, SP-22).
-///
-/// # Errors
-/// The problem and the remedy.
 pub fn check(properties: &Properties) -> Result<(), FifoError> {
     let Some(element) = FifoElement::of(properties)? else {
         return Ok(());

@@ -128,17 +128,11 @@ pub enum NameError {
 
 impl Name {
     /// Checks a full name and converts it to canonical form.
-    ///
-    /// # Errors
-    /// [`NameError`] names the first broken rule and its position.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         Ok(Self(Self::canonical(text)?.into()))
     }
 
     /// Returns the canonical form of a full name without building a `Name`.
-    ///
-    /// # Errors
-    /// As [`Name::parse`].
     pub fn canonical(text: &str) -> Result<Cow<'_, str>, NameError> {
         let canonical = scan(text, NAME_BYTES_MAX, Stars::Refused)?;
         let body = canonical.split('#').next().unwrap_or_default();
@@ -233,9 +227,6 @@ impl Borrow<str> for Name {
 }
 
 /// Checks a library's name, or any other single segment, in escaped form.
-///
-/// # Errors
-/// [`NameError`] names the broken rule.
 pub fn check_segment(text: &str) -> Result<(), NameError> {
     for (position, character) in text.char_indices() {
         if let Some(escape) = matches!(character, '/' | '#')

@@ -51,9 +51,6 @@ pub enum PatternError {
 impl Pattern {
     /// Checks a pattern and converts it to canonical form. A text without wildcards is a pattern
     /// that matches itself.
-    ///
-    /// # Errors
-    /// [`PatternError`] names the broken rule.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let canonical = scan(text, PATTERN_BYTES_MAX, Stars::Allowed)?;
         let mut count = 0;

@@ -83,9 +83,6 @@ pub enum ScalingError {
 
 impl Scaling {
     /// Checks that this scaling is valid for variables of this type.
-    ///
-    /// # Errors
-    /// [`ScalingError::WrongType`], [`ScalingError::RawRange`], [`ScalingError::EngineeringRange`].
     pub fn check(&self, data_type: &DataType) -> Result<(), ScalingError> {
         let fits = match self {
             Scaling::Linear { .. } | Scaling::SquareRoot { .. } => data_type.is_numeric(),
@@ -152,9 +149,6 @@ impl Scaling {
 
     /// Converts an engineering value to the raw value, as a value of type `target`, for writing to
     /// the source. Up to rounding it is the inverse, except for the bits outside a `select` mask.
-    ///
-    /// # Errors
-    /// As [`Scaling::to_engineering`].
     pub fn to_raw(&self, eng: &Value, target: &DataType) -> Result<Value, ScalingError> {
         match (*self, eng) {
             (Scaling::Linear { raw, eng: range }, eng) => {

@@ -80,9 +80,6 @@ pub enum StreamUrlError {
 
 impl StreamUrl {
     /// Parses a URL, or the name of an endpoint on this machine.
-    ///
-    /// # Errors
-    /// [`StreamUrlError`] names the part that is not valid.
     pub fn parse(text: &str) -> Result<Self, StreamUrlError> {
         if text.len() > STREAM_URL_BYTES_MAX * 3 {
             return Err(StreamUrlError::TooLong { bytes: text.len() });
@@ -150,9 +147,6 @@ impl StreamUrl {
     }
 
     /// The same endpoint at another host, for passing a `localhost` URL to another machine.
-    ///
-    /// # Errors
-    /// [`UrlError::Host`] if `host` is not a valid host.
     pub fn at_host(&self, host: &str) -> Result<Self, StreamUrlError> {
         let host = match host.contains(':') && !host.starts_with('[') {
             true => format!("[{host}]"),

@@ -95,9 +95,6 @@ pub enum UrlError {
 
 impl Url {
     /// Parses a URL or a bare name.
-    ///
-    /// # Errors
-    /// [`UrlError`] names the part that is not valid.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.is_empty() {
             return Err(UrlError::Empty);
@@ -142,9 +139,6 @@ impl Url {
 
     /// The URL of this variable at a host, given as alias, DNS name or address, IPv6 with or
     /// without brackets.
-    ///
-    /// # Errors
-    /// [`UrlError::Host`] if `host` is none of these.
     pub fn at(host: &str, port: Option<u16>, name: &Name) -> Result<Self, UrlError> {
         let bare = host
             .strip_prefix('[')

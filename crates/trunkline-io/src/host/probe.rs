@@ -13,9 +13,6 @@ pub type Found<T> = Result<T, Reason>;
 /// Reads the state of a machine. [`SysinfoProbe`](super::SysinfoProbe) reads this one.
 pub trait HostProbe: Send {
     /// Prepares the probe; called again after a failure.
-    ///
-    /// # Errors
-    /// [`IoError`] if the machine cannot be read.
     fn open(&mut self, now: Tick) -> Result<(), IoError>;
 
     /// Returns the parts of the machine.

@@ -86,9 +86,6 @@ pub enum StartError {
 impl<E: Endpoint + 'static> Link<E> {
     /// Starts the background thread, which dials as soon as `endpoint` requests it. Takes three
     /// file descriptors, and one or two more while connected.
-    ///
-    /// # Errors
-    /// The machine has no descriptor or thread left.
     pub fn start(
         dialler: Dialler,
         endpoint: E,

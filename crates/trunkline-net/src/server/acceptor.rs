@@ -110,8 +110,6 @@ struct Pause {
 }
 
 impl Acceptor {
-    /// # Errors
-    /// The listeners cannot be registered.
     pub(super) fn new(
         poll: Poll,
         listeners: Vec<ListenSocket>,

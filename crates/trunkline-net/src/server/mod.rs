@@ -132,9 +132,6 @@ struct Threads {
 
 impl Server {
     /// Starts listening. `factory` creates the endpoint of every session.
-    ///
-    /// # Errors
-    /// An address cannot be listened on, or the machine has no descriptor or thread left.
     pub fn bind(
         options: ServerOptions,
         factory: Arc<dyn SessionFactory>,
@@ -278,8 +275,6 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// # Errors
-    /// The first address that cannot be listened on.
     fn open(options: &ServerOptions) -> Result<Self, BindError> {
         let mut listeners = Self {
             sockets: Vec::new(),

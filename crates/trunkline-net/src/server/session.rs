@@ -269,9 +269,6 @@ impl Session {
     }
 
     /// Duplicates the descriptor of its socket; also returns the peer.
-    ///
-    /// # Errors
-    /// No descriptor is left.
     pub(super) fn socket(&self) -> io::Result<(OwnedFd, Peer)> {
         let socket = self.source().as_fd().try_clone_to_owned()?;
         Ok((socket, self.peer))

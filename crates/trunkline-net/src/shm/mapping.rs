@@ -78,9 +78,6 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Creates the memory, and the file to pass to the other process.
-    ///
-    /// # Errors
-    /// The system provides no memory, no descriptor, or does not allow it.
     pub(super) fn create() -> io::Result<(Arc<Self>, OwnedFd)> {
         within_file_limit(length(CAPACITY) as u64)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -93,9 +90,6 @@ impl Mapping {
     }
 
     /// Maps the file that another process has created.
-    ///
-    /// # Errors
-    /// It is not such a file, or the system does not map it.
     pub(super) fn accept(file: OwnedFd) -> io::Result<Arc<Self>> {
         let not_ours = |text: &str| io::Error::new(ErrorKind::InvalidData, text.to_owned());
         let seals = rustix::fs::fcntl_get_seals(&file)?;

@@ -60,9 +60,6 @@ unsafe impl Sync for StreamMemory {}
 impl StreamMemory {
     /// Creates memory for the given `shape`, whose positions begin at `start`. If `is_touched` is
     /// true, all pages exist at once and not only after their first use.
-    ///
-    /// # Errors
-    /// The system provides no memory, no descriptor, or does not allow it.
     pub fn create(shape: RingShape, start: RingStart, is_touched: bool) -> io::Result<Arc<Self>> {
         let ring_bytes = ring_bytes(shape)?;
         let length = (page_size() + ring_bytes) as u64;
@@ -82,9 +79,6 @@ impl StreamMemory {
     }
 
     /// Maps a file that another process has created for the same shape and start.
-    ///
-    /// # Errors
-    /// It is not such a file, or the system does not map it.
     pub fn accept(file: OwnedFd, shape: RingShape, start: RingStart) -> io::Result<Arc<Self>> {
         let not_ours = |text: &str| io::Error::new(ErrorKind::InvalidData, text.to_owned());
         let seals = rustix::fs::fcntl_get_seals(&file)?;
@@ -209,9 +203,6 @@ impl StreamMemory {
     }
 
     /// Bytes of system memory in use.
-    ///
-    /// # Errors
-    /// The error that the system reports.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         let blocks = rustix::fs::fstat(&self.file)?.st_blocks;
         Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512))
@@ -246,9 +237,6 @@ impl std::fmt::Debug for StreamMemory {
 }
 
 /// Rounds the maximum size of a ring up to whole pages.
-///
-/// # Errors
-/// It exceeds the address space.
 fn ring_bytes(shape: RingShape) -> io::Result<usize> {
     let bytes = shape.bytes_max().checked_next_multiple_of(page_size());
     bytes

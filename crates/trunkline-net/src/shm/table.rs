@@ -30,9 +30,6 @@ const SEALS: SealFlags = SealFlags::SHRINK
 const BYTES_MAX: usize = 1 << 30;
 
 /// Creates a table of `slots` slots, and the file to pass to other processes.
-///
-/// # Errors
-/// The system provides no memory, no descriptor, or does not allow it.
 pub fn create_table(slots: usize) -> io::Result<(TableWriter, OwnedFd)> {
     let bytes = slots.saturating_mul(TABLE_SLOT_BYTES);
     if bytes == 0 || bytes > BYTES_MAX {
@@ -75,9 +72,6 @@ pub struct LocalTable {
 
 impl LocalTable {
     /// Maps the table in a file that another process has created.
-    ///
-    /// # Errors
-    /// It is not such a file, or the system does not map it.
     pub(super) fn accept(file: &OwnedFd, live: Arc<AtomicBool>) -> io::Result<Self> {
         let not_ours = |text: &str| io::Error::new(ErrorKind::InvalidData, text.to_owned());
         let seals = rustix::fs::fcntl_get_seals(file)?;

@@ -57,9 +57,6 @@ impl ElementConsumer {
 
     /// Copies out and releases the next `bytes.len()` bytes, in which `elements` elements end.
     /// Takes either all of them or, if they have not all arrived, none.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     #[inline(always)]
     pub fn pull(&mut self, bytes: &mut [u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has(bytes.len() as u64, elements)? {
@@ -74,9 +71,6 @@ impl ElementConsumer {
 
     /// Returns true if `bytes` with `elements` elements are available. The producer can only add to
     /// them.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     #[inline(always)]
     pub fn has(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows(bytes, elements) {
@@ -87,9 +81,6 @@ impl ElementConsumer {
     }
 
     /// Returns the bytes and whole elements that are available now.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn available(&mut self) -> Result<(u64, u64), Corrupt> {
         self.look()?;
         let bytes = self.known_bytes();
@@ -165,27 +156,18 @@ impl ElementConsumer {
     /// not available. From then on the producer's next
     /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if they have
     /// arrived: then the consumer must not sleep.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn wait_for(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().consumer_waits.0);
         Ok(!self.has(bytes, elements)?)
     }
 
     /// Returns the position up to which the producer has published bytes.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(self.written_seen.position)
     }
 
     /// Returns the number of elements the producer has published since the beginning.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(elements(self.memory.shape, self.written_seen))

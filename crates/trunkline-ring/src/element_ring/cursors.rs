@@ -154,18 +154,12 @@ impl ElementCursor {
     }
 
     /// Returns the position up to which the producer has published bytes.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(self.written_seen.position)
     }
 
     /// Returns the number of elements the producer has published since the beginning.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(elements(self.ring.memory.shape, self.written_seen))
@@ -210,9 +204,6 @@ impl ElementCursor {
     /// Announces that this cursor is about to wait. From then on the producer's next
     /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if there are
     /// bytes behind `position` already.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the producer's position cannot be valid.
     pub fn wait_behind(&mut self, position: u64) -> Result<bool, Corrupt> {
         let mut table = self.ring.table();
         table.waits.say(&self.ring.memory.header().consumer_waits.0);

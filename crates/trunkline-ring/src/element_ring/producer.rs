@@ -56,9 +56,6 @@ impl ElementProducer {
 
     /// Appends and publishes `bytes`, in which `elements` elements end. Writes either all of it or,
     /// if it does not fit now, nothing.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     #[inline(always)]
     pub fn push(&mut self, bytes: &[u8], elements: u64) -> Result<bool, Corrupt> {
         if !self.has_room(bytes.len() as u64, elements)? {
@@ -73,9 +70,6 @@ impl ElementProducer {
 
     /// Returns true if `bytes` with `elements` elements fit now. The consumer can only make more
     /// room.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     #[inline(always)]
     pub fn has_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         if self.knows_room(bytes, elements) {
@@ -87,9 +81,6 @@ impl ElementProducer {
 
     /// Returns the number of bytes and elements that fit now. For elements of one size the second
     /// number follows from the first.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn room(&mut self) -> Result<(u64, u64), Corrupt> {
         self.look()?;
         let bytes = self.room_bytes();
@@ -163,27 +154,18 @@ impl ElementProducer {
     /// Announces that the producer is about to sleep because `bytes` with `elements` elements do
     /// not fit. From then on the consumer's next [`must_wake`](super::ElementConsumer::must_wake)
     /// returns true. Returns false if they fit after all: then the producer must not sleep.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn wait_for_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
         self.waits.say(&self.memory.header().producer_waits.0);
         Ok(!self.has_room(bytes, elements)?)
     }
 
     /// Returns the position before which the consumer has released everything.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn read(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(self.read_seen.position)
     }
 
     /// Returns the number of elements the consumer has released since the beginning.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the consumer's position cannot be valid.
     pub fn read_elements(&mut self) -> Result<u64, Corrupt> {
         self.look()?;
         Ok(elements(self.memory.shape, self.read_seen))

@@ -136,9 +136,6 @@ impl RegionMemory {
     }
 
     /// Creates memory and both ends for a recording in one process.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
     pub fn to_record(
         element_bytes: usize,
         capacity: usize,
@@ -153,9 +150,6 @@ impl RegionMemory {
     }
 
     /// Creates memory and both ends for playback in one process.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
     pub fn to_play(
         element_bytes: usize,
         capacity: usize,

@@ -33,18 +33,12 @@ impl RegionDrain {
     }
 
     /// Returns the number of elements that are available now.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the writer's position cannot be valid.
     pub fn available(&mut self) -> Result<u64, Corrupt> {
         Ok(self.consumer.available()?.1)
     }
 
     /// Takes elements out until `bytes` is full or no more are available. Returns their number.
     /// Missing elements are counted, and their bytes are left unchanged.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the writer's position cannot be valid.
     pub fn take(&mut self, bytes: &mut [u8]) -> Result<u64, Corrupt> {
         let size = self.element_bytes();
         let all = (bytes.len() / size) as u64;

@@ -58,9 +58,6 @@ impl RegionFiller {
 
     /// Returns the number of contiguous elements there is room for now, at most to the end of the
     /// memory.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the reader's position cannot be valid.
     pub fn room(&mut self) -> Result<u64, Corrupt> {
         if !self.counter.may_go_on(self.losses.losses())? {
             return Ok(0);
@@ -74,9 +71,6 @@ impl RegionFiller {
     /// if the memory ends or the ring is nearly full, and empty if the ring is full. Nothing is
     /// published before [`commit`](Self::commit), and nothing counts as lost before
     /// [`lose`](Self::lose).
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the reader's position cannot be valid.
     #[cfg(not(loom))]
     pub fn next(&mut self, elements: u64) -> Result<&mut [u8], Corrupt> {
         let count = self.room()?.min(elements);
@@ -110,9 +104,6 @@ impl RegionFiller {
 
     /// Copies in as many whole elements as there is room for, and loses the rest. Returns the
     /// number copied. Bytes behind the last whole element are ignored.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the reader's position cannot be valid.
     pub fn push(&mut self, bytes: &[u8]) -> Result<u64, Corrupt> {
         let size = self.element_bytes();
         let all = (bytes.len() / size) as u64;

@@ -87,9 +87,6 @@ impl RegionReader {
 
     /// Lends the next `elements` elements, at least one. The region has fewer if the memory ends or
     /// elements are missing in between.
-    ///
-    /// # Errors
-    /// [`NoRegion`]; nothing was lent.
     pub fn acquire(&mut self, elements: u64) -> Result<ReadRegion, NoRegion> {
         let elements = elements.max(1);
         ReadLender::lend(&self.lender, elements, elements)
@@ -97,9 +94,6 @@ impl RegionReader {
 
     /// As [`acquire`](Self::acquire), but lends fewer elements if no more are available now, such
     /// as the rest at the end of a recording.
-    ///
-    /// # Errors
-    /// [`NoRegion`]; nothing was lent.
     pub fn acquire_available(&mut self, elements_max: u64) -> Result<ReadRegion, NoRegion> {
         ReadLender::lend(&self.lender, 1, elements_max.max(1))
     }
@@ -123,9 +117,6 @@ impl RegionReader {
     }
 
     /// Fill level: the number of elements in the ring, including lent ones.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the device's position cannot be valid.
     pub fn fill(&mut self) -> Result<u64, Corrupt> {
         Ok(self.lender.lock().loans.end.available()?.1)
     }
@@ -133,9 +124,6 @@ impl RegionReader {
     /// Announces that the reader is about to sleep because `elements` are not available to be lent.
     /// From then on the device's next [`must_wake`](super::RegionFiller::must_wake) returns true.
     /// Returns false if they have arrived.
-    ///
-    /// # Errors
-    /// [`Corrupt`]: the device's position cannot be valid.
     pub fn wait_for(&mut self, elements: u64) -> Result<bool, Corrupt> {
         let mut lent = self.lender.lock();
         let size = self.lender.element_bytes() as u64;

@@ -75,9 +75,6 @@ impl RegionWriter {
 
     /// Lends room for the next `elements` elements, at least one. The region has fewer if the
     /// memory ends.
-    ///
-    /// # Errors
-    /// [`NoRegion`]; nothing was lent.
     pub fn acquire(&mut self, elements: u64) -> Result<WriteRegion, NoRegion> {
         WriteLender::lend(&self.lender, elements.max(1))
     }

@@ -57,9 +57,6 @@ impl DataType {
     /// Checks that a variable can have this type: counts, names, nesting and fixed lengths are
     /// within their limits. The decoders and parsers of this crate return only types that pass this
     /// check.
-    ///
-    /// # Errors
-    /// [`TypeError`] names the first broken rule.
     pub fn check(&self) -> Result<(), TypeError> {
         let bytes = self.check_within(0)?;
         if bytes > VALUE_BYTES_MAX as u64 {

@@ -21,9 +21,6 @@ use super::{ConvertError, parse_rfc3339};
 /// - times: RFC 3339, in UTC if there is no offset;
 /// - enums: a label, or the number of one;
 /// - arrays, structs and waveforms: JSON, as [`from_json`] reads it.
-///
-/// # Errors
-/// [`ConvertError`] names the problem.
 pub fn parse_value(text: &str, ty: &DataType) -> Result<Value, ConvertError> {
     let trimmed = text.trim();
     match ty {

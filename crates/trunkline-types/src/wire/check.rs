@@ -14,9 +14,6 @@ const BESIDE_ATTRIBUTE: usize = 256;
 
 /// Checks that `bytes` are exactly one value of this type, without allocating. Accepts the same
 /// bytes as [`decode_value`](super::decode_value) followed by [`Reader::finish`].
-///
-/// # Errors
-/// The same as those two return.
 pub fn check_value(ty: &DataType, bytes: &[u8]) -> Result<(), DecodeError> {
     let mut reader = Reader::new(bytes);
     skip_value(ty, &mut reader)?;
@@ -24,9 +21,6 @@ pub fn check_value(ty: &DataType, bytes: &[u8]) -> Result<(), DecodeError> {
 }
 
 /// Checks one value of this type and advances past it.
-///
-/// # Errors
-/// As [`decode_value`](super::decode_value).
 pub fn skip_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     let (offset, before) = (reader.offset(), reader.remaining());
     skip(ty, reader)?;

@@ -49,9 +49,6 @@ pub fn encode_type(ty: &DataType, out: &mut Vec<u8>) {
 }
 
 /// Reads a type and checks that a variable can have it: see [`DataType::check`].
-///
-/// # Errors
-/// [`DecodeError`] if the bytes are not a type or the type is not legal.
 pub fn decode_type(reader: &mut Reader<'_>) -> Result<DataType, DecodeError> {
     let offset = reader.offset();
     let ty = decode(reader, 0)?;
@@ -69,9 +66,6 @@ pub fn encode_tagged(ty: &DataType, value: &Value, out: &mut Vec<u8>) {
 }
 
 /// Reads a type and a value of it.
-///
-/// # Errors
-/// As [`decode_type`] and [`decode_value`].
 pub fn decode_tagged(reader: &mut Reader<'_>) -> Result<(DataType, Value), DecodeError> {
     let ty = decode_type(reader)?;
     let value = decode_value(&ty, reader)?;

@@ -48,9 +48,6 @@ pub struct VariablesDecoder {
 
 impl VariablesDecoder {
     /// Reads a variable. Its path is not validated here but at deployment.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the bytes are not as drawn in the module documentation.
     pub fn take(&mut self, reader: &mut Reader<'_>) -> Result<VariableDefinition, DecodeError> {
         let path = reader.str(NAME_BYTES_MAX)?.to_owned();
         let offset = reader.offset();

@@ -139,9 +139,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns a reader of the next `count` bytes only; this reader continues after them.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`] if fewer bytes are left.
     pub fn sub(&mut self, count: usize) -> Result<Reader<'a>, DecodeError> {
         let left = self.bytes(count)?;
         Ok(Reader {
@@ -151,9 +148,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that all bytes were read.
-    ///
-    /// # Errors
-    /// [`DecodeError::Trailing`] if bytes are left.
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.left.is_empty() {
             return Ok(());
@@ -165,9 +159,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next `count` bytes.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`] if fewer bytes are left.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         match self.left.split_at_checked(count) {
@@ -180,9 +171,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next `N` bytes.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`] if fewer bytes are left.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         match self.left.split_first_chunk::<N>() {
@@ -195,9 +183,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a `u8`.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`], as in all the fixed-size reads below.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array::<1>().map(u8::from_le_bytes)
@@ -218,45 +203,30 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a `u16` from 2 bytes.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`].
     #[inline]
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         self.array().map(u16::from_le_bytes)
     }
 
     /// Reads a `u32` from 4 bytes.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`].
     #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// Reads a `u64` from 8 bytes.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`].
     #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Reads an `i64` from 8 bytes in two's complement.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`].
     #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         self.array().map(i64::from_le_bytes)
     }
 
     /// Reads an `f64` from 8 bytes of IEEE 754; every bit is preserved.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`].
     #[inline]
     pub fn f64(&mut self) -> Result<f64, DecodeError> {
         self.array().map(f64::from_le_bytes)
@@ -297,9 +267,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a signed varint, see [`put_zigzag`](super::put_zigzag).
-    ///
-    /// # Errors
-    /// As [`Reader::varint`].
     #[inline]
     pub fn zigzag(&mut self) -> Result<i64, DecodeError> {
         self.varint().map(from_zigzag)
@@ -339,9 +306,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a varint length and that many bytes, at most `max`.
-    ///
-    /// # Errors
-    /// As [`Reader::count`].
     pub fn prefixed(&mut self, what: &'static str, max: usize) -> Result<&'a [u8], DecodeError> {
         let length = self.count(what, max, 1)?;
         self.bytes(length)
