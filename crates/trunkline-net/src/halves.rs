@@ -1,30 +1,49 @@
 //! The two halves of a socket's byte stream, for any kind of socket.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::BorrowedFd;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::{SendFlags, Shutdown};
 use socket2::SockRef;
 
 use crate::shm::passing;
 use crate::transport::{ReceiveHalf, SendHalf};
 
 /// A connected, non-blocking stream socket.
-pub(crate) trait StreamSocket: Send + Sync {
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
-    fn send(&self, bytes: &[u8]) -> io::Result<usize>;
-    fn receive_two(&self, buffers: [&mut [u8]; 2]) -> io::Result<usize>;
-    fn send_two(&self, pieces: [&[u8]; 2]) -> io::Result<usize>;
+pub(crate) trait StreamSocket: AsFd + Send + Sync {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(self, buffer)?)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(self, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn receive_two(&self, [first, second]: [&mut [u8]; 2]) -> io::Result<usize> {
+        let mut buffers = [IoSliceMut::new(first), IoSliceMut::new(second)];
+        Ok(rustix::io::readv(self, &mut buffers)?)
+    }
+
+    fn send_two(&self, [first, second]: [&[u8]; 2]) -> io::Result<usize> {
+        let pieces = [IoSlice::new(first), IoSlice::new(second)];
+        Ok(rustix::io::writev(self, &pieces)?)
+    }
+
     /// Sends `bytes` with a descriptor beside the first byte.
     fn send_with(&self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
         let _ = (bytes, file);
         Err(ErrorKind::Unsupported.into())
     }
+
     /// Closes the stream for sending.
-    fn finish(&self) -> io::Result<()>;
+    fn finish(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(self, Shutdown::Write)?)
+    }
+
     /// Closes the stream and discards unsent data.
     fn abort(&self) -> io::Result<()>;
 }
@@ -68,30 +87,6 @@ impl<S: StreamSocket> SendHalf for SocketSend<S> {
 }
 
 impl StreamSocket for TcpStream {
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.read(buffer)
-    }
-
-    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.write(bytes)
-    }
-
-    fn receive_two(&self, [first, second]: [&mut [u8]; 2]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])
-    }
-
-    fn send_two(&self, [first, second]: [&[u8]; 2]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])
-    }
-
-    fn finish(&self) -> io::Result<()> {
-        self.shutdown(Shutdown::Write)
-    }
-
     /// Makes the system reset the connection when the socket is closed. An orderly end would queue
     /// behind bytes that are never acknowledged if the line is cut in one direction.
     fn abort(&self) -> io::Result<()> {
@@ -100,30 +95,6 @@ impl StreamSocket for TcpStream {
 }
 
 impl StreamSocket for UnixStream {
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.read(buffer)
-    }
-
-    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.write(bytes)
-    }
-
-    fn receive_two(&self, [first, second]: [&mut [u8]; 2]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])
-    }
-
-    fn send_two(&self, [first, second]: [&[u8]; 2]) -> io::Result<usize> {
-        let mut stream = self;
-        stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])
-    }
-
-    fn finish(&self) -> io::Result<()> {
-        self.shutdown(Shutdown::Write)
-    }
-
     fn send_with(&self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<usize> {
         passing::send_with(self, bytes, file)
     }

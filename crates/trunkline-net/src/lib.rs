@@ -28,11 +28,11 @@
 
 #![deny(unsafe_code)]
 
-mod bed;
 pub mod clock;
 pub mod dial;
 mod halves;
 pub mod housekeeper;
+mod idle_wait;
 pub mod link;
 pub mod near;
 mod outgoing;

@@ -23,8 +23,8 @@
 //! now belongs to the waiter, and the thread sleeps on until the last waiter gives the role back to
 //! it. So a program that waits now and then never wakes it. A program that makes one call after the
 //! other would mute and resume the sleep with every call. Therefore a waiter that takes over a
-//! second time within an interval wakes the thread instead, which then dozes until no thread has
-//! waited for a whole interval.
+//! second time within an interval wakes the thread instead, which then waits for the role until no
+//! thread has waited for a whole interval.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -44,17 +44,17 @@ const LONGER_MAX: u32 = 4;
 pub(crate) struct DriverRole<T> {
     state: Mutex<State<T>>,
     waiters: Condvar,
-    background: Nap,
+    background: RoleWait,
     /// Time without a driving waiter after which the background thread takes the role.
     idle: Duration,
 }
 
-/// The place where the background thread dozes. It is separate from the lock, which is busy while
+/// How the background thread waits for the role. It is separate from the lock, which is busy while
 /// waiters come and go.
 #[derive(Default)]
-struct Nap {
+struct RoleWait {
     called: Mutex<bool>,
-    bell: Condvar,
+    changed: Condvar,
     /// Number of times a waiter has taken the role.
     tenures: AtomicU64,
 }
@@ -79,7 +79,8 @@ pub(crate) struct State<T> {
     due: Due,
     /// Time at which a waiter last drove.
     driven: Tick,
-    /// The background thread naps without a time-out; a waiter that leaves the role free calls it.
+    /// The background thread waits for the role without a time-out; a waiter that leaves the role
+    /// free calls it.
     background_sleeps: bool,
     /// The background thread was displaced and sleeps on, muted.
     muted: bool,
@@ -155,7 +156,7 @@ impl<T> DriverRole<T> {
         Self {
             state: Mutex::new(state),
             waiters: Condvar::new(),
-            background: Nap::default(),
+            background: RoleWait::default(),
             idle,
         }
     }
@@ -221,7 +222,7 @@ impl<T> DriverRole<T> {
     /// The main loop of the background thread: drives while no thread waits, until
     /// [`stop`](Self::stop).
     ///
-    /// `turn` drives once. Around its sleep it calls [`doze_off`](State::doze_off) and
+    /// `turn` drives once. Around its sleep it calls [`fall_asleep`](State::fall_asleep) and
     /// [`wake_up`](State::wake_up).
     pub(crate) fn background<'a>(&'a self, mut turn: impl FnMut(Guard<'a, T>) -> Guard<'a, T>) {
         let mut guard = self.lock();
@@ -340,7 +341,7 @@ impl<T> DriverRole<T> {
                 _ => self.idle,
             };
             self.unlock(guard);
-            seen = self.background.nap((!long).then_some(rest), tenures);
+            seen = self.background.wait((!long).then_some(rest), tenures);
             guard = self.lock();
             guard.background_sleeps = false;
         }
@@ -367,25 +368,25 @@ impl<T> DriverRole<T> {
     }
 }
 
-impl Nap {
+impl RoleWait {
     /// Sleeps until called, or for `interval` and on while waiters take the role in the meantime.
     /// Returns the number of tenures last seen, or `None` if called.
     ///
     /// If waits follow one another, as in request-response traffic, it checks less often: each
     /// check takes the processor from a spinning thread.
-    fn nap(&self, interval: Option<Duration>, mut tenures: u64) -> Option<u64> {
+    fn wait(&self, interval: Option<Duration>, mut tenures: u64) -> Option<u64> {
         let mut called = lock(&self.called);
         let mut longer = 1;
         while !std::mem::take(&mut *called) {
             let Some(interval) = interval else {
-                called = wait(&self.bell, called);
+                called = wait(&self.changed, called);
                 continue;
             };
             // A lower bound prevents a busy loop at the end of an interval.
             let interval = interval.max(Duration::from_millis(1));
             called = wait_timeout(
                 &self.called,
-                &self.bell,
+                &self.changed,
                 called,
                 interval.saturating_mul(longer),
             );
@@ -402,10 +403,10 @@ impl Nap {
         None
     }
 
-    /// Ends the current nap, or the next one.
+    /// Ends the current wait, or the next one.
     fn call(&self) {
         *lock(&self.called) = true;
-        self.bell.notify_one();
+        self.changed.notify_one();
     }
 }
 
@@ -460,7 +461,7 @@ impl<T> State<T> {
 
     /// Called by the background thread before it sleeps. While there is a connection it may then be
     /// displaced.
-    pub(crate) fn doze_off(&mut self) {
+    pub(crate) fn fall_asleep(&mut self) {
         self.holder = Holder::Background {
             asleep: !self.offline,
         };

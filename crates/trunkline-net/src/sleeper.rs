@@ -80,19 +80,9 @@ impl Sleeper {
 }
 
 fn flags(kind: SourceKind, interest: Interest) -> PollFlags {
-    let read = match interest.read || interest.write {
-        true => PollFlags::IN,
-        false => PollFlags::empty(),
-    };
-    match kind {
-        // A signal reports everything by being readable, and the thread that polled it lowers it.
-        SourceKind::Signal => PollFlags::IN,
-        SourceKind::SharedMemory => read,
-        SourceKind::Socket | SourceKind::UnixSocket => {
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, interest.read);
-            flags.set(PollFlags::OUT, interest.write);
-            flags
-        }
-    }
+    let Interest { read, write } = kind.events(interest);
+    let mut flags = PollFlags::empty();
+    flags.set(PollFlags::IN, read);
+    flags.set(PollFlags::OUT, write);
+    flags
 }

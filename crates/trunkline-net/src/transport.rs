@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use trunkline_types::Tick;
 
 use crate::shm::{Local, TableAnswer};
+use crate::sleeper::Interest;
 
 /// A connected byte stream, in the two halves that different threads use.
 ///
@@ -112,6 +113,23 @@ pub enum SourceKind {
     /// A signal: readable means that either half may continue. The thread that polled it
     /// acknowledges it, then reads until nothing is left and writes pending data.
     Signal,
+}
+
+impl SourceKind {
+    /// Returns the events of the descriptor that end a sleep with this interest.
+    pub(crate) fn events(self, interest: Interest) -> Interest {
+        match self {
+            SourceKind::Socket | SourceKind::UnixSocket => interest,
+            SourceKind::SharedMemory => Interest {
+                read: interest.read || interest.write,
+                write: false,
+            },
+            SourceKind::Signal => Interest {
+                read: true,
+                write: false,
+            },
+        }
+    }
 }
 
 /// The name of shared memory as a transport; the others are in [`Peer::transport_name`].

@@ -7,9 +7,9 @@ use std::time::Duration;
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::Tick;
 
-use crate::bed::Bed;
 use crate::clock::Clock;
 use crate::dial::{Dial, DialLimits, DialStep, Dialler};
+use crate::idle_wait::IdleWait;
 use crate::role::{self, DriverRole, Sleep};
 use crate::sleeper::{Interest, Sleeper};
 use crate::sync::Arc;
@@ -27,8 +27,8 @@ pub(super) struct Driven<E> {
     /// The sleeper of the background thread. It is separate from the waiters', so that a waiter can
     /// take over without waiting for the background thread to wake up.
     pub(super) background: Arc<Sleeper>,
-    /// The background thread's sleep while connected.
-    bed: Bed,
+    /// How the background thread waits while connected.
+    idle_wait: IdleWait,
     waiter: Sleeper,
     limits: DialLimits,
 }
@@ -42,7 +42,7 @@ impl<E: Endpoint> Driven<E> {
                 options.idle,
                 || Clock::new().moment(),
             ),
-            bed: Bed::new(&background)?,
+            idle_wait: IdleWait::new(&background)?,
             background,
             waiter: Sleeper::new()?,
             limits: options.dial,
@@ -132,7 +132,7 @@ impl<E: Endpoint> Driven<E> {
             self.kick(&guard);
             self.role.unlock(guard);
         }
-        self.bed.watch(None, Interest::default());
+        self.idle_wait.watch(None, Interest::default());
     }
 
     /// The background thread's turn while connected. It leaves the receive half behind while it
@@ -144,11 +144,11 @@ impl<E: Endpoint> Driven<E> {
         let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
         let mut ready = false;
         if !plan.at_once && !guard.data.arm() {
-            self.bed.watch(Some(&plan.source), plan.interest);
+            self.idle_wait.watch(Some(&plan.source), plan.interest);
             guard.data.background_until = guard.data.sleeping.and_then(|sleeping| sleeping.until);
-            guard.doze_off();
+            guard.fall_asleep();
             self.role.unlock(guard);
-            ready = self.bed.sleep(&self.background, rest);
+            ready = self.idle_wait.sleep(&self.background, rest);
             guard = self.role.lock();
         }
         if !guard.wake_up() {
@@ -217,7 +217,7 @@ impl<E: Endpoint> Driven<E> {
         until: Tick,
         may_dial: bool,
     ) -> Guard<'a, E> {
-        self.bed.watch(None, Interest::default());
+        self.idle_wait.watch(None, Interest::default());
         let rest = self.note_sleep(&mut guard, None, may_dial);
         let until = (until != Tick::MAX).then(|| until.since(guard.time().0));
         let timeout = [rest, until].into_iter().flatten().min();
@@ -281,14 +281,14 @@ impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
     }
 
     fn mute(&self) {
-        self.bed.mute();
+        self.idle_wait.mute();
     }
 
     fn resume(&self, state: &mut State<E>) {
         let Some(plan) = state.data.plan() else {
             return self.end();
         };
-        self.bed.watch(Some(&plan.source), plan.interest);
+        self.idle_wait.watch(Some(&plan.source), plan.interest);
         state.data.sleeping = Some(Sleeping {
             interest: Some(plan.interest),
             until: state.data.background_until,

@@ -49,7 +49,7 @@ impl Rig {
         };
         let mut guard = rig.role.lock();
         guard.set_offline(false);
-        guard.doze_off();
+        guard.fall_asleep();
         drop(guard);
         rig
     }

@@ -134,7 +134,7 @@ impl Rig {
             return guard;
         }
         self.socket.change(|state| state.muted = false);
-        guard.doze_off();
+        guard.fall_asleep();
         self.role.unlock(guard);
         self.socket.sleep(BACKGROUND, true);
         let mut guard = self.role.lock();

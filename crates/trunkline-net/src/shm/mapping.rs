@@ -1,16 +1,14 @@
 //! Memory that two processes have mapped: a sealed anonymous file.
 
-use std::ffi::c_void;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
-use rustix::process::{Resource, getrlimit};
+use rustix::mm::ProtFlags;
 use trunkline_ring::{RingHeader, RingMemory};
 
+use super::sealed_file::{self, Mapped, SEALS, sealed_length, unusable};
 use crate::sync::{Arc, Ordering, SharedWord};
 
 /// Capacity in bytes of each direction's ring.
@@ -25,12 +23,6 @@ const HEADER_BYTES: usize = 4096;
 
 /// Identifies the layout and its version. A file with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"TLSHM\0\0\x01");
-
-/// Fixes the length of the file: an access beyond the end of a shortened file would kill the
-/// process.
-pub(super) const SEALS: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
 
 /// The beginning of the memory. Everything else is initially zero.
 #[repr(C)]
@@ -65,24 +57,14 @@ pub(super) enum Way {
 
 /// The memory, mapped into this process.
 pub(super) struct Mapping {
-    start: NonNull<Header>,
+    mapped: Mapped,
     capacity: usize,
 }
-
-// SAFETY: the header consists of atomics, and the rings are handed out as separate ends.
-#[allow(unsafe_code)]
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Creates the memory, and the file to pass to the other process.
     pub(super) fn create() -> io::Result<(Arc<Self>, OwnedFd)> {
-        within_file_limit(length(CAPACITY) as u64)?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create(c"trunkline", flags)?;
-        rustix::fs::ftruncate(&file, length(CAPACITY) as u64)?;
+        let file = sealed_file::create(c"trunkline", length(CAPACITY) as u64)?;
         rustix::fs::fcntl_add_seals(&file, SEALS)?;
         let mapping = Self::map(&file, CAPACITY)?;
         mapping.header().magic.store(MAGIC, Ordering::Relaxed);
@@ -91,43 +73,30 @@ impl Mapping {
 
     /// Maps the file that another process has created.
     pub(super) fn accept(file: OwnedFd) -> io::Result<Arc<Self>> {
-        let not_ours = |text: &str| io::Error::new(ErrorKind::InvalidData, text.to_owned());
-        let seals = rustix::fs::fcntl_get_seals(&file)?;
-        if !seals.contains(SEALS) {
-            return Err(not_ours("its length can be changed"));
-        }
-        let length = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+        let length = sealed_length(&file, SEALS)?;
         let capacity = length.saturating_sub(HEADER_BYTES) / 2;
         let is_whole = length == self::length(capacity) && capacity.is_power_of_two();
         if !is_whole || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity) {
-            return Err(not_ours("it has no length that two rings have"));
+            return Err(unusable("it has no length that two rings have"));
         }
         let mapping = Self::map(&file, capacity)?;
         if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {
-            return Err(not_ours("it is laid out in another way"));
+            return Err(unusable("it is laid out in another way"));
         }
         mapping.header().accepted.store(1, Ordering::Release);
         Ok(Arc::new(mapping))
     }
 
-    #[allow(unsafe_code, reason = "a mapping is a pointer to memory of the system")]
     fn map(file: impl AsFd, capacity: usize) -> io::Result<Self> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address that the system chooses, so it overlaps nothing of
-        // this program. The length of the file cannot change, because it is sealed.
-        let start = unsafe {
-            let nowhere = std::ptr::null_mut();
-            rustix::mm::mmap(nowhere, length(capacity), protection, flags, file, 0)?
-        };
-        let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        Ok(Self { start, capacity })
+        let mapped = Mapped::new(file, length(capacity), ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok(Self { mapped, capacity })
     }
 
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
         // SAFETY: mapped while this lives, page-aligned, and consists only of atomics, for which
         // every bit pattern is a valid value.
-        unsafe { self.start.as_ref() }
+        unsafe { self.mapped.start().cast::<Header>().as_ref() }
     }
 
     fn direction(&self, way: Way) -> &Direction {
@@ -144,7 +113,7 @@ impl Mapping {
         // transport ask for one end of each ring, and in this process nothing else accesses the
         // bytes.
         unsafe {
-            let bytes = self.start.cast::<u8>().add(offset);
+            let bytes = self.mapped.start().add(offset);
             RingMemory::from_raw(header, bytes, self.capacity, self.clone())
         }
     }
@@ -199,36 +168,12 @@ impl Mapping {
     pub(super) fn word(&self, index: usize) -> &SharedWord {
         assert!(index < size_of::<Header>() / 8);
         // SAFETY: inside the header, which consists of such words and of gaps between them.
-        unsafe { self.start.cast::<SharedWord>().add(index).as_ref() }
+        unsafe { self.mapped.start().cast::<SharedWord>().add(index).as_ref() }
     }
 
     /// Number of words of the header.
     #[cfg(test)]
     pub(super) const WORDS: usize = size_of::<Header>() / 8;
-}
-
-impl Drop for Mapping {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length, and no reference is left: the ends of the rings
-        // keep this alive.
-        let _ = unsafe {
-            let start = self.start.as_ptr().cast::<c_void>();
-            rustix::mm::munmap(start, length(self.capacity))
-        };
-    }
-}
-
-/// # Errors
-/// The system does not allow files of this length. Exceeding the limit would not only fail, but
-/// kill the process.
-pub(super) fn within_file_limit(length: u64) -> io::Result<()> {
-    let limit = getrlimit(Resource::Fsize).current;
-    if limit.is_some_and(|limit| limit < length) {
-        let text = "files may not be that long (ulimit -f)";
-        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
-    }
-    Ok(())
 }
 
 /// Length of the whole file in bytes.

@@ -15,14 +15,14 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::param::page_size;
 use trunkline_ring::{ElementHeader, ElementMemory, RingShape, RingStart};
 
 use crate::sync::{Arc, Ordering, SharedWord};
 
-use super::mapping::{SEALS, within_file_limit};
+use super::sealed_file::{self, Mapped, SEALS, sealed_length, unusable};
 
 /// Size of the smallest page, in which the header must fit.
 const PAGE_MIN: usize = 4096;
@@ -42,20 +42,12 @@ const _: () = assert!(offset_of!(Header, magic) == 0);
 
 /// The memory of a stream's ring, mapped into this process.
 pub struct StreamMemory {
-    start: NonNull<Header>,
+    mapped: Mapped,
     ring_bytes: usize,
     shape: RingShape,
     start_at: RingStart,
     file: OwnedFd,
 }
-
-// SAFETY: the header consists of atomics, and the ends of the ring are handed out as separate
-// values, which are not shared.
-#[allow(unsafe_code)]
-unsafe impl Send for StreamMemory {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for StreamMemory {}
 
 impl StreamMemory {
     /// Creates memory for the given `shape`, whose positions begin at `start`. If `is_touched` is
@@ -63,10 +55,7 @@ impl StreamMemory {
     pub fn create(shape: RingShape, start: RingStart, is_touched: bool) -> io::Result<Arc<Self>> {
         let ring_bytes = ring_bytes(shape)?;
         let length = (page_size() + ring_bytes) as u64;
-        within_file_limit(length)?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create(c"trunkline-stream", flags)?;
-        rustix::fs::ftruncate(&file, length)?;
+        let file = sealed_file::create(c"trunkline-stream", length)?;
         rustix::fs::fcntl_add_seals(&file, SEALS)?;
         if is_touched {
             // Report a lack of memory here, and not by a signal at first use.
@@ -80,19 +69,14 @@ impl StreamMemory {
 
     /// Maps a file that another process has created for the same shape and start.
     pub fn accept(file: OwnedFd, shape: RingShape, start: RingStart) -> io::Result<Arc<Self>> {
-        let not_ours = |text: &str| io::Error::new(ErrorKind::InvalidData, text.to_owned());
-        let seals = rustix::fs::fcntl_get_seals(&file)?;
-        if !seals.contains(SEALS) {
-            return Err(not_ours("its length can be changed"));
-        }
+        let length = sealed_length(&file, SEALS)?;
         let ring_bytes = ring_bytes(shape)?;
-        if usize::try_from(rustix::fs::fstat(&file)?.st_size).ok() != Some(page_size() + ring_bytes)
-        {
-            return Err(not_ours("it has not the length of this stream's ring"));
+        if length != page_size() + ring_bytes {
+            return Err(unusable("it has not the length of this stream's ring"));
         }
         let memory = Self::map(file, ring_bytes, shape, start, false)?;
         if memory.header().magic.load(Ordering::Acquire) != MAGIC {
-            return Err(not_ours("it is laid out in another way"));
+            return Err(unusable("it is laid out in another way"));
         }
         Ok(Arc::new(memory))
     }
@@ -108,47 +92,31 @@ impl StreamMemory {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let mut flags = MapFlags::SHARED;
         flags.set(MapFlags::POPULATE, is_touched);
-        let length = mapped_length(ring_bytes);
-        // SAFETY: a new address range that the system chooses, so it overlaps nothing of this
-        // program; it cannot be accessed before something is mapped into it.
-        let start = unsafe {
-            let nowhere = std::ptr::null_mut();
-            rustix::mm::mmap_anonymous(nowhere, length, ProtFlags::empty(), MapFlags::PRIVATE)?
-        };
-        let start = NonNull::new(start.cast::<Header>()).ok_or(ErrorKind::OutOfMemory)?;
-        // From here on a drop unmaps the range, whatever is mapped there.
-        let memory = Self {
-            start,
+        let mapped = Mapped::reserve(page_size() + 2 * ring_bytes)?;
+        // SAFETY: both lie in the range just created, which nothing has a pointer into. The length
+        // of the file cannot change, because it is sealed.
+        unsafe {
+            let first = mapped.start().as_ptr().cast::<c_void>();
+            let again = first.byte_add(page_size() + ring_bytes);
+            let flags = flags | MapFlags::FIXED;
+            rustix::mm::mmap(first, page_size() + ring_bytes, protection, flags, &file, 0)?;
+            let offset = page_size() as u64;
+            rustix::mm::mmap(again, ring_bytes, protection, flags, &file, offset)?;
+        }
+        Ok(Self {
+            mapped,
             ring_bytes,
             shape,
             start_at,
             file,
-        };
-        // SAFETY: both lie in the range just created, which nothing has a pointer into. The length
-        // of the file cannot change, because it is sealed.
-        unsafe {
-            let first = start.as_ptr().cast::<c_void>();
-            let again = first.byte_add(page_size() + ring_bytes);
-            let flags = flags | MapFlags::FIXED;
-            rustix::mm::mmap(
-                first,
-                page_size() + ring_bytes,
-                protection,
-                flags,
-                &memory.file,
-                0,
-            )?;
-            let offset = page_size() as u64;
-            rustix::mm::mmap(again, ring_bytes, protection, flags, &memory.file, offset)?;
-        }
-        Ok(memory)
+        })
     }
 
     #[allow(unsafe_code)]
     fn header(&self) -> &Header {
         // SAFETY: mapped while this lives, page-aligned, and consists only of atomics, for which
         // every bit pattern is a valid value.
-        unsafe { self.start.as_ref() }
+        unsafe { self.mapped.start().cast::<Header>().as_ref() }
     }
 
     /// Returns the memory for one end of the ring. Called once for each end in this process.
@@ -170,7 +138,7 @@ impl StreamMemory {
         // page. The code that creates the ends asks for at most one of each kind, and in this
         // process nothing else accesses the bytes.
         unsafe {
-            let bytes = self.start.cast::<u8>().byte_add(page_size());
+            let bytes = self.mapped.start().byte_add(page_size());
             ElementMemory::from_raw(header, bytes, self.ring_bytes, true, self.shape, owner)
         }
         .starting_at(self.start_at)
@@ -215,18 +183,6 @@ impl AsFd for StreamMemory {
     }
 }
 
-impl Drop for StreamMemory {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: the range that `map` created, and no reference is left: the ends of the ring keep
-        // this alive.
-        let _ = unsafe {
-            let start = self.start.as_ptr().cast::<c_void>();
-            rustix::mm::munmap(start, mapped_length(self.ring_bytes))
-        };
-    }
-}
-
 impl std::fmt::Debug for StreamMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StreamMemory")
@@ -242,11 +198,6 @@ fn ring_bytes(shape: RingShape) -> io::Result<usize> {
     bytes
         .filter(|bytes| *bytes < isize::MAX as usize / 4)
         .ok_or(ErrorKind::OutOfMemory.into())
-}
-
-/// Length of the address range: the header, and the ring twice.
-fn mapped_length(ring_bytes: usize) -> usize {
-    page_size() + 2 * ring_bytes
 }
 
 #[cfg(test)]
@@ -299,8 +250,7 @@ mod tests {
         let file = other.as_fd().try_clone_to_owned().unwrap();
         let error = StreamMemory::accept(file, shape(9000), start).unwrap_err();
         assert!(error.to_string().contains("length"), "{error}");
-        let unsealed = rustix::fs::memfd_create(c"other", MemfdFlags::CLOEXEC).unwrap();
-        rustix::fs::ftruncate(&unsealed, 12288).unwrap();
+        let unsealed = sealed_file::create(c"other", 12288).unwrap();
         let error = StreamMemory::accept(unsealed, shape(5000), start).unwrap_err();
         assert!(error.to_string().contains("can be changed"), "{error}");
     }

@@ -28,6 +28,7 @@ mod mapping;
 mod mirror;
 pub(crate) mod passing;
 mod receive;
+mod sealed_file;
 mod send;
 mod table;
 

@@ -4,19 +4,16 @@
 //! answers with a doorbell that carries a file, writable only by the acceptor's own process, and
 //! records in the memory that it has answered. An acceptor without support for this never answers.
 
-use std::ffi::c_void;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
-use rustix::process::{Resource, getrlimit};
-use trunkline_ring::{
-    TABLE_SLOT_BYTES, TableEntry, TableMemory, TableReader, TableSlot, TableWriter,
-};
+use rustix::mm::ProtFlags;
+use trunkline_ring::{TABLE_SLOT_BYTES, TableEntry, TableMemory, TableReader, TableWriter};
 use trunkline_types::Tick;
+
+use super::sealed_file::{self, Mapped, sealed_length, unusable};
 
 use crate::sync::{Arc, AtomicBool, Ordering};
 
@@ -35,20 +32,12 @@ pub fn create_table(slots: usize) -> io::Result<(TableWriter, OwnedFd)> {
     if bytes == 0 || bytes > BYTES_MAX {
         return Err(ErrorKind::InvalidInput.into());
     }
-    // Beyond this limit the system would not only refuse, but kill the process.
-    let limit = getrlimit(Resource::Fsize).current;
-    if limit.is_some_and(|limit| limit < bytes as u64) {
-        let text = "files may not be that long (ulimit -f)";
-        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
-    }
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = rustix::fs::memfd_create(c"trunkline-values", flags)?;
-    rustix::fs::ftruncate(&file, bytes as u64)?;
+    let file = sealed_file::create(c"trunkline-values", bytes as u64)?;
     reserve(&file, bytes as u64)?;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    let mapping = TableMapping::map(&file, bytes, protection)?;
+    let mapped = Mapped::new(&file, bytes, protection)?;
     rustix::fs::fcntl_add_seals(&file, SEALS)?;
-    Ok((Arc::new(mapping).memory().writer(), file))
+    Ok((memory_of(mapped).writer(), file))
 }
 
 /// Makes the system reserve the memory of a file. Otherwise a store into a page without memory
@@ -73,19 +62,14 @@ pub struct LocalTable {
 impl LocalTable {
     /// Maps the table in a file that another process has created.
     pub(super) fn accept(file: &OwnedFd, live: Arc<AtomicBool>) -> io::Result<Self> {
-        let not_ours = |text: &str| io::Error::new(ErrorKind::InvalidData, text.to_owned());
-        let seals = rustix::fs::fcntl_get_seals(file)?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err(not_ours("its length can be changed"));
-        }
-        let bytes = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+        let bytes = sealed_length(file, SealFlags::SHRINK)?;
         if bytes == 0 || bytes > BYTES_MAX || !bytes.is_multiple_of(TABLE_SLOT_BYTES) {
-            return Err(not_ours("it has no length that a table has"));
+            return Err(unusable("it has no length that a table has"));
         }
-        let mapping = TableMapping::map(file, bytes, ProtFlags::READ)?;
-        let reader = Arc::new(mapping).memory().reader();
+        let mapped = Mapped::new(file, bytes, ProtFlags::READ)?;
+        let reader = memory_of(mapped).reader();
         Ok(Self {
-            reader: reader.ok_or_else(|| not_ours("it is laid out in another way"))?,
+            reader: reader.ok_or_else(|| unusable("it is laid out in another way"))?,
             live,
         })
     }
@@ -160,47 +144,12 @@ pub(super) enum Question {
     Answered,
 }
 
-/// Slots mapped into this process.
-struct TableMapping {
-    start: NonNull<TableSlot>,
-    bytes: usize,
-}
-
-// SAFETY: the slots consist of atomics.
 #[allow(unsafe_code)]
-unsafe impl Send for TableMapping {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for TableMapping {}
-
-impl TableMapping {
-    #[allow(unsafe_code, reason = "a mapping is a pointer to memory of the system")]
-    fn map(file: impl AsFd, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address that the system chooses, so it overlaps nothing of
-        // this program. The length of the file cannot change, because it is or will be sealed.
-        let start = unsafe {
-            let nowhere = std::ptr::null_mut();
-            rustix::mm::mmap(nowhere, bytes, protection, MapFlags::SHARED, file, 0)?
-        };
-        let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        Ok(Self { start, bytes })
-    }
-
-    #[allow(unsafe_code)]
-    fn memory(self: Arc<Self>) -> TableMemory {
-        let (start, slots) = (self.start, self.bytes / TABLE_SLOT_BYTES);
-        // SAFETY: mapped and page-aligned while the owner lives; writable where a writer is
-        // created; in this process nothing else accesses it.
-        unsafe { TableMemory::from_raw(start, slots, self) }
-    }
-}
-
-impl Drop for TableMapping {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this length; the ends of the table keep this alive.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
-    }
+fn memory_of(mapped: Mapped) -> TableMemory {
+    let (start, slots) = (mapped.start().cast(), mapped.length() / TABLE_SLOT_BYTES);
+    // SAFETY: mapped and page-aligned while the owner lives; writable where a writer is created; in
+    // this process nothing else accesses it. The slots consist of atomics.
+    unsafe { TableMemory::from_raw(start, slots, Arc::new(mapped)) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The sleep of a link's background thread while it is connected.
+//! How a link's background thread waits while it is connected.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,11 +10,11 @@ use crate::sleeper::{Interest, Sleeper};
 use crate::sync::{Mutex, lock};
 use crate::transport::{Source, SourceKind};
 
-/// A sleep whose wake-up conditions another thread can change while it lasts, without ending it.
+/// A wait whose wake-up conditions another thread can change while it lasts, without ending it.
 ///
 /// An epoll instance of its own can do this and `poll` cannot. A thread that takes the connection
 /// over mutes the sleeper for arriving data, at the cost of one system call and no context switch.
-pub(crate) struct Bed {
+pub(crate) struct IdleWait {
     epoll: OwnedFd,
     watched: Mutex<Option<Watched>>,
 }
@@ -28,7 +28,7 @@ struct Watched {
 const KICKED: u64 = 0;
 const SOURCE: u64 = 1;
 
-impl Bed {
+impl IdleWait {
     /// Creates a sleep that kicks of `sleeper` end as well. Takes one file descriptor.
     pub(crate) fn new(sleeper: &Sleeper) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -98,16 +98,9 @@ const NO_EVENT: epoll::Event = epoll::Event {
 };
 
 fn flags(kind: SourceKind, interest: Interest) -> epoll::EventFlags {
+    let Interest { read, write } = kind.events(interest);
     let mut flags = epoll::EventFlags::empty();
-    flags.set(epoll::EventFlags::IN, interest.read);
-    match kind {
-        SourceKind::Signal => flags = epoll::EventFlags::IN,
-        SourceKind::SharedMemory => {
-            flags.set(epoll::EventFlags::IN, interest.read || interest.write)
-        }
-        SourceKind::Socket | SourceKind::UnixSocket => {
-            flags.set(epoll::EventFlags::OUT, interest.write);
-        }
-    }
+    flags.set(epoll::EventFlags::IN, read);
+    flags.set(epoll::EventFlags::OUT, write);
     flags
 }
