@@ -11,7 +11,7 @@ use trunkline_engine::{
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::{AuditAction, Fault, FaultCode};
 
-use crate::keeper::{Keeper, LibraryError, lock};
+use crate::deployments::{Deployments, LibraryError, lock};
 
 /// Bound on queued orders, over all connections.
 const WAITING_MAX: usize = 256;
@@ -20,19 +20,19 @@ const WAITING_MAX: usize = 256;
 type Waiting = (Caller, Order, Reply);
 
 /// The administrator of the engine, as sessions see it.
-pub(crate) struct Clerk {
-    keeper: Arc<Keeper>,
+pub(crate) struct OrderWorker {
+    deployments: Arc<Deployments>,
     waiting: Arc<Mutex<VecDeque<Waiting>>>,
     thread: Housekeeper,
 }
 
-impl Clerk {
+impl OrderWorker {
     /// # Errors
     /// The system cannot start another thread.
-    pub(crate) fn start(keeper: Arc<Keeper>, clock: Clock) -> io::Result<Self> {
+    pub(crate) fn start(deployments: Arc<Deployments>, clock: Clock) -> io::Result<Self> {
         let waiting: Arc<Mutex<VecDeque<Waiting>>> = Arc::default();
         let of_thread = Arc::clone(&waiting);
-        let in_thread = Arc::clone(&keeper);
+        let in_thread = Arc::clone(&deployments);
         let thread = Housekeeper::start(clock, move |_, _| {
             loop {
                 // A separate statement, so that the lock is released before the order is carried
@@ -50,14 +50,14 @@ impl Clerk {
             }
         })?;
         Ok(Self {
-            keeper,
+            deployments,
             waiting,
             thread,
         })
     }
 }
 
-impl Administrator for Clerk {
+impl Administrator for OrderWorker {
     fn submit(&self, caller: &Caller, order: Order, reply: Reply) {
         let refusal = if !caller.rights.administer {
             Fault::new(FaultCode::Denied, "you may not administer this engine")
@@ -73,7 +73,7 @@ impl Administrator for Clerk {
         };
         let result = Err(refusal);
         if let Some(about) = order.audited() {
-            note(&self.keeper, caller, about, &result, reply.room());
+            note(&self.deployments, caller, about, &result, reply.room());
         }
         reply.send(result);
     }
@@ -82,7 +82,7 @@ impl Administrator for Clerk {
 /// Notes the order in the audit. Called before the reply is sent, so that a caller that has its
 /// reply finds the order in the audit.
 fn note(
-    keeper: &Keeper,
+    deployments: &Deployments,
     caller: &Caller,
     about: (AuditAction, &str),
     result: &OrderResult,
@@ -93,7 +93,7 @@ fn note(
         Ok(report) => Ok(report.to_string()),
         Err(fault) => Err(fault.sentence.clone()),
     };
-    keeper.audit().note(caller, action, name, end, room);
+    deployments.audit().note(caller, action, name, end, room);
 }
 
 /// Counts the variables that a deployment added, changed, kept and removed.
@@ -108,20 +108,20 @@ pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Rep
     }
 }
 
-fn carry_out(keeper: &Keeper, order: Order) -> OrderResult {
+fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
     let report = match order {
-        Order::Deploy { library, replace } => keeper
+        Order::Deploy { library, replace } => deployments
             .deploy(&library, replace, true)
-            .map(|deployed| report_of(&deployed, keeper.state_of(&library.name))),
+            .map(|deployed| report_of(&deployed, deployments.state_of(&library.name))),
         Order::Undeploy { library, force } => {
-            keeper.undeploy(&library, force).map(|removed| Report {
+            deployments.undeploy(&library, force).map(|removed| Report {
                 removed,
                 ..Report::default()
             })
         }
-        Order::Start { library } => set_state(keeper, &library, LibraryState::Running),
-        Order::Stop { library } => set_state(keeper, &library, LibraryState::Stopped),
-        Order::Audit(query) => match keeper.audit().page(&query) {
+        Order::Start { library } => set_state(deployments, &library, LibraryState::Running),
+        Order::Stop { library } => set_state(deployments, &library, LibraryState::Stopped),
+        Order::Audit(query) => match deployments.audit().page(&query) {
             Ok(page) => Ok(Report {
                 audit: Some(Box::new(page)),
                 ..Report::default()
@@ -132,9 +132,13 @@ fn carry_out(keeper: &Keeper, order: Order) -> OrderResult {
     report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
 }
 
-fn set_state(keeper: &Keeper, name: &str, state: LibraryState) -> Result<Report, LibraryError> {
-    let has_changed = keeper.set_state(name, state)?;
-    let count = keeper.variables_of(name);
+fn set_state(
+    deployments: &Deployments,
+    name: &str,
+    state: LibraryState,
+) -> Result<Report, LibraryError> {
+    let has_changed = deployments.set_state(name, state)?;
+    let count = deployments.variables_of(name);
     let (changed, kept) = if has_changed { (count, 0) } else { (0, count) };
     Ok(Report {
         state: Some(state),

@@ -16,7 +16,7 @@ use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick, Timestamp,
 };
 
-use crate::keeper::{SharedStore, lock};
+use crate::deployments::{SharedStore, lock};
 use crate::retention::WakeThread;
 
 /// Time from the first note to the step that stores it.
@@ -53,13 +53,16 @@ struct Entries {
 }
 
 enum Place {
-    Store { store: SharedStore, keep: Keep },
+    Store {
+        store: SharedStore,
+        limits: AuditLimits,
+    },
     Memory(VecDeque<AuditEntry>),
 }
 
 /// Limits on the part of the audit that a store keeps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keep {
+pub(crate) struct AuditLimits {
     pub(crate) entries: u64,
     pub(crate) age: Option<Duration>,
 }
@@ -70,14 +73,14 @@ impl AuditLog {
     pub(crate) fn start(
         core: &Core,
         clock: Clock,
-        store: Option<(SharedStore, Keep)>,
+        store: Option<(SharedStore, AuditLimits)>,
     ) -> io::Result<Self> {
         let (next, place, trouble) = match store {
-            Some((store, keep)) => {
+            Some((store, limits)) => {
                 let end = lock(&store).audit_end();
                 // If the store cannot be read now, it is asked again before anything is stored.
                 let next = end.as_ref().map_or(0, |end| end + 1);
-                (next, Place::Store { store, keep }, end.err())
+                (next, Place::Store { store, limits }, end.err())
             }
             None => (1, Place::Memory(VecDeque::new()), None),
         };
@@ -263,13 +266,13 @@ impl Kept {
                 );
                 (false, sentence)
             }
-            (None, Place::Store { store, keep }) => {
+            (None, Place::Store { store, limits }) => {
                 let location = lock(store).location();
                 (
                     true,
                     format!(
                         "the newest {} entries are stored in {location}",
-                        keep.entries
+                        limits.entries
                     ),
                 )
             }
@@ -299,8 +302,8 @@ impl Entries {
 
     fn store(&mut self, now: Timestamp) -> Result<(), StoreError> {
         match &mut self.place {
-            Place::Store { store, keep } => {
-                let Keep { entries, age } = *keep;
+            Place::Store { store, limits } => {
+                let AuditLimits { entries, age } = *limits;
                 let bound = AuditBound { entries, age, now };
                 let last = lock(store).append_audit(&self.waiting, bound)?;
                 self.waiting.clear();

@@ -15,7 +15,7 @@ use trunkline_types::{
     VariableDefinition,
 };
 
-use crate::keeper::{Keeper, LibraryError, lock};
+use crate::deployments::{Deployments, LibraryError, lock};
 use crate::sessions::Facts;
 
 pub(crate) const LIBRARY: &str = "_engine";
@@ -193,7 +193,7 @@ const VARIABLES: &[(&str, DataType, &str, &str)] = &[
 pub(crate) struct Health {
     core: Core,
     facts: Arc<Facts>,
-    keeper: Weak<Keeper>,
+    deployments: Weak<Deployments>,
     period: Duration,
     started: Tick,
     /// Handles in the order of [`VARIABLES`], once the library is deployed.
@@ -221,14 +221,14 @@ impl Health {
     pub(crate) fn new(
         core: &Core,
         facts: &Arc<Facts>,
-        keeper: &Arc<Keeper>,
+        deployments: &Arc<Deployments>,
         period: Duration,
         started: Tick,
     ) -> Self {
         Self {
             core: core.clone(),
             facts: Arc::clone(facts),
-            keeper: Arc::downgrade(keeper),
+            deployments: Arc::downgrade(deployments),
             period,
             started,
             handles: OnceLock::new(),
@@ -321,9 +321,10 @@ impl Health {
         let clock = self.core.clock_steps();
         let (repaired, marked) = self.core.repaired_and_marked();
         let forced = self.core.forced_page(&Caller::engine(), 0, 0);
-        let keeper = self.keeper.upgrade();
-        let (store, trouble) =
-            keeper.map_or(("none", String::new()), |keeper| keeper.store_health());
+        let deployments = self.deployments.upgrade();
+        let (store, trouble) = deployments.map_or(("none", String::new()), |deployments| {
+            deployments.store_health()
+        });
         let memory = self.core.queue_memory();
         let slots = self.core.slots();
         let text = |text: &str| Value::String(text.into());

@@ -22,9 +22,9 @@
 //!
 //! # Layout
 //! - [`Engine`]: hosting. `sessions` creates an endpoint for each connection, `io_host` runs I/O
-//!   servers, `keeper` manages what is deployed and stored, `retention` stores values, `audit`
-//!   stores who did what, `administrator` carries out the orders of clients, and `health` measures
-//!   the engine itself.
+//!   servers, `deployments` keeps libraries, store and I/O servers consistent, `retention` stores
+//!   values, `audit` stores who did what, `administrator` carries out the orders of clients, and
+//!   `health` measures the engine itself.
 //! - [`realtime`]: endpoints of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
 //! - [`Client`], [`aio`]: the client's verbs, blocking and async.
@@ -39,11 +39,11 @@
 mod administrator;
 mod audit;
 pub mod client;
-mod door;
+mod deployments;
 pub mod engine;
+mod first_frame_router;
 mod health;
 mod io_host;
-mod keeper;
 pub mod local;
 mod machine;
 mod provider;

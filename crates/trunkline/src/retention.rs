@@ -14,7 +14,7 @@ use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, Reason, Tick};
 
-use crate::keeper::{SharedStore, lock};
+use crate::deployments::{SharedStore, lock};
 
 /// Time from the first change to the step that stores it. With the duration of that step, a value
 /// is on the disk within a second.

@@ -13,7 +13,7 @@ use trunkline_proto::{Endpoint, FaultCode, Negotiation};
 use trunkline_serve::{EngineFacts, RequestBudget, ServeOptions, Session};
 use trunkline_stream::directory::DirectoryHost;
 
-use crate::door::Door;
+use crate::first_frame_router::FirstFrameRouter;
 
 /// Creates the sessions of one engine.
 pub(crate) struct Sessions {
@@ -169,8 +169,8 @@ impl SessionFactory for Sessions {
         let session = Session::new(self.engine.clone(), options, caller, wake);
         let directory = Arc::clone(&self.directory);
         let gives_names = matches!(peer, Peer::Unix { .. });
-        let door = Door::new(session, directory, notifier, gives_names);
-        Ok(Box::new(door))
+        let router = FirstFrameRouter::new(session, directory, notifier, gives_names);
+        Ok(Box::new(router))
     }
 
     fn hand_over(&self, number: u64, _: Peer, socket: OwnedFd) {

@@ -350,7 +350,7 @@ fn while_the_disk_is_full_a_complete_audit_refuses_writes_and_orders_beyond_its_
             Ok(_) => written += 1,
             Err(error) => break error,
         }
-        // As many with the keeper as in the engine.
+        // As many in the audit log as in the engine.
         assert!(written <= 100_000, "nothing is refused");
     };
     assert_eq!(refused, WriteError::Refused(Refusal::AuditFull));
@@ -396,7 +396,7 @@ fn while_the_disk_is_full_a_best_effort_audit_counts_what_finds_no_room() {
     assert_eq!(waiting.entries.len(), 3, "what was stored is there");
     assert!(waiting.state.contains("make room"), "{}", waiting.state);
     engine.undeploy("rig").expect_err("it cannot be stored");
-    // Two are with the keeper, forty thousand find room in the engine.
+    // Two are in the audit log, forty thousand find room in the engine.
     for number in 1..=50_005 {
         write(&engine, f64::from(number));
     }

@@ -34,8 +34,8 @@ impl Engine {
         library: &LibraryDefinition,
         replace: bool,
     ) -> Result<Deployed, LibraryError> {
-        let room = self.inner.keeper.audit().room()?;
-        let result = self.inner.keeper.deploy(library, replace, true);
+        let room = self.inner.deployments.audit().room()?;
+        let result = self.inner.deployments.deploy(library, replace, true);
         let end = result
             .as_ref()
             .map(|deployed| report_of(deployed, None).to_string());
@@ -49,8 +49,8 @@ impl Engine {
     /// # Errors
     /// There is no such library, or the store cannot be written.
     pub fn undeploy(&self, name: &str) -> Result<usize, LibraryError> {
-        let room = self.inner.keeper.audit().room()?;
-        let result = self.inner.keeper.undeploy(name, true);
+        let room = self.inner.deployments.audit().room()?;
+        let result = self.inner.deployments.undeploy(name, true);
         let end = result.as_ref().map(|removed| {
             let report = Report {
                 removed: *removed,
@@ -67,8 +67,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::undeploy`].
     pub fn start_library(&self, name: &str) -> Result<bool, LibraryError> {
-        let room = self.inner.keeper.audit().room()?;
-        let result = self.inner.keeper.set_state(name, LibraryState::Running);
+        let room = self.inner.deployments.audit().room()?;
+        let result = self
+            .inner
+            .deployments
+            .set_state(name, LibraryState::Running);
         let end = result.as_ref().map(of_state);
         self.note((AuditAction::Start, name), end, &room);
         result
@@ -81,8 +84,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::undeploy`].
     pub fn stop_library(&self, name: &str) -> Result<bool, LibraryError> {
-        let room = self.inner.keeper.audit().room()?;
-        let result = self.inner.keeper.set_state(name, LibraryState::Stopped);
+        let room = self.inner.deployments.audit().room()?;
+        let result = self
+            .inner
+            .deployments
+            .set_state(name, LibraryState::Stopped);
         let end = result.as_ref().map(of_state);
         self.note((AuditAction::Stop, name), end, &room);
         result
@@ -96,7 +102,7 @@ impl Engine {
         room: &AuditRoom,
     ) {
         let end = end.map_err(LibraryError::to_string);
-        let audit = self.inner.keeper.audit();
+        let audit = self.inner.deployments.audit();
         audit.note(&self.caller(), action, name, end, room);
     }
 
@@ -106,7 +112,7 @@ impl Engine {
     /// # Errors
     /// The store cannot be read.
     pub fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
-        self.inner.keeper.audit().page(query)
+        self.inner.deployments.audit().page(query)
     }
 
     /// Returns the number of deployed variables.
@@ -132,13 +138,13 @@ impl Engine {
     /// Returns the current failure of the store, if any. Values are then kept in memory and stored
     /// as soon as possible.
     pub fn store_trouble(&self) -> Option<StoreError> {
-        self.inner.keeper.store_trouble()
+        self.inner.deployments.store_trouble()
     }
 
     /// Describes, in one sentence, the damaged and therefore unused contents of the store; `None`
     /// if there are none.
     pub fn store_damage(&self) -> Option<String> {
-        self.inner.keeper.damage_sentence()
+        self.inner.deployments.damage_sentence()
     }
 }
 

@@ -22,14 +22,14 @@ use trunkline_serve::{Flushes, RequestBudget, ServeOptions};
 use trunkline_store::SqliteStore;
 use trunkline_types::{ListenAddress, SocketPath};
 
-use crate::administrator::Clerk;
-use crate::audit::Keep;
+use crate::administrator::OrderWorker;
+use crate::audit::AuditLimits;
+use crate::deployments::Deployments;
 use crate::health::Health;
-use crate::keeper::Keeper;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
 pub use self::options::{EngineOptions, StartError};
-pub use crate::keeper::LibraryError;
+pub use crate::deployments::LibraryError;
 
 /// Longest sleep of the housekeeping thread, and so the largest delay with which a timeout is
 /// noticed.
@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     /// Publishes what real-time threads write; sleeps until there is such a thread.
     pump: Housekeeper,
     has_rt_writers: Arc<AtomicBool>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) deployments: Arc<Deployments>,
     /// Stored libraries shadowed by configuration files.
     shadowed: Vec<String>,
 }
@@ -102,13 +102,15 @@ impl Engine {
         let mut core_options = trunkline_engine::EngineOptions::new(&options.name, epoch);
         core_options.queue_bytes_max = options.queue_bytes_max;
         let core = Core::new(core_options);
-        let audit = Keep {
+        let audit = AuditLimits {
             entries: options.audit_entries,
             age: options.audit_age,
         };
-        let keeper = Keeper::new(&core, clock, store, audit).map_err(StartError::Thread)?;
-        let keeper = Arc::new(keeper);
-        let clerk = Clerk::start(Arc::clone(&keeper), clock).map_err(StartError::Thread)?;
+        let deployments =
+            Deployments::new(&core, clock, store, audit).map_err(StartError::Thread)?;
+        let deployments = Arc::new(deployments);
+        let order_worker =
+            OrderWorker::start(Arc::clone(&deployments), clock).map_err(StartError::Thread)?;
         let requests = Arc::new(RequestBudget::new(options.request_bytes_max));
         let facts = Arc::new(Facts::new(Arc::clone(&requests)));
         let numbers = Arc::new(SessionNumbers::new());
@@ -127,7 +129,7 @@ impl Engine {
             queue_bytes_max: options.queue_bytes_per_session_max,
             requests,
             facts: Some(Arc::clone(&facts) as Arc<_>),
-            administrator: Some(Arc::new(clerk)),
+            administrator: Some(Arc::new(order_worker)),
             ..ServeOptions::default()
         };
         let sessions = Sessions {
@@ -158,7 +160,7 @@ impl Engine {
         };
         let server = Arc::new(Server::bind(server, Arc::new(sessions))?);
         let _already = facts.server.set(Arc::downgrade(&server));
-        let health = Health::new(&core, &facts, &keeper, options.health, clock.now());
+        let health = Health::new(&core, &facts, &deployments, options.health, clock.now());
         let health = Arc::new(health);
         let (polled, measured) = (core.clone(), Arc::clone(&health));
         let housekeeper = Housekeeper::start(clock, move |now, wall| {
@@ -186,18 +188,18 @@ impl Engine {
                 _housekeeper: housekeeper,
                 pump,
                 has_rt_writers,
-                keeper,
+                deployments,
                 shadowed: Vec::new(),
             }),
         };
         prepare(&engine)?;
-        let shadowed = engine.inner.keeper.deploy_stored()?;
+        let shadowed = engine.inner.deployments.deploy_stored()?;
         // No other thread has the engine yet.
         if let Some(inner) = Arc::get_mut(&mut engine.inner) {
             inner.shadowed = shadowed;
         }
         // From here on it is known whether anything can be stored.
-        engine.inner.keeper.flush();
+        engine.inner.deployments.flush();
         if !options.health.is_zero() {
             let (now, wall) = clock.moment();
             health.begin(now, wall)?;
@@ -271,7 +273,7 @@ impl Engine {
     /// stored.
     fn prepare(&self, plan: &DeploymentPlan, drivers: &Drivers) -> Result<(), StartError> {
         for library in &plan.libraries {
-            self.inner.keeper.deploy(library, false, false)?;
+            self.inner.deployments.deploy(library, false, false)?;
         }
         for io in &plan.io {
             let driver_error = |error| StartError::Driver {
@@ -310,16 +312,16 @@ impl Engine {
     ) -> Result<(), StartError> {
         if publish {
             for library in server.libraries(name) {
-                self.inner.keeper.deploy(&library, false, false)?;
+                self.inner.deployments.deploy(&library, false, false)?;
             }
         }
-        self.inner.keeper.attach_io(name, server, period)
+        self.inner.deployments.attach_io(name, server, period)
     }
 
     /// Stops an I/O server; its variables turn bad. Returns false if no server of that name is
     /// running.
     pub fn stop_io(&self, name: &str) -> bool {
-        self.inner.keeper.detach_io(name)
+        self.inner.deployments.detach_io(name)
     }
 
     /// Returns the TCP addresses in use. For a requested port 0 they contain the port that the
@@ -377,12 +379,12 @@ impl Engine {
     /// and to say goodbye.
     pub fn shutdown(&self, grace: Duration) {
         // Stores the values before the variables turn bad.
-        self.inner.keeper.flush();
-        self.inner.keeper.stop_io();
+        self.inner.deployments.flush();
+        self.inner.deployments.stop_io();
         self.inner.facts.stopping.store(true, Ordering::Release);
         self.inner.server.shutdown(grace);
-        self.inner.keeper.audit().note_stop();
-        self.inner.keeper.flush();
+        self.inner.deployments.audit().note_stop();
+        self.inner.deployments.flush();
     }
 
     /// Returns the caller identity of a program in this process, with a session number of its own.

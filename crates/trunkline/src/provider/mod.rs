@@ -18,7 +18,7 @@ use trunkline_io::IoServer;
 
 use crate::client::verbs::Shared;
 use crate::client::{ConnectError, ConnectOptions};
-use crate::keeper::lock;
+use crate::deployments::lock;
 use runner::Runner;
 
 /// Settings of a provider.

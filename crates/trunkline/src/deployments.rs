@@ -19,7 +19,7 @@ use trunkline_net::Clock;
 use trunkline_types::name::is_reserved;
 use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
 
-use crate::audit::{AuditLog, Keep};
+use crate::audit::{AuditLimits, AuditLog};
 use crate::engine::StartError;
 use crate::io_host::IoHost;
 use crate::retention::Retention;
@@ -62,7 +62,7 @@ pub enum LibraryError {
 }
 
 /// Carries out everything that changes what an engine hosts.
-pub(crate) struct Keeper {
+pub(crate) struct Deployments {
     core: Core,
     clock: Clock,
     /// Held while an order is carried out.
@@ -73,14 +73,14 @@ pub(crate) struct Keeper {
     io: Mutex<Vec<IoHost>>,
 }
 
-impl Keeper {
+impl Deployments {
     /// # Errors
     /// The system cannot start another thread.
     pub(crate) fn new(
         core: &Core,
         clock: Clock,
         store: Option<Box<dyn Store>>,
-        audit: Keep,
+        audit: AuditLimits,
     ) -> std::io::Result<Self> {
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let retention = match &store {
@@ -352,7 +352,7 @@ fn damage_sentence(location: &str, damage: &[Damage]) -> String {
 }
 
 /// Stores pending changes, also if the engine was dropped without being stopped.
-impl Drop for Keeper {
+impl Drop for Deployments {
     fn drop(&mut self) {
         self.audit.note_stop();
         self.flush();

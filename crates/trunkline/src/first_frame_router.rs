@@ -11,7 +11,7 @@ use trunkline_stream::directory::{DirectoryHost, DirectorySession, is_first};
 use trunkline_types::{Tick, Timestamp};
 
 /// A session of either kind.
-pub(crate) struct Door {
+pub(crate) struct FirstFrameRouter {
     session: Kind,
     /// The bytes received while the kind is undecided: less than the header of a frame.
     first: Option<Vec<u8>>,
@@ -30,7 +30,7 @@ enum Kind {
     Streams(Box<DirectorySession>),
 }
 
-impl Door {
+impl FirstFrameRouter {
     /// `gives_names`: true if a connection can be handed to the process at the other end.
     pub(crate) fn new(
         session: Session,
@@ -78,7 +78,7 @@ macro_rules! forward {
     };
 }
 
-impl Endpoint for Door {
+impl Endpoint for FirstFrameRouter {
     fn handle_connected(&mut self, now: Tick, wall: Timestamp) {
         forward!(&mut self.session, session => session.handle_connected(now, wall));
     }
