@@ -173,7 +173,7 @@ pub enum ConfigErrorKind {
     InvalidSource { source_text: String },
     #[error("\"{text}\" cannot be the target of an alias: {reason}; write library/path")]
     InvalidAlias { text: String, reason: String },
-    #[error("an alias has its value from its target, so it cannot have \"{key}\"; leave one out")]
+    #[error("an alias takes its value from its target, so it cannot have \"{key}\"; leave one out")]
     AliasContradicted { key: &'static str },
     #[error("{reason}")]
     AliasRefused { reason: String },
@@ -195,7 +195,7 @@ pub enum ConfigErrorKind {
     InvalidRange { text: String },
     #[error("the range \"{text}\" runs backwards")]
     RangeBackwards { text: String },
-    #[error("\"{key}\" has nothing to go through")]
+    #[error("\"{key}\" has no values to repeat over")]
     NothingToRepeat { key: String },
     #[error(
         "the lists of zip differ in length: \"{first}\" has {first_len}, \"{second}\" {second_len}"
@@ -206,7 +206,7 @@ pub enum ConfigErrorKind {
         second: String,
         second_len: u64,
     },
-    #[error("\"{name}\" cannot stand in a placeholder; use letters, digits and _")]
+    #[error("\"{name}\" cannot be used in a placeholder; use letters, digits and _")]
     ParameterName { name: String },
     #[error("\"{name}\" is already given a value by {by}")]
     ParameterTwice { name: String, by: &'static str },
@@ -228,7 +228,7 @@ pub enum ConfigErrorKind {
     RowsAndCsv,
     #[error("this row lacks \"{param}\"")]
     ParameterMissing { param: String },
-    #[error("\"{param}\" is {found}, but the template wants {wanted}")]
+    #[error("\"{param}\" is {found}, but must be {wanted}")]
     ParameterType {
         param: String,
         found: String,

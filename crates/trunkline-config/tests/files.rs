@@ -138,8 +138,8 @@ fn mistakes_in_a_csv_file_are_named_with_line_and_column() {
         (
             "tag,addr,on\nA,1\nB,x,yes\n",
             "sub/rows.csv:2:1 not valid CSV: 2 fields where the first line has 3\n\
-             sub/rows.csv:3:3 \"addr\" is \"x\", but the template wants a whole number\n\
-             sub/rows.csv:3:5 \"on\" is \"yes\", but the template wants true or false",
+             sub/rows.csv:3:3 \"addr\" is \"x\", but must be a whole number\n\
+             sub/rows.csv:3:5 \"on\" is \"yes\", but must be true or false",
         ),
         (
             "tag,addr,on\nA,1,\"x\"y\n",

@@ -376,7 +376,7 @@ fn none_answers(failures: &[(SocketAddr, io::Error)]) -> Disconnect {
         .iter()
         .map(|(address, error)| format!("{address}: {}", words(error)));
     let text = match failures {
-        [] => "the host's name stands for no address".to_owned(),
+        [] => "the host's name has no address".to_owned(),
         _ => texts.collect::<Vec<_>>().join("; "),
     };
     Disconnect::Io { kind, text }

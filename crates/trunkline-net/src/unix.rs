@@ -121,11 +121,11 @@ pub(crate) fn failure(path: &Path, error: &io::Error) -> (ErrorKind, String) {
         ),
         ErrorKind::ConnectionRefused => (
             ErrorKind::ConnectionRefused,
-            "nobody answers; it was left behind by an engine that was killed".to_owned(),
+            "no program listens there; it was left behind by an engine that was killed".to_owned(),
         ),
         ErrorKind::ResourceBusy => (
             ErrorKind::ResourceBusy,
-            "more programs connect than the engine lets in at once".to_owned(),
+            "more programs connect than the engine accepts at once".to_owned(),
         ),
         kind => (kind, error.to_string()),
     };

@@ -49,8 +49,8 @@ pub struct Corrupt;
 impl std::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the program at the other end of this memory has written positions that cannot be \
-             true; end it, and make the memory anew",
+            "the program at the other end of this memory has written positions that are \
+             not valid; end it, and create the memory again",
         )
     }
 }

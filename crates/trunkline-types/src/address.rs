@@ -33,22 +33,21 @@ pub enum ListenAddress {
 #[non_exhaustive]
 pub enum SocketPathError {
     /// The path does not begin with `/`.
-    #[error("{path:?} is not a whole path: write it from the root, /run/user/1000/plant.sock")]
+    #[error(
+        "{path:?} is not an absolute path: write it from the root, such as /run/user/1000/plant.sock"
+    )]
     Relative {
         /// The path as given, shortened.
         path: String,
     },
     /// The path does not end in `.sock`, or its last segment is only `.sock`.
-    #[error(
-        "{path:?} does not end in .sock: the path of a Unix socket does, which tells it from the \
-         name of a variable behind it"
-    )]
+    #[error("{path:?} does not end in .sock, as the path of a Unix socket must")]
     Ending {
         /// The path as given, shortened.
         path: String,
     },
     #[error(
-        "the path of the Unix socket has {bytes} bytes, and the system takes {SOCKET_PATH_BYTES_MAX}: \
+        "the path of the Unix socket has {bytes} bytes, and {SOCKET_PATH_BYTES_MAX} is the limit: \
          choose a folder with a shorter path"
     )]
     TooLong {
@@ -56,10 +55,12 @@ pub enum SocketPathError {
         bytes: usize,
     },
     /// The path contains a control character or one of `#`, `*`, `%` and `?`.
-    #[error("the path of a Unix socket has {character:?}, which is reserved: choose another name")]
+    #[error(
+        "the path of a Unix socket contains {character:?}, which is reserved: choose another name"
+    )]
     Character { character: char },
     /// A segment is `.`, `..` or empty.
-    #[error("{path:?} goes by way of . or .. or //: write the path without them")]
+    #[error("{path:?} contains ., .. or //: write the path without them")]
     Roundabout {
         /// The path as given, shortened.
         path: String,
@@ -71,7 +72,9 @@ pub enum SocketPathError {
 #[non_exhaustive]
 pub enum ListenAddressError {
     /// The text is not an IP address with a port.
-    #[error("{text:?} is no address: write one such as 127.0.0.1:5850, or unix:/path/of/a.sock")]
+    #[error(
+        "{text:?} is not an address: write one such as 127.0.0.1:5850, or unix:/path/of/a.sock"
+    )]
     Address {
         /// The text as given, shortened.
         text: String,

@@ -33,19 +33,19 @@ pub enum AliasFault {
         target: String,
     },
     /// The alias also has a property that determines where its value comes from.
-    #[error("an alias has its value from its target, so it cannot have `{key}`; leave one out")]
+    #[error("an alias takes its value from its target, so it cannot have `{key}`; leave one out")]
     Contradicted {
         /// The key of that property.
         key: &'static str,
     },
-    #[error("its alias leads back to itself: {path}; one of them must be a variable of its own")]
+    #[error("its alias leads back to itself: {path}; one of them must not be an alias")]
     Cycle {
         /// The names on the cycle, joined by `->`.
         path: String,
     },
     /// The chain has more than `ALIAS_DEPTH_MAX` steps.
     #[error(
-        "{steps} aliases lead one to the next, at most {ALIAS_DEPTH_MAX} may; make it an alias of \
+        "{steps} aliases lead one to the next; {ALIAS_DEPTH_MAX} is the limit: make it an alias of \
          {root}"
     )]
     TooDeep {
@@ -55,7 +55,7 @@ pub enum AliasFault {
         root: String,
     },
     /// More than `ALIASES_MAX` aliases lead to one variable.
-    #[error("{count} aliases would lead to {root}, at most {ALIASES_MAX} may")]
+    #[error("{count} aliases would lead to {root}; {ALIASES_MAX} is the limit")]
     TooMany {
         /// Full name of that variable.
         root: String,

@@ -31,7 +31,9 @@ pub struct Condition {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{text:?} is no condition; one is a field, one of = != ~ < >, and a value: units=degC")]
+#[error(
+    "{text:?} is not a condition: write a field, one of = != ~ < >, and a value, such as units=degC"
+)]
 pub struct ConditionError {
     text: String,
 }

@@ -86,14 +86,14 @@ pub enum NameError {
     },
     /// A percent sign that does not begin one of the four escapes.
     #[error(
-        "'%' at byte {position} begins none of %2F %23 %25 %2A: write %25 for a percent sign, other characters as they are"
+        "'%' at byte {position} does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, other characters as they are"
     )]
     Escape {
         /// Offset of the percent sign.
         position: usize,
     },
     /// A star where no pattern is allowed.
-    #[error("'*' at byte {position} is a wildcard and a name has none: write %2A for a star")]
+    #[error("'*' at byte {position} is a wildcard, which a name cannot have: write %2A for a star")]
     Wildcard {
         /// Offset of the star.
         position: usize,

@@ -62,7 +62,7 @@ pub enum StreamUrlError {
         authority: String,
     },
     /// `%` is not followed by two hexadecimal digits, or the bytes are not UTF-8.
-    #[error("{text:?} has an escape that is none: write %25 for a percent sign")]
+    #[error("{text:?} contains an invalid escape: write %25 for a percent sign")]
     Escape {
         /// The offending part, shortened.
         text: String,

@@ -71,7 +71,7 @@ pub enum UrlError {
         scheme: String,
     },
     /// The URL has `user@` before the host.
-    #[error("a URL carries no user and no password: leave out what stands before '@'")]
+    #[error("a URL has no user and no password: leave out the part before '@'")]
     UserInfo,
     /// The host is not a valid DNS name or address.
     #[error(

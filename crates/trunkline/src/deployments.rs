@@ -345,8 +345,8 @@ fn damage_sentence(location: &str, damage: &[Damage]) -> String {
         names.push(format!("{} more", damage.len() - names.len()));
     }
     format!(
-        "the store {location} is damaged in part and uses the rest; not used, and kept in its \
-         table `damaged`: {}; deploy or write them anew, and look at the disk",
+        "the store {location} is partly damaged and uses the rest; not used, and kept in its \
+         table `damaged`: {}; deploy or write them again, and check the disk",
         names.join(", ")
     )
 }

@@ -119,7 +119,7 @@ impl Flat<'_> {
         let Tree::List(nodes) = &node.tree else {
             let dimensions = self.ty.shape.len();
             let reason = format!(
-                "{} stands where a list is needed: {dimensions} dimension{} of {}",
+                "found {} instead of a list: {dimensions} dimension{} of {}",
                 node.shown(),
                 if dimensions == 1 { "" } else { "s" },
                 self.ty.element
@@ -175,7 +175,7 @@ fn elements_of(element: ElementType, scalars: Vec<Value>) -> Elements {
 
 fn structure(node: &Node, ty: &StructType, values: &mut Values<'_, '_>) -> Option<Value> {
     let Tree::Table(table) = &node.tree else {
-        let reason = format!("{} stands where a table of fields is needed", node.shown());
+        let reason = format!("found {} instead of a table of fields", node.shown());
         return refuse(node.place, reason, values);
     };
     for entry in &table.entries {
@@ -202,10 +202,7 @@ fn structure(node: &Node, ty: &StructType, values: &mut Values<'_, '_>) -> Optio
 
 fn waveform(node: &Node, element: ElementType, values: &mut Values<'_, '_>) -> Option<Value> {
     let Tree::Table(table) = &node.tree else {
-        let reason = format!(
-            "{} stands where t0, dt and samples are needed",
-            node.shown()
-        );
+        let reason = format!("found {} instead of t0, dt and samples", node.shown());
         return refuse(node.place, reason, values);
     };
     check_keys(table, Section::Waveform, values.report);

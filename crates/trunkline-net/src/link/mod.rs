@@ -79,7 +79,7 @@ pub enum Admitted {
 pub enum StartError {
     #[error("no file descriptor is left for a connection ({0}); close some, or raise `ulimit -n`")]
     Descriptors(#[source] io::Error),
-    #[error("the system starts no thread for a connection ({0}); too many run, or memory is short")]
+    #[error("a thread for a connection cannot be started ({0}); too many run, or memory is short")]
     Thread(#[source] io::Error),
 }
 

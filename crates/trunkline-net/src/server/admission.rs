@@ -86,16 +86,16 @@ pub enum Refusal {
         sessions_max: usize,
     },
     #[error(
-        "{handshakes_max} connections are being set up, which is the limit; this one may come again \
-         in a moment, or raise handshakes_max"
+        "{handshakes_max} connections are being set up, which is the limit; try again in a \
+         moment, or raise handshakes_max"
     )]
     HandshakesMax {
         /// Maximum number of connections being set up.
         handshakes_max: usize,
     },
     #[error(
-        "this address makes more than {per_second} connections per second, which is the limit; it \
-         may come again in a moment, or raise connections_per_address"
+        "this address makes more than {per_second} connections per second, which is the limit; try \
+         again in a moment, or raise connections_per_address"
     )]
     TooOften {
         /// Maximum number of connections per second from one address.
@@ -116,9 +116,9 @@ pub enum Refusal {
     /// The server accepts only programs of its own user. This one belongs to another user, or to
     /// none that the system reports.
     #[error(
-        "this engine takes programs of user {owner} alone, and this one {}; run it as that user on \
+        "this engine accepts only programs of user {owner}, and this one {}; run it as that user on \
          the engine's machine, or start the engine without same_user",
-        uid.map_or_else(|| "is of no user that the system can tell".to_owned(),
+        uid.map_or_else(|| "has a user that the system does not report".to_owned(),
             |uid| format!("runs as user {uid}"))
     )]
     NotSameUser {

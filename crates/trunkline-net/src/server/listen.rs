@@ -45,7 +45,7 @@ pub enum BindError {
     )]
     SocketTaken { path: SocketPath },
     /// A file that is not a socket has the path of the Unix socket.
-    #[error("{path} is there and is no socket; remove it, or choose another path with --listen")]
+    #[error("{path} exists and is not a socket; remove it, or choose another path with --listen")]
     NotASocket { path: SocketPath },
     #[error("the folder of the socket {path} does not exist; make it, or choose another path")]
     NoFolder { path: SocketPath },
@@ -60,7 +60,7 @@ pub enum BindError {
     SocketIo { path: SocketPath, source: io::Error },
     #[error("no file descriptor is left for a server ({0}); close some, or raise `ulimit -n`")]
     Descriptors(#[source] io::Error),
-    #[error("the system starts no thread for connections ({0}); too many run, or memory is short")]
+    #[error("a thread for connections cannot be started ({0}); too many run, or memory is short")]
     Thread(#[source] io::Error),
 }
 

@@ -96,7 +96,7 @@ fn lock(path: &SocketPath) -> Result<File, BindError> {
             .map_err(|source| of_system(path, source))?;
         let is_ours = |file: &fs::Metadata| file.is_file() && file.uid() == own_uid();
         if !file.metadata().is_ok_and(|file| is_ours(&file)) {
-            let source = io::Error::other("its lock file is no file of this user");
+            let source = io::Error::other("its lock file does not belong to this user");
             return Err(of_system(path, source));
         }
         match file.try_lock() {

@@ -77,7 +77,7 @@ impl Mapping {
         let capacity = length.saturating_sub(HEADER_BYTES) / 2;
         let is_whole = length == self::length(capacity) && capacity.is_power_of_two();
         if !is_whole || !(CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity) {
-            return Err(unusable("it has no length that two rings have"));
+            return Err(unusable("its length is not that of two rings"));
         }
         let mapping = Self::map(&file, capacity)?;
         if mapping.header().magic.load(Ordering::Relaxed) != MAGIC {

@@ -72,7 +72,7 @@ impl StreamMemory {
         let length = sealed_length(&file, SEALS)?;
         let ring_bytes = ring_bytes(shape)?;
         if length != page_size() + ring_bytes {
-            return Err(unusable("it has not the length of this stream's ring"));
+            return Err(unusable("its length is not that of this stream's ring"));
         }
         let memory = Self::map(file, ring_bytes, shape, start, false)?;
         if memory.header().magic.load(Ordering::Acquire) != MAGIC {

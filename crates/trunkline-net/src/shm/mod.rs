@@ -343,7 +343,7 @@ fn from_nonsense(Corrupt: Corrupt) -> io::Error {
 
 fn nonsense() -> io::Error {
     let text =
-        "the other program wrote nonsense into the shared memory; it is broken, or means harm";
+        "the other program wrote invalid data into the shared memory; it is faulty or hostile";
     io::Error::new(ErrorKind::InvalidData, text)
 }
 

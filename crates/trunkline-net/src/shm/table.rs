@@ -64,7 +64,7 @@ impl LocalTable {
     pub(super) fn accept(file: &OwnedFd, live: Arc<AtomicBool>) -> io::Result<Self> {
         let bytes = sealed_length(file, SealFlags::SHRINK)?;
         if bytes == 0 || bytes > BYTES_MAX || !bytes.is_multiple_of(TABLE_SLOT_BYTES) {
-            return Err(unusable("it has no length that a table has"));
+            return Err(unusable("its length is not that of a table"));
         }
         let mapped = Mapped::new(file, bytes, ProtFlags::READ)?;
         let reader = memory_of(mapped).reader();

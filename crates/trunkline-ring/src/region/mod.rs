@@ -83,7 +83,7 @@ impl std::fmt::Display for NoRegion {
         match self {
             Self::NotYet { available } => write!(
                 f,
-                "only {available} elements can be had now; ask for fewer, or again later"
+                "only {available} elements are available now; ask for fewer, or try again later"
             ),
             Self::AllLent { limit } => write!(
                 f,
@@ -95,8 +95,8 @@ impl std::fmt::Display for NoRegion {
                  make a new ring",
             ),
             Self::Corrupt => f.write_str(
-                "the other end of the ring has written positions that cannot be true; it is at \
-                 fault, and nothing in the ring can be believed",
+                "the other end of the ring has written positions that are not valid; it is at \
+                 fault, and nothing in the ring can be trusted",
             ),
         }
     }

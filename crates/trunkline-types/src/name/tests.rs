@@ -167,11 +167,11 @@ fn what_is_wrong_is_said() {
         ),
         (
             "lib/é*",
-            "'*' at byte 6 is a wildcard and a name has none: write %2A for a star",
+            "'*' at byte 6 is a wildcard, which a name cannot have: write %2A for a star",
         ),
         (
             "lib/a%b",
-            "'%' at byte 5 begins none of %2F %23 %25 %2A: write %25 for a percent sign, other characters as they are",
+            "'%' at byte 5 does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, other characters as they are",
         ),
         (
             "lib/a\nb",

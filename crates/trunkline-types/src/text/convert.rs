@@ -93,7 +93,7 @@ pub enum ConvertError {
         text: String,
     },
     /// The text of an array, struct or waveform is not valid JSON.
-    #[error("{ty} is written as JSON, but this is not: {message}")]
+    #[error("{ty} must be written as JSON: {message}")]
     NotJson {
         /// The type with its article, shortened.
         ty: String,

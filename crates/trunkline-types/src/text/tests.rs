@@ -327,7 +327,7 @@ mod values {
             (
                 "1, 2",
                 "array(f64, *)",
-                "an array(f64, *) is written as JSON, but this is not: trailing characters at line 1 column 2",
+                "an array(f64, *) must be written as JSON: trailing characters at line 1 column 2",
             ),
         ] {
             assert_eq!(refused(text, name), sentence, "{text} as {name}");

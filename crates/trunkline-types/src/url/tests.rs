@@ -135,7 +135,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             "tl://me:secret@plant7/a/b",
-            "a URL carries no user and no password: leave out what stands before '@'",
+            "a URL has no user and no password: leave out the part before '@'",
         ),
         (
             "tl://a b/c/d",
@@ -163,7 +163,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             "tl://x/a/%20",
-            "'%' at byte 2 begins none of %2F %23 %25 %2A: write %25 for a percent sign, other characters as they are",
+            "'%' at byte 2 does not begin %2F, %23, %25 or %2A: write %25 for a percent sign, other characters as they are",
         ),
     ] {
         let error = Url::parse(text).map(|url| url.to_string()).unwrap_err();
@@ -293,7 +293,7 @@ fn a_url_may_say_what_the_connection_is_made_of() {
         socket("/run/plant.sock", None)
     );
     for (text, expected) in [
-        ("tl+unix://plant7/a.sock", "not a whole path"),
+        ("tl+unix://plant7/a.sock", "not an absolute path"),
         ("tl+unix:///run/plant/boiler/level", "does not end in .sock"),
         ("tl+unix:///run/plant.sock/a//b", "empty"),
         ("tl+ws://plant7", "not a scheme"),

@@ -27,7 +27,7 @@ pub(super) fn applied(
             source_timestamp,
         },
         None => {
-            let sentence = format!("it read back {value:?}, which is no {data_type}");
+            let sentence = format!("it read back {value:?}, which is not of type {data_type}");
             ProviderReply::Refused(sentence)
         }
     }

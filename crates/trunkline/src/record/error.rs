@@ -15,7 +15,7 @@ use crate::client::CallError;
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file cannot be created.
-    #[error("the recording cannot be begun: {0}")]
+    #[error("the recording cannot start: {0}")]
     File(#[from] io::Error),
     /// The recording cannot be written.
     #[error(transparent)]
@@ -47,7 +47,7 @@ pub enum RecordingError {
     Ring(#[from] NoRegion),
     /// Elements of this type cannot be recorded as rows.
     #[error(
-        "elements of the type {data_type} have no fixed size, or parts that are no plain values, \
+        "elements of the type {data_type} have no fixed size, or parts that are not plain values, \
          and cannot be recorded as rows; record them with record_elements"
     )]
     Type {
@@ -79,13 +79,13 @@ pub enum RecordingError {
         stream: DataType,
     },
     /// A sample rate from which no times can be computed.
-    #[error("{rate} is no sample rate; give a number of elements per second above 0")]
+    #[error("{rate} is not a sample rate; give a number of elements per second above 0")]
     SampleRate {
         /// The rate requested.
         rate: f64,
     },
     /// Two failures. The one that costs more comes first.
-    #[error("{first}; besides, {second}")]
+    #[error("{first}; also, {second}")]
     Both {
         /// The failure that makes the recording incomplete or unsafe.
         first: Box<RecordingError>,
@@ -93,7 +93,7 @@ pub enum RecordingError {
         second: Box<RecordingError>,
     },
     /// No variable of the recording can be played.
-    #[error("no variable of the recording is there to be played into; {why}")]
+    #[error("none of the recording's variables exists; {why}")]
     NothingToPlay {
         /// The reason for the first of them.
         why: String,
