@@ -24,171 +24,27 @@ const CENSUS_SLICE: usize = 50_000;
 /// Periods from one count to the next while the last two counts found no writes.
 const STILL_PERIODS: u32 = 4;
 
-/// The variables: path, type, unit, description.
-const VARIABLES: &[(&str, DataType, &str, &str)] = &[
-    ("uptime", DataType::F64, "s", "Since the engine started"),
-    (
-        "epoch",
-        DataType::U64,
-        "",
-        "Identifies this start; compared for equality only",
-    ),
-    ("sessions", DataType::U64, "", "Connections"),
-    (
-        "sessions_max",
-        DataType::U64,
-        "",
-        "As many connections may be open",
-    ),
-    ("variables", DataType::U64, "", "Variables, without these"),
-    (
-        "slots",
-        DataType::U64,
-        "",
-        "Slots in use: by variables, these included, and open fields",
-    ),
-    (
-        "slots_max",
-        DataType::U64,
-        "",
-        "Slots there are, without those whose handles are used up",
-    ),
-    ("fields", DataType::U64, "", "Fields that are open"),
-    ("fields_max", DataType::U64, "", "Fields that can be open"),
-    (
-        "subscriptions",
-        DataType::U64,
-        "",
-        "Subscriptions of variables",
-    ),
-    (
-        "updates",
-        DataType::U64,
-        "",
-        "Updates of all variables so far",
-    ),
-    (
-        "updates_rate",
-        DataType::F64,
-        "1/s",
-        "Updates of all variables",
-    ),
-    (
-        "writes/offered",
-        DataType::U64,
-        "",
-        "Writes that have ended so far",
-    ),
-    (
-        "writes/refused",
-        DataType::U64,
-        "",
-        "Writes that were refused so far",
-    ),
-    ("queued", DataType::U64, "B", "Waiting for slow subscribers"),
-    (
-        "queued_max",
-        DataType::U64,
-        "B",
-        "As much may wait for all subscribers together",
-    ),
-    (
-        "queue_refusals",
-        DataType::U64,
-        "",
-        "Times that somebody needed more of it than there was",
-    ),
-    (
-        "requested",
-        DataType::U64,
-        "B",
-        "Taken by the requests and items of clients",
-    ),
-    (
-        "requested_max",
-        DataType::U64,
-        "B",
-        "As much may the requests and items of all clients take",
-    ),
-    (
-        "request_refusals",
-        DataType::U64,
-        "",
-        "Requests and items that were refused for want of it",
-    ),
-    (
-        "sessions_absent",
-        DataType::U64,
-        "",
-        "Broken connections whose `all` subscriptions are kept for the next one",
-    ),
-    (
-        "lost",
-        DataType::U64,
-        "",
-        "Updates that bounded subscriptions did not get",
-    ),
-    (
-        "overruns",
-        DataType::U64,
-        "",
-        "`all` subscriptions that ended at their bound",
-    ),
-    (
-        "repaired",
-        DataType::U64,
-        "",
-        "Items that a client had got wrong and was sent again; not 0: something is broken",
-    ),
-    (
-        "clock/steps",
-        DataType::U64,
-        "",
-        "How often the system clock was set, by 100 ms or more",
-    ),
-    (
-        "clock/last_step",
-        DataType::F64,
-        "s",
-        "By how much it was set last; below 0: back",
-    ),
-    (
-        "forcing/on",
-        DataType::Bool,
-        "",
-        "Whether forced values hold",
-    ),
-    (
-        "forcing/variables",
-        DataType::U64,
-        "",
-        "Variables on the forced list",
-    ),
-    (
-        "store/state",
-        DataType::String,
-        "",
-        "none, good, damaged or failing",
-    ),
-    (
-        "store/trouble",
-        DataType::String,
-        "",
-        "What is wrong with the store",
-    ),
-    (
-        "process/cpu",
-        DataType::F64,
-        "%",
-        "Of one processor, over the last period",
-    ),
-    (
-        "process/memory",
-        DataType::U64,
-        "B",
-        "Resident memory of the process",
-    ),
-];
+/// One variable: how it is deployed, and its value now; `None` if this system does not provide it.
+struct Row {
+    path: &'static str,
+    data_type: DataType,
+    units: &'static str,
+    description: &'static str,
+    value: Option<Value>,
+}
+
+/// Rows of type, path, unit, description and value, which may be an `Option`.
+macro_rules! rows {
+    ($($type:ident $path:literal $units:literal $description:literal = $value:expr;)*) => {
+        vec![$(Row {
+            path: $path,
+            data_type: DataType::$type,
+            units: $units,
+            description: $description,
+            value: Into::<Option<_>>::into($value).map(Value::$type),
+        }),*]
+    };
+}
 
 pub(crate) struct Health {
     core: Core,
@@ -196,7 +52,7 @@ pub(crate) struct Health {
     deployments: Weak<Deployments>,
     period: Duration,
     started: Tick,
-    /// Handles in the order of [`VARIABLES`], once the library is deployed.
+    /// Handles in the order of the rows, once the library is deployed.
     handles: OnceLock<Vec<u32>>,
     state: Mutex<State>,
 }
@@ -238,15 +94,16 @@ impl Health {
 
     /// Deploys the library with its first values.
     pub(crate) fn begin(&self, now: Tick, wall: Timestamp) -> Result<(), LibraryError> {
-        let variables = VARIABLES.iter().map(|(path, ty, units, description)| {
+        let rows = self.rows(&mut State::default(), now).into_iter();
+        let variables = rows.map(|row| {
             let properties = Properties {
-                units: (*units).to_owned(),
-                description: (*description).to_owned(),
+                units: row.units.to_owned(),
+                description: row.description.to_owned(),
                 access: Access::ReadOnly,
-                ..Properties::new(ty.clone())
+                ..Properties::new(row.data_type)
             };
             VariableDefinition {
-                path: (*path).to_owned(),
+                path: row.path.to_owned(),
                 properties: Arc::new(properties),
             }
         });
@@ -272,7 +129,8 @@ impl Health {
         let due = now.saturating_add(self.period);
         state.due = Some(due);
         state.count(&self.core, now);
-        let values = self.values(&mut state, now);
+        let rows = self.rows(&mut state, now).into_iter();
+        let values: Vec<_> = rows.map(|row| row.value).collect();
         let mut wakes = Wakes::new();
         for (index, (value, handle)) in values.iter().zip(handles).enumerate() {
             if state.written.get(index) != Some(value) {
@@ -311,61 +169,66 @@ impl Health {
         }
     }
 
-    /// Returns the values in the order of [`VARIABLES`]; `None` for a value that this system does
-    /// not provide.
-    fn values(&self, state: &mut State, now: Tick) -> Vec<Option<Value>> {
+    /// Returns the variables with their values now.
+    fn rows(&self, state: &mut State, now: Tick) -> Vec<Row> {
         use trunkline_serve::EngineFacts as _;
-        let totals = state.totals;
-        let uptime = now.since(self.started);
-        let (lost, overruns) = self.core.lost_and_overruns();
-        let clock = self.core.clock_steps();
-        let (repaired, marked) = self.core.repaired_and_marked();
-        let forced = self.core.forced_page(&Caller::engine(), 0, 0);
+        let (core, totals) = (&self.core, state.totals);
+        let (lost, overruns) = core.lost_and_overruns();
+        let clock = core.clock_steps();
+        let (repaired, marked) = core.repaired_and_marked();
+        let forced = core.forced_page(&Caller::engine(), 0, 0);
         let deployments = self.deployments.upgrade();
-        let (store, trouble) = deployments.map_or(("none", String::new()), |deployments| {
-            deployments.store_health()
-        });
-        let memory = self.core.queue_memory();
-        let slots = self.core.slots();
-        let text = |text: &str| Value::String(text.into());
-        let values = [
-            Some(Value::F64(uptime.as_secs() as f64)),
-            Some(Value::U64(self.core.epoch())),
-            Some(Value::U64(self.facts.sessions())),
-            Some(Value::U64(self.facts.sessions_max())),
-            Some(Value::U64(self.core.variable_count() as u64)),
-            Some(Value::U64(slots.used)),
-            Some(Value::U64(slots.max - slots.retired)),
-            Some(Value::U64(self.core.open_fields())),
-            Some(Value::U64(u64::from(FIELDS_MAX))),
-            Some(Value::U64(self.core.subscription_count())),
-            Some(Value::U64(totals.written)),
-            Some(Value::F64(state.rate)),
-            Some(Value::U64(totals.offered)),
-            Some(Value::U64(totals.refused)),
-            Some(Value::U64(
-                memory.map_or(totals.queued_bytes, |memory| memory.used),
-            )),
-            Some(Value::U64(memory.map_or(u64::MAX, |memory| memory.max))),
-            Some(Value::U64(memory.map_or(0, |memory| memory.refusals))),
-            Some(Value::U64(self.facts.requests.used() as u64)),
-            Some(Value::U64(self.facts.requests.max() as u64)),
-            Some(Value::U64(self.facts.requests.refusals() as u64)),
-            Some(Value::U64(self.core.absent_sessions())),
-            Some(Value::U64(lost)),
-            Some(Value::U64(overruns)),
-            Some(Value::U64(repaired + marked)),
-            Some(Value::U64(clock.count)),
-            Some(Value::F64(clock.last_nanos as f64 / 1e9)),
-            Some(Value::Bool(forced.is_on)),
-            Some(Value::U64(forced.total as u64)),
-            Some(text(store)),
-            Some(text(&trouble)),
-            state.cpu(now).map(Value::F64),
-            process::resident_bytes().map(Value::U64),
-        ];
-        debug_assert_eq!(values.len(), VARIABLES.len());
-        values.into()
+        let (store, trouble) = deployments.map_or(("none", String::new()), |d| d.store_health());
+        let queue = core.queue_memory();
+        let queued = queue.map_or(totals.queued_bytes, |queue| queue.used);
+        let (slots, requests) = (core.slots(), &self.facts.requests);
+        rows! {
+            F64 "uptime" "s" "Time since the engine started"
+                = now.since(self.started).as_secs() as f64;
+            U64 "epoch" "" "Identifies this start; compared for equality only" = core.epoch();
+            U64 "sessions" "" "Connections" = self.facts.sessions();
+            U64 "sessions_max" "" "Most connections at a time" = self.facts.sessions_max();
+            U64 "variables" "" "Variables, without these" = core.variable_count() as u64;
+            U64 "slots" "" "Slots in use: by variables, these included, and open fields"
+                = slots.used;
+            U64 "slots_max" "" "Most slots, without those whose handles are used up"
+                = slots.max - slots.retired;
+            U64 "fields" "" "Open fields" = core.open_fields();
+            U64 "fields_max" "" "Most open fields" = u64::from(FIELDS_MAX);
+            U64 "subscriptions" "" "Subscriptions of variables" = core.subscription_count();
+            U64 "updates" "" "Updates of all variables so far" = totals.written;
+            F64 "updates_rate" "1/s" "Updates of all variables" = state.rate;
+            U64 "writes/offered" "" "Writes that have ended so far" = totals.offered;
+            U64 "writes/refused" "" "Writes that were refused so far" = totals.refused;
+            U64 "queued" "B" "Updates that wait for slow subscribers" = queued;
+            U64 "queued_max" "B" "Most that may wait for all subscribers together"
+                = queue.map_or(u64::MAX, |queue| queue.max);
+            U64 "queue_refusals" "" "Times that queued_max was reached"
+                = queue.map_or(0, |queue| queue.refusals);
+            U64 "requested" "B" "Requests and items of clients" = requests.used() as u64;
+            U64 "requested_max" "B" "Most that requests and items of all clients may take"
+                = requests.max() as u64;
+            U64 "request_refusals" "" "Requests and items refused because requested_max was reached"
+                = requests.refusals() as u64;
+            U64 "sessions_absent" ""
+                "Broken connections whose `all` subscriptions are kept for the next one"
+                = core.absent_sessions();
+            U64 "lost" "" "Updates that bounded subscriptions did not get" = lost;
+            U64 "overruns" "" "`all` subscriptions that ended at their bound" = overruns;
+            U64 "repaired" ""
+                "Items that were wrong at a client and were sent again; above 0 something is broken"
+                = repaired + marked;
+            U64 "clock/steps" "" "Times that the system clock was set by 100 ms or more"
+                = clock.count;
+            F64 "clock/last_step" "s" "The last time it was set: by how much; negative: back"
+                = clock.last_nanos as f64 / 1e9;
+            Bool "forcing/on" "" "True if forced values take effect" = forced.is_on;
+            U64 "forcing/variables" "" "Variables on the forced list" = forced.total as u64;
+            String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
+            String "store/trouble" "" "The failure of the store" = Arc::<str>::from(trouble);
+            F64 "process/cpu" "%" "Of one processor, over the last period" = state.cpu(now);
+            U64 "process/memory" "B" "Resident memory of the process" = process::resident_bytes();
+        }
     }
 }
 
