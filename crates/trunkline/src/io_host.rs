@@ -3,25 +3,22 @@
 //! Each server has its own thread, so that a slow device delays nothing else. Writes and requests
 //! of clients reach it through a queue; its publications take the write path.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use trunkline_engine::{Answer, Attempt, Caller, Engine, Origin, Provider, ProviderId};
 use trunkline_engine::{SourceItem, Ticket, Wakes, Write, WriteValue};
-use trunkline_io::{HealthState, IoServer, ItemId, Published, Scan, ScanSchedule};
+use trunkline_io::{HealthState, IoError, IoServer};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::{Quality, Reason, Tick, Timestamp, Value};
 
+use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 use crate::engine::StartError;
 
 /// Bound on samples held back for subscriptions whose variable's `stall` makes the source wait.
 const HELD_MAX: usize = 65_536;
-/// First and longest delay before a device that could not be opened is retried.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(30);
-
 /// A running I/O server. Dropping it ends its thread.
 pub(crate) struct IoHost {
     name: Arc<str>,
@@ -95,15 +92,7 @@ struct Runner {
     engine: Engine,
     caller: Caller,
     orders: Arc<Orders>,
-    server: Box<dyn IoServer>,
-    /// The variables fed by each item.
-    handles: HashMap<ItemId, Vec<u32>>,
-    items: HashMap<u32, ItemId>,
-    schedule: ScanSchedule,
-    scan: Scan,
-    is_open: bool,
-    retry: Duration,
-    retry_at: Tick,
+    device: Device,
     id: Arc<OnceLock<ProviderId>>,
     /// The order that the device is carrying out.
     answering: Option<(Ticket, u32)>,
@@ -136,20 +125,12 @@ impl IoHost {
             thread: OnceLock::new(),
         });
         let clock = Clock::new();
-        let schedule = ScanSchedule::new(period.unwrap_or(server.period()), clock.now());
         let id = Arc::new(OnceLock::new());
         let mut runner = Runner {
             engine: engine.clone(),
             caller: Caller::engine(),
             orders: Arc::clone(&orders),
-            server,
-            handles: HashMap::new(),
-            items: HashMap::new(),
-            schedule,
-            scan: Scan::new(),
-            is_open: false,
-            retry: RETRY_FIRST,
-            retry_at: Tick::ZERO,
+            device: Device::new(server, period, clock.now()),
             id: Arc::clone(&id),
             answering: None,
             held: VecDeque::new(),
@@ -191,44 +172,35 @@ impl Runner {
         if let Ok(due) = catch_unwind(AssertUnwindSafe(|| self.turn(now, wall))) {
             return due;
         }
-        self.is_open = false;
         let mut wakes = Wakes::new();
         if let Some((ticket, handle)) = self.answering.take() {
-            let why = "its driver panicked while it did this".to_owned();
-            let (engine, unknown) = (&self.engine, Answer::Unknown(why));
-            engine.answer(ticket, handle, unknown, now, wall, &mut wakes);
+            let unknown = Answer::Unknown(PANICKED_IN_ORDER.to_owned());
+            self.engine
+                .answer(ticket, handle, unknown, now, wall, &mut wakes);
         }
-        let sentence = "its driver panicked, which is a fault of the driver; it is opened again";
-        let reason = Reason::DeviceFailure;
-        self.failed(sentence.to_owned(), reason, now, wall, &mut wakes);
-        self.retry_at
+        self.device.fail(now);
+        let (sentence, reason) = (PANICKED.to_owned(), Reason::DeviceFailure);
+        self.report_failure(sentence, reason, now, wall, &mut wakes);
+        self.device.next_due()
     }
 
     /// Does what is due, and returns the time of the next turn.
     fn turn(&mut self, now: Tick, wall: Timestamp) -> Tick {
         let mut wakes = Wakes::new();
         self.take_binds(now, wall, &mut wakes);
-        if !self.is_open && now >= self.retry_at {
-            self.open(now, wall, &mut wakes);
+        if let Some(Err(error)) = self.device.open_if_due(now, wall) {
+            self.failed(&error, now, wall, &mut wakes);
         }
         self.carry_out_orders(now, wall, &mut wakes);
-        if self.is_open && self.schedule.is_due(now) {
-            self.schedule.started(now);
-            self.scan.clear();
-            let result = self.server.scan(now, wall, &mut self.scan);
+        if let Some(scanned) = self.device.scan_if_due(now, wall) {
             self.publish(None, now, wall, &mut wakes);
-            if let Err(error) = result {
-                self.is_open = false;
-                self.failed(error.to_string(), error.reason(), now, wall, &mut wakes);
+            if let Err(error) = scanned {
+                self.failed(&error, now, wall, &mut wakes);
             }
         }
         let held_until = self.release_held(now, wall, &mut wakes);
         self.report_health();
-        let due = if self.is_open {
-            self.schedule.next_due()
-        } else {
-            self.retry_at
-        };
+        let due = self.device.next_due();
         held_until.map_or(due, |until| due.min(until))
     }
 
@@ -239,17 +211,13 @@ impl Runner {
             return;
         }
         for SourceItem { handle, item } in binds {
-            self.unbind(handle);
-            match self.server.item(&item) {
-                Some(item) => {
-                    self.handles.entry(item).or_default().push(handle);
-                    self.items.insert(handle, item);
-                    if self.is_open {
-                        // All items were published when the device was opened; this one is bound
-                        // later, so it needs a request.
-                        lock(&self.orders.queue).requests.insert(handle);
-                    }
+            match self.device.bind(handle, &item) {
+                Some(_) if self.device.is_open() => {
+                    // All items were published when the device was opened; this one is bound later,
+                    // so it needs a request.
+                    lock(&self.orders.queue).requests.insert(handle);
                 }
+                Some(_) => {}
                 None => {
                     let quality = Quality::bad(Reason::VariableMissing);
                     self.engine.set_quality(handle, quality, now, wall, wakes);
@@ -260,40 +228,25 @@ impl Runner {
             let variable = self.engine.variable(*handle);
             variable.is_none_or(|variable| variable.is_gone())
         };
-        let gone: Vec<u32> = self.items.keys().copied().filter(is_gone).collect();
-        for handle in gone {
-            self.unbind(handle);
+        let bound = self.device.bound().map(|(handle, _)| handle);
+        for handle in bound.filter(is_gone).collect::<Vec<u32>>() {
+            self.device.unbind(handle);
         }
     }
 
-    fn unbind(&mut self, handle: u32) {
-        let item = self.items.remove(&handle);
-        if let Some(handles) = item.and_then(|item| self.handles.get_mut(&item)) {
-            handles.retain(|known| *known != handle);
-        }
+    fn failed(&self, error: &IoError, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        self.report_failure(error.to_string(), error.reason(), now, wall, wakes);
     }
 
-    fn open(&mut self, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        match self.server.open(now, wall) {
-            Ok(()) => {
-                self.is_open = true;
-                self.retry = RETRY_FIRST;
-            }
-            Err(error) => self.failed(error.to_string(), error.reason(), now, wall, wakes),
-        }
-    }
-
-    /// Handles a device failure: its variables are bad until it is back.
-    fn failed(
-        &mut self,
+    /// Makes the variables of a failed device bad until it is back.
+    fn report_failure(
+        &self,
         sentence: String,
         reason: Reason,
         now: Tick,
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        self.retry_at = now.saturating_add(self.retry);
-        self.retry = (self.retry * 2).min(RETRY_MAX);
         lock(&self.orders.queue).trouble = Some(sentence);
         if let Some(id) = self.id.get() {
             let quality = Quality::bad(reason);
@@ -316,13 +269,9 @@ impl Runner {
                 break;
             };
             self.answering = Some((ticket, handle));
-            let answer = match self.items.get(&handle) {
-                None => Answer::Refused("it has no such item".to_owned()),
-                Some(_) if !self.is_open => Answer::Refused("its device is not open".to_owned()),
-                Some(item) => match self.server.send(*item, &raw, now, wall) {
-                    Ok(read_back) => Answer::Applied(read_back),
-                    Err(refusal) => Answer::Refused(refusal.to_string()),
-                },
+            let answer = match self.device.send(handle, &raw, now, wall) {
+                Ok(read_back) => Answer::Applied(read_back),
+                Err(sentence) => Answer::Refused(sentence),
             };
             self.answering = None;
             self.engine.answer(ticket, handle, answer, now, wall, wakes);
@@ -332,76 +281,47 @@ impl Runner {
                 break;
             };
             self.answering = Some((ticket, handle));
-            let answer = self.read_now(handle, now, wall);
+            let answer = match self.device.read(handle, now, wall) {
+                Ok((value, quality, source_timestamp)) => Answer::Read {
+                    value,
+                    quality: Some(quality),
+                    source_timestamp,
+                },
+                Err(sentence) => Answer::Refused(sentence),
+            };
             self.answering = None;
             self.engine.answer(ticket, handle, answer, now, wall, wakes);
             // Publishes what the device returned besides, and the other variables of the item.
             self.publish(Some(handle), now, wall, wakes);
         }
         for handle in requests {
-            let Some(item) = self.items.get(&handle).copied() else {
+            let Some(item) = self.device.item_of(handle) else {
                 continue;
             };
-            if !self.is_open {
-                continue;
+            if self.device.is_open() {
+                self.device.request(item, now, wall);
+                self.publish(None, now, wall, wakes);
             }
-            self.scan.clear();
-            // The error shows in the health and in the next scan.
-            let _error = self.server.request(item, now, wall, &mut self.scan);
-            self.publish(None, now, wall, wakes);
-        }
-    }
-
-    /// Reads one item from the device for a waiting caller.
-    fn read_now(&mut self, handle: u32, now: Tick, wall: Timestamp) -> Answer {
-        self.scan.clear();
-        let Some(item) = self.items.get(&handle).copied() else {
-            return Answer::Refused("it has no such item".to_owned());
-        };
-        if !self.is_open {
-            return Answer::Refused("its device is not open".to_owned());
-        }
-        if let Err(error) = self.server.request(item, now, wall, &mut self.scan) {
-            return Answer::Refused(error.to_string());
-        }
-        match self.scan.iter().rfind(|published| published.item == item) {
-            Some(Published {
-                value: Some(value),
-                quality,
-                source_timestamp,
-                ..
-            }) => Answer::Read {
-                value: value.clone(),
-                quality: Some(*quality),
-                source_timestamp: *source_timestamp,
-            },
-            _ => Answer::Refused("its device gives no value of this item now".to_owned()),
         }
     }
 
     /// Writes the scanned values to every variable they feed, except `but`, which already has its
     /// value.
     fn publish(&mut self, but: Option<u32>, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        let mut scan = std::mem::take(&mut self.scan);
-        for published in scan.drain() {
-            let Some(handles) = self.handles.get(&published.item) else {
-                continue;
+        let (engine, caller, held) = (&self.engine, &self.caller, &mut self.held);
+        self.device.publish(but, |handle, published| {
+            let sample = Sample {
+                handle,
+                value: published.value.clone(),
+                quality: published.quality,
+                source_timestamp: published.source_timestamp,
             };
-            for handle in handles.iter().filter(|handle| Some(**handle) != but) {
-                let sample = Sample {
-                    handle: *handle,
-                    value: published.value.clone(),
-                    quality: published.quality,
-                    source_timestamp: published.source_timestamp,
-                };
-                let waits = !self.held.is_empty()
-                    || write(&self.engine, &self.caller, &sample, now, wall, wakes).is_some();
-                if waits {
-                    hold(&mut self.held, &self.engine, sample);
-                }
+            let waits =
+                !held.is_empty() || write(engine, caller, &sample, now, wall, wakes).is_some();
+            if waits {
+                hold(held, engine, sample);
             }
-        }
-        self.scan = scan;
+        });
     }
 
     /// Writes the samples held back, in order. Returns the time of the next attempt if some remain.
@@ -417,8 +337,8 @@ impl Runner {
     }
 
     fn report_health(&self) {
-        let health = self.server.health();
-        if self.is_open {
+        let health = self.device.server().health();
+        if self.device.is_open() {
             let trouble = match health.state {
                 HealthState::Good => None,
                 _ => health.last_error,

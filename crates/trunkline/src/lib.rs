@@ -40,6 +40,7 @@ mod administrator;
 mod audit;
 pub mod client;
 mod deployments;
+mod device;
 pub mod engine;
 mod first_frame_router;
 mod health;

@@ -3,21 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use trunkline_client::{ProviderEvent, ProviderReply, Publication};
-use trunkline_io::{IoServer, ItemId, Published, Scan, ScanSchedule};
+use trunkline_io::{IoServer, ItemId};
 use trunkline_proto::message::library::LibraryReport;
-use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Tick, Value};
+use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Value};
 
 use super::raw::{applied, bad, converted};
 use super::{ProviderOptions, State};
 use crate::client::CallError;
 use crate::client::verbs::{Pending, Shared};
-
-/// First and longest delay before a device that could not be opened is retried.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(30);
+use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 
 /// The event that ended a wait.
 enum Woken {
@@ -34,15 +30,9 @@ pub(super) struct Runner {
     libraries: Vec<Arc<LibraryDefinition>>,
     /// Deployments that are not answered yet.
     deploying: Vec<Pending<LibraryReport>>,
-    server: Box<dyn IoServer>,
-    schedule: ScanSchedule,
-    scan: Scan,
-    is_open: bool,
-    retry: Duration,
-    retry_at: Tick,
-    /// Item and type of each variable that it delivers.
-    bound: HashMap<u32, (ItemId, DataType)>,
-    handles: HashMap<ItemId, Vec<u32>>,
+    device: Device,
+    /// The type of each variable that it delivers.
+    types: HashMap<u32, DataType>,
     /// Variables that it cannot deliver, with the names of the missing items.
     missing: BTreeMap<u32, String>,
     /// The order that the device is carrying out.
@@ -66,14 +56,8 @@ impl Runner {
         Self {
             libraries: libraries.into_iter().map(Arc::new).collect(),
             deploying: Vec::new(),
-            schedule: ScanSchedule::new(options.period.unwrap_or(server.period()), now),
-            server,
-            scan: Scan::new(),
-            is_open: false,
-            retry: RETRY_FIRST,
-            retry_at: now,
-            bound: HashMap::new(),
-            handles: HashMap::new(),
+            device: Device::new(server, options.period, now),
+            types: HashMap::new(),
             missing: BTreeMap::new(),
             answering: None,
             fresh: BTreeSet::new(),
@@ -97,12 +81,10 @@ impl Runner {
             });
             if catch_unwind(turn).is_err() {
                 if let Some(ticket) = self.answering.take() {
-                    let sentence = "its driver panicked while it did this".to_owned();
-                    self.answer(ticket, ProviderReply::Unknown(sentence));
+                    self.answer(ticket, ProviderReply::Unknown(PANICKED_IN_ORDER.to_owned()));
                 }
-                let sentence = "its driver panicked, which is a fault of the driver; it is opened \
-                                again";
-                self.failed(sentence.to_owned(), Reason::DeviceFailure);
+                self.device.fail(self.shared.clock.now());
+                self.failed(PANICKED.to_owned(), Reason::DeviceFailure);
             }
         }
         // Ends every wait for the status: it will not change any more.
@@ -113,12 +95,11 @@ impl Runner {
 
     /// Waits for an order, or for the next thing that is due.
     fn wait(&mut self) -> Option<Woken> {
-        let due = match self.is_open {
-            true if !self.fresh.is_empty() => self.shared.clock.now(),
-            true => self.schedule.next_due(),
-            false => self.retry_at,
+        let due = match self.device.is_open() && !self.fresh.is_empty() {
+            true => self.shared.clock.now(),
+            false => self.device.next_due(),
         };
-        let (variables, missing) = (self.bound.len(), self.missing.len());
+        let (variables, missing) = (self.types.len(), self.missing.len());
         let missing_item = self.missing.values().next().map(String::as_str);
         let (shared, state, deploying) = (&self.shared, &self.state, &mut self.deploying);
         shared.link.wait_until(Some(due), |core, _| {
@@ -153,8 +134,8 @@ impl Runner {
                 self.state.change(|status| status.engine_trouble = trouble);
             }
             ProviderEvent::Disconnected => {
-                self.bound.clear();
-                self.handles.clear();
+                self.device.unbind_all();
+                self.types.clear();
                 self.missing.clear();
                 self.fresh.clear();
                 let trouble = "the connection to the engine is down; it is tried again";
@@ -217,22 +198,18 @@ impl Runner {
     }
 
     fn unbind(&mut self, handle: u32) {
-        if let Some((item, _)) = self.bound.remove(&handle)
-            && let Some(handles) = self.handles.get_mut(&item)
-        {
-            handles.retain(|known| *known != handle);
-        }
+        self.device.unbind(handle);
+        self.types.remove(&handle);
         self.missing.remove(&handle);
     }
 
     fn bind(&mut self, handle: u32, data_type: DataType, name: &str) {
         self.unbind(handle);
-        match self.server.item(name) {
+        match self.device.bind(handle, name) {
             Some(item) => {
-                self.bound.insert(handle, (item, data_type));
-                self.handles.entry(item).or_default().push(handle);
+                self.types.insert(handle, data_type);
                 self.fresh.insert(item);
-                if !self.is_open {
+                if !self.device.is_open() {
                     self.publish(vec![bad(handle, Reason::NotConnected)]);
                 }
             }
@@ -245,42 +222,23 @@ impl Runner {
 
     fn write(&mut self, handle: u32, value: &Value) -> ProviderReply {
         let (now, wall) = self.shared.clock.moment();
-        let Some((item, data_type)) = self.bound.get(&handle).cloned() else {
+        let Some(data_type) = self.types.get(&handle) else {
             return self.no_item(handle);
         };
-        if !self.is_open {
-            return ProviderReply::Refused("its device is not open".to_owned());
-        }
-        match self.server.send(item, value, now, wall) {
-            Ok(read_back) => applied(&read_back, &data_type, Quality::GOOD, None),
-            Err(refusal) => ProviderReply::Refused(refusal.to_string()),
+        match self.device.send(handle, value, now, wall) {
+            Ok(read_back) => applied(&read_back, data_type, Quality::GOOD, None),
+            Err(sentence) => ProviderReply::Refused(sentence),
         }
     }
 
     fn read(&mut self, handle: u32) -> ProviderReply {
         let (now, wall) = self.shared.clock.moment();
-        let Some((item, data_type)) = self.bound.get(&handle).cloned() else {
+        let Some(data_type) = self.types.get(&handle) else {
             return self.no_item(handle);
         };
-        if !self.is_open {
-            return ProviderReply::Refused("its device is not open".to_owned());
-        }
-        self.scan.clear();
-        if let Err(error) = self.server.request(item, now, wall, &mut self.scan) {
-            return ProviderReply::Refused(error.to_string());
-        }
-        let found = self.scan.iter().rfind(|published| published.item == item);
-        let reply = match found {
-            Some(Published {
-                value: Some(value),
-                quality,
-                source_timestamp,
-                ..
-            }) => applied(value, &data_type, *quality, *source_timestamp),
-            _ => {
-                let sentence = "its device gives no value of this item now".to_owned();
-                ProviderReply::Refused(sentence)
-            }
+        let reply = match self.device.read(handle, now, wall) {
+            Ok((value, quality, at)) => applied(&value, data_type, quality, at),
+            Err(sentence) => return ProviderReply::Refused(sentence),
         };
         self.publish_scan(Some(handle));
         reply
@@ -301,76 +259,53 @@ impl Runner {
 
     fn do_what_is_due(&mut self) {
         let (now, wall) = self.shared.clock.moment();
-        if !self.is_open && now >= self.retry_at {
-            match self.server.open(now, wall) {
-                Ok(()) => {
-                    self.is_open = true;
-                    self.retry = RETRY_FIRST;
-                    self.state.change(|status| status.device_trouble = None);
-                }
-                Err(error) => self.failed(error.to_string(), error.reason()),
+        match self.device.open_if_due(now, wall) {
+            None => {}
+            Some(Ok(())) => self.state.change(|status| status.device_trouble = None),
+            Some(Err(error)) => self.failed(error.to_string(), error.reason()),
+        }
+        if self.device.is_open() {
+            for item in std::mem::take(&mut self.fresh) {
+                self.device.request(item, now, wall);
+                self.publish_scan(None);
             }
         }
-        for item in std::mem::take(&mut self.fresh) {
-            if !self.is_open {
-                self.fresh.insert(item);
-                continue;
-            }
-            self.scan.clear();
-            // The error shows in the next scan.
-            let _error = self.server.request(item, now, wall, &mut self.scan);
+        if let Some(scanned) = self.device.scan_if_due(now, wall) {
             self.publish_scan(None);
-        }
-        if self.is_open && self.schedule.is_due(now) {
-            self.schedule.started(now);
-            self.scan.clear();
-            let result = self.server.scan(now, wall, &mut self.scan);
-            self.publish_scan(None);
-            if let Err(error) = result {
+            if let Err(error) = scanned {
                 self.failed(error.to_string(), error.reason());
             }
         }
     }
 
-    /// Handles a device failure: its variables are bad until it is back.
+    /// Reports a failure of the device: its variables are bad until it is back.
     fn failed(&mut self, sentence: String, reason: Reason) {
-        self.is_open = false;
-        self.retry_at = self.shared.clock.now().saturating_add(self.retry);
-        self.retry = (self.retry * 2).min(RETRY_MAX);
         self.state
             .change(|status| status.device_trouble = Some(sentence));
-        self.fresh = self.handles.keys().copied().collect();
-        self.publish(
-            self.bound
-                .keys()
-                .map(|handle| bad(*handle, reason))
-                .collect(),
-        );
+        self.fresh = self.device.bound().map(|(_, item)| item).collect();
+        let handles = self.types.keys();
+        self.publish(handles.map(|handle| bad(*handle, reason)).collect());
     }
 
     /// Sends the scanned values to every variable of their items, except `but`, which already has
     /// its value.
     fn publish_scan(&mut self, but: Option<u32>) {
-        let mut publications = Vec::new();
-        for published in self.scan.drain() {
-            let handles = self.handles.get(&published.item).into_iter().flatten();
-            for handle in handles.filter(|handle| Some(**handle) != but) {
-                let Some((_, data_type)) = self.bound.get(handle) else {
-                    continue;
-                };
-                let value = published.value.as_ref();
-                let value = value.map(|value| converted(value, data_type));
-                publications.push(match value {
-                    Some(None) => bad(*handle, Reason::OutOfRange),
-                    value => Publication {
-                        handle: *handle,
-                        value: value.flatten(),
-                        quality: published.quality,
-                        source_timestamp: published.source_timestamp,
-                    },
-                });
-            }
-        }
+        let (types, mut publications) = (&self.types, Vec::new());
+        self.device.publish(but, |handle, published| {
+            let Some(data_type) = types.get(&handle) else {
+                return;
+            };
+            let value = published.value.as_ref();
+            publications.push(match value.map(|value| converted(value, data_type)) {
+                Some(None) => bad(handle, Reason::OutOfRange),
+                value => Publication {
+                    handle,
+                    value: value.flatten(),
+                    quality: published.quality,
+                    source_timestamp: published.source_timestamp,
+                },
+            });
+        });
         self.publish(publications);
     }
 
