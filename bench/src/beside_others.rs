@@ -1,7 +1,7 @@
-//! How long a small write takes beside clients that ask for much.
+//! The time of a small write while other clients send large requests.
 //!
-//! One engine over TCP, one client that writes a value each 2 ms and waits for its answer, and
-//! beside it peers that send large requests one after the other and throw the answers away.
+//! One engine over TCP, one client that writes a value every 2 ms and waits for its answer, and
+//! peers that send large requests one after the other and discard the answers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ use trunkline_proto::{Frame, FrameBuffer, FrameKind, FrameLimits};
 
 use crate::Outcome;
 
-/// What a peer asks for.
+/// The requests of a peer.
 #[derive(Clone, Copy, Debug)]
 enum Asks {
     Read,
@@ -116,7 +116,7 @@ fn measure(
     Ok(())
 }
 
-/// A peer that has one request on its way, for as long as it may.
+/// A peer that always has one request in progress, until it is stopped.
 fn ask(
     address: SocketAddr,
     variables: usize,
@@ -158,7 +158,7 @@ fn ask(
     Ok(())
 }
 
-/// A client that does nothing but send and wait.
+/// A client that only sends and waits.
 struct Peer {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -209,7 +209,7 @@ impl Peer {
         self.wait_for(|frame| frame.kind() == Some(FrameKind::WriteAnswers))
     }
 
-    /// Reads until a frame is the one.
+    /// Reads until a frame matches.
     fn wait_for(&mut self, mut is_it: impl FnMut(&Frame<'_>) -> bool) -> Outcome<()> {
         loop {
             if self.sent_life.elapsed() > Duration::from_millis(500) {

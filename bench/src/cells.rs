@@ -1,4 +1,4 @@
-//! Cells and roles: what a process of this program does, by name.
+//! Starts cells and roles by name.
 
 use trunkline::types::Contract;
 
@@ -13,34 +13,33 @@ use crate::settings::Settings;
 use crate::updates_to_one::{self, Stream};
 use crate::{blocks, clients, footprint, in_process, recorder, same_host, streams, tdms};
 
-/// The systems of every scenario.
+/// Systems of every scenario.
 pub const RAW: &str = "raw-tcp";
 /// See [`RAW`].
 pub const TRUNKLINE: &str = "trunkline";
-/// Trunkline, both ends looking before they sleep.
+/// Trunkline; both ends spin before they sleep.
 pub const TRUNKLINE_SPINNING: &str = "trunkline-spinning";
-/// The same through shared memory.
+/// Like that, over shared memory.
 pub const TRUNKLINE_SHM: &str = "trunkline-shm";
-/// Shared memory, but nobody looks.
+/// Shared memory without spinning.
 pub const TRUNKLINE_SHM_SLEEPING: &str = "trunkline-shm-sleeping";
-/// The ways to an engine, or to wait for it, that are no sleeping TCP.
+/// Transports and ways to wait other than TCP with sleeping ends.
 pub const NEAR_WAYS: [&str; 3] = [TRUNKLINE_SPINNING, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING];
-/// Trunkline with many updates per call.
 pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
 
-/// Trunkline with subscriptions that take every update.
+/// Trunkline with `all` subscriptions.
 pub const TRUNKLINE_ALL: &str = "trunkline-all";
 
-/// Does the part of the far end, until the near end has had enough.
+/// Runs a role until the near end stops it.
 pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     pin(End::Far)?;
-    // These read their input themselves.
+    // These roles read their input themselves.
     match name {
         "engine" => return hosting::serve(settings),
         "same_host-engine" => return same_host::serve(settings),
         "clients-engine" => return clients::serve(settings),
         "clients-stopped" => {
-            // Clients are near ends, these too.
+            // Clients are near ends; so are these.
             pin(End::Near)?;
             return clients::hold(settings);
         }
@@ -71,7 +70,7 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     }
 }
 
-/// Measures a cell with one system: its near end is this process.
+/// Measures a cell with one system. The near end is this process.
 pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Vec<Row>> {
     let placement = pin(End::Near)?;
     match scenario {
@@ -132,14 +131,14 @@ fn manner(system: &str) -> Manner {
     }
 }
 
-/// What a row of such a system says about its waits.
+/// Returns how rows of this system describe its waits.
 fn note_manner(system: &str, row: &mut Row) {
     if !manner(system).spin.is_zero() {
         row.waiting = "spinning".to_owned();
     }
 }
 
-/// The far end of W1 or W2, and where it listens.
+/// Starts the far end of W1 or W2. Returns it with its address.
 fn far_end(system: &str, raw: &str, variables: usize, kind: &str) -> Outcome<(Role, String)> {
     let settings = Settings::default().with("n", variables).with("type", kind);
     let settings = manner(system).settings(settings);
@@ -155,8 +154,8 @@ fn far_end(system: &str, raw: &str, variables: usize, kind: &str) -> Outcome<(Ro
     Ok((far, address))
 }
 
-/// All periods of one number and type of variables, on one connection. `periods` is a list of
-/// `period:ticks`.
+/// Measures all periods for one number and type of variables on one connection. `periods` is a list
+/// of `period:ticks`.
 fn round_trip_grid_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let periods: String = settings.value("periods")?;
     let mut rows = Vec::new();
@@ -198,7 +197,7 @@ fn round_trip_grid_cells(system: &str, settings: &Settings, placement: &str) -> 
     Ok(rows)
 }
 
-/// All operations named, on one connection.
+/// Measures the listed operations on one connection.
 fn call_cost_cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let (calls, passes) = (settings.value("calls")?, settings.value("passes")?);
     let operations: String = settings.value("operations")?;
@@ -210,7 +209,7 @@ fn call_cost_cells(system: &str, settings: &Settings, placement: &str) -> Outcom
             manner(system),
         )?),
     };
-    // Gets find a value.
+    // So that gets return a value.
     near.put_all(0, call_cost::VARIABLES)?;
     let mut rows = Vec::new();
     for name in operations.split(',') {
@@ -224,7 +223,7 @@ fn call_cost_cells(system: &str, settings: &Settings, placement: &str) -> Outcom
     Ok(rows)
 }
 
-/// What the setting `what` asks for.
+/// Returns what the setting `what` asks for.
 fn footprint_cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let (what, variables): (String, usize) = (settings.value("what")?, settings.value("vars")?);
     let mut case = format!("what={what} vars={variables}");

@@ -1,5 +1,5 @@
-//! V10 to V12: one engine and many clients. What silent variables cost; what changes cost beside
-//! polling; what clients that have stopped cost the others.
+//! V10 to V12: one engine and many clients. The cost of unchanging variables; the cost of changes
+//! compared with polling; the cost of stopped clients for the others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,20 +27,20 @@ use crate::usage::{Loopback, Usage};
 pub const IDLE: &str = "idle_clients";
 pub const CHANGES: &str = "changes_against_polling";
 pub const STALLED: &str = "stopped_clients";
-/// Clients of `IDLE`, and live and stopped ones of `STALLED`.
+/// Clients of `IDLE`; live and stopped clients of `STALLED`.
 pub const CLIENTS: usize = 100;
 /// Variables of `IDLE` and `CHANGES`.
 pub const VARIABLES: usize = 10_000;
-/// Variables that change at a time in `CHANGES`.
+/// Variables per change in `CHANGES`.
 const CHANGING: usize = VARIABLES / 100;
 /// Time between two changes in `CHANGES`, and between two polls.
 const POLL_MS: u64 = 100;
 /// Variables and period of `STALLED`.
 const LIVE_VARIABLES: usize = 10;
 const LIVE_PERIOD_MS: u64 = 10;
-/// Longer than any cell: nobody is cut off for being silent.
+/// Longer than any cell: no silent client is disconnected.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// What a process may go on with after it has come to rest.
+/// Time in which a process settles before measuring.
 const REST: Duration = Duration::from_millis(500);
 
 /// The far end: an engine, some of whose variables change.
@@ -82,13 +82,13 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
     }
 }
 
-/// The monotonic clock, which all processes of a machine share.
+/// Returns the monotonic clock, which all processes of a machine share.
 fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Measures what the scenario names.
+/// Measures one scenario.
 pub fn cell(scenario: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let measured = Duration::from_millis(settings.value("ms")?);
     let clients = settings.value_or("clients", CLIENTS)?;
@@ -118,7 +118,7 @@ pub fn cell(scenario: &str, settings: &Settings, placement: &str) -> Outcome<Row
     Ok(row)
 }
 
-/// A client that is subscribed to the first `count` variables and has a reading of each.
+/// Returns a client that has subscribed to the first `count` variables and has a reading of each.
 fn subscribed(url: &str, count: usize, contract: Contract) -> Outcome<(Client, Subscription)> {
     let client = Client::connect(url)?;
     client.wait_connected(PATIENCE)?;
@@ -202,7 +202,7 @@ fn changes(url: &str, engine: u32, measured: Duration, row: &mut Row) -> Outcome
     Ok(())
 }
 
-/// What both ends and the loopback interface did since.
+/// Usage of both ends and of the loopback interface.
 struct Cost {
     start: Instant,
     near: Usage,
@@ -220,7 +220,7 @@ impl Cost {
         })
     }
 
-    /// Bytes, and CPU microseconds of this process and of the engine's, per second.
+    /// Returns bytes, and CPU microseconds of this process and of the engine's, per second.
     fn per_second(&self, engine: u32) -> Outcome<[f64; 3]> {
         let seconds = self.start.elapsed().as_secs_f64();
         let bytes = (Loopback::now()? - self.loopback).bytes as f64;
@@ -230,7 +230,7 @@ impl Cost {
     }
 }
 
-/// Clients in a process that will be stopped: every other one subscribed `all`.
+/// The process of the clients that are stopped; every other one has subscribed `all`.
 pub fn hold(settings: &Settings) -> Outcome<()> {
     let (url, clients): (String, usize) = (settings.value("url")?, settings.value("clients")?);
     let contract = |number| match number % 2 {
@@ -245,7 +245,7 @@ pub fn hold(settings: &Settings) -> Outcome<()> {
     Ok(())
 }
 
-/// Live clients, with and without stopped ones beside them, in turn.
+/// Measures live clients with and without stopped ones, in turn.
 fn stalled(
     url: &str,
     engine: u32,
@@ -267,7 +267,7 @@ fn stalled(
         live.push(thread::spawn(move || listen(&ends_of.1, &shared)));
     }
     let phase = || -> Outcome<Vec<f64>> {
-        // What another phase has left behind is over.
+        // Lets work of the previous phase end.
         thread::sleep(REST);
         is_measured.store(true, Ordering::Release);
         thread::sleep(measured);
@@ -326,7 +326,7 @@ fn stalled(
     Ok(())
 }
 
-/// Whether it is measured, whether it ends, and where the latencies go.
+/// Whether latencies are measured, whether the phase ends, and where the latencies go.
 type Shared = (Arc<AtomicBool>, Arc<AtomicBool>, Arc<Mutex<Vec<f64>>>);
 
 fn listen(subscription: &Subscription, (is_measured, ends, latencies): &Shared) {

@@ -1,5 +1,5 @@
-//! Paths whose instructions are counted, not timed: each in a function of its own, which is all
-//! that the counter looks at. `bench/instructions` runs and compares them.
+//! Paths whose instructions are counted instead of timed. Each is a function; the counter counts
+//! only inside of it. `bench/instructions` runs and compares them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::hosting::{library, name, names};
 const RUN: usize = 1000;
 /// Variables that several subscribers share, as in W6.
 const SHARED: usize = 100;
-/// Times that everything is done; the first, which fills caches and buffers, is not counted.
+/// Passes of a path. The first one fills caches and buffers and is not counted.
 const PASSES: usize = 20;
-/// Bytes asked for at a time, as the driver does.
+/// Bytes per request for output, as in the driver.
 const BUDGET: usize = 1 << 16;
 
 /// Names of the paths.
 pub const PATHS: [&str; 5] = ["write", "encode", "decode", "fan-out-1", "fan-out-32"];
 
-/// Does nothing: the loops here ask the sessions by themselves.
+/// Does nothing: the loops here poll the sessions themselves.
 struct NoWake;
 
 impl Wake for NoWake {
@@ -46,15 +46,15 @@ struct End {
 struct Rig {
     clock: Clock,
     engine: Engine,
-    /// Each with who writes it.
+    /// The variables, each with its writer.
     variables: Vec<(Arc<Variable>, Caller)>,
     ends: Vec<End>,
     value: f64,
-    /// Writes are tried the short way first.
+    /// Writes try the short path first.
     short: bool,
 }
 
-/// Counts a path and says of how many items it was.
+/// Counts a path and prints its number of items.
 pub fn run(path: &str) -> Outcome<usize> {
     let (variables, contract, subscribers) = match path {
         "write" => (1, Contract::Latest, 1),
@@ -99,19 +99,19 @@ fn counted_write(rig: &mut Rig) -> Outcome<usize> {
     rig.write(RUN)
 }
 
-/// From the feed to bytes for the connection.
+/// Encoding: from the feed to bytes for the connection.
 #[inline(never)]
 fn counted_encode(end: &mut End, clock: &Clock) {
     end.encode(clock);
 }
 
-/// From bytes to readings that wait for the program.
+/// Decoding: from bytes to queued readings.
 #[inline(never)]
 fn counted_decode(end: &mut End, clock: &Clock) {
     end.decode(clock);
 }
 
-/// All that the engine does for its subscribers.
+/// Fan-out: all work of the engine for its subscribers.
 #[inline(never)]
 fn counted_fan_out(rig: &mut Rig) -> Outcome<usize> {
     rig.fan_out()
@@ -158,7 +158,7 @@ impl End {
     }
 }
 
-/// Hands bytes over until nobody has any.
+/// Moves bytes between both ends until neither has any.
 fn exchange(session: &mut Session, client: &mut ClientCore, clock: &Clock) {
     let mut bytes = Vec::new();
     loop {
@@ -185,7 +185,7 @@ impl Rig {
         engine.deploy(&library, clock.now(), clock.wall())?;
         let found = |index| engine.resolve(&caller, &name(index));
         let opened = (0..variables).map(found).collect::<Result<Vec<_>, _>>()?;
-        // Each handle of a program is a writer of its own.
+        // Each handle of a program is a separate writer.
         let callers = (1000..).map(|session| Caller::local(session, 0));
         let opened = opened.into_iter().zip(callers).collect();
         let ends = (0..subscribers).map(|_| End::new(&engine, &clock, variables, contract));
@@ -208,7 +208,7 @@ impl Rig {
             self.value += 1.0;
             let value = Value::F64(self.value);
             if self.short {
-                // As a program beside the engine writes.
+                // Like a program in the engine's process.
                 if variable.is_plain()
                     && self.engine.is_clock_settled()
                     && variable
@@ -239,7 +239,7 @@ impl Rig {
         Ok(written)
     }
 
-    /// Every subscriber has as many readings as there are to be; the last is what was written last.
+    /// Checks that every subscriber has all readings, and that the last one is the last write.
     fn check(&mut self, wanted: usize) -> Outcome<()> {
         for end in &mut self.ends {
             let (mut count, mut last) = (0, None);

@@ -1,4 +1,4 @@
-//! An engine with plain variables, for the scenarios.
+//! An engine with plain variables for the scenarios.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,10 +11,9 @@ use crate::Outcome;
 use crate::role::{say, wait_for_end};
 use crate::settings::Settings;
 
-/// The library all scenarios use.
+/// The library of all scenarios.
 const LIBRARY: &str = "bench";
 
-/// Full name of a variable.
 pub fn name(index: usize) -> String {
     format!("{LIBRARY}/{}", path(index))
 }
@@ -23,12 +22,13 @@ fn path(index: usize) -> String {
     format!("rig/channel{index:04}")
 }
 
-/// Full names of the first `count` variables.
+/// Returns the full names of the first `count` variables.
 pub fn names(count: usize) -> Vec<String> {
     (0..count).map(name).collect()
 }
 
-/// A library of `count` variables of one type, whose writers wait up to `stall` for a full feed.
+/// Returns a library of `count` variables of one type. Their writers wait up to `stall` for a full
+/// feed.
 pub fn library(count: usize, data_type: DataType, stall: Duration) -> LibraryDefinition {
     let properties = Arc::new(Properties {
         stall,
@@ -45,22 +45,21 @@ pub fn library(count: usize, data_type: DataType, stall: Duration) -> LibraryDef
     }
 }
 
-/// Any free port of this machine.
 pub fn free_port() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// How the two ends of a scenario wait and what is between them.
+/// How the two ends of a scenario wait, and their transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manner {
-    /// How long either end looks before it sleeps.
+    /// Time for which both ends spin before they sleep.
     pub spin: Duration,
     /// Shared memory instead of TCP.
     pub shared_memory: bool,
 }
 
 impl Manner {
-    /// TCP, and nobody looks: what is compared with a program that sleeps in the system.
+    /// TCP without spinning: compared with programs that sleep in the system.
     pub const SLEEPING: Self = Self {
         spin: Duration::ZERO,
         shared_memory: false,
@@ -73,14 +72,14 @@ impl Manner {
         })
     }
 
-    /// As settings of the far end.
+    /// Returns these as settings of the far end.
     pub fn settings(self, settings: Settings) -> Settings {
         settings
             .with("spin_us", self.spin.as_micros())
             .with("shm", self.shared_memory)
     }
 
-    /// A client that waits like this.
+    /// Returns a client that waits like this.
     pub fn client(self, url: &str) -> Outcome<Client> {
         let mut options = ConnectOptions::new(url)?;
         options.spin = self.spin;
@@ -88,7 +87,7 @@ impl Manner {
     }
 }
 
-/// An engine that listens on a free port of this machine.
+/// Returns an engine that listens on a free port of this machine.
 pub fn start(library: &LibraryDefinition) -> Outcome<Engine> {
     let options = EngineOptions {
         listen: vec![free_port().into()],
@@ -99,13 +98,12 @@ pub fn start(library: &LibraryDefinition) -> Outcome<Engine> {
     Ok(engine)
 }
 
-/// URL of an engine.
 pub fn url(address: SocketAddr) -> String {
-    // The scenarios are of TCP, also where an engine on this machine offers something faster.
+    // TCP, even if an engine on this machine offers something faster.
     format!("tl+tcp://{address}")
 }
 
-/// The far end of W1 and W2: an engine with variables, until the near end has had enough.
+/// The far end of W1 and W2: an engine with variables, until the near end stops it.
 pub fn serve(settings: &Settings) -> Outcome<()> {
     let data_type = match settings.value::<String>("type")?.as_str() {
         "i32" => DataType::I32,

@@ -1,10 +1,10 @@
-//! Measurements of Trunkline: published tables and charts as scenarios, each beside its physical
+//! Measurements of Trunkline: scenarios after published tables and charts, each with its physical
 //! limit.
 //!
-//! A run measures every cell with every system in turn, several times over, and writes one line of
-//! JSON per cell, system and repeat. What is compared is the median of the repeats of one run,
-//! never figures of different runs. `bench/run` builds this program and calls it;
-//! `docs/how-to/measure.md` says how to read what it finds.
+//! A run measures every cell with every system in turn, several times, and writes one line of JSON
+//! per cell, system and repeat. Comparisons use the medians of the repeats of one run, never
+//! results of different runs. `bench/run` builds this program and calls it;
+//! `docs/how-to/measure.md` explains the results.
 //!
 //! # Layout
 //! - `round_trip_grid`, `call_cost`, `updates_to_one`, `footprint`: scenarios; each has one loop,
@@ -25,11 +25,11 @@
 //!   results.
 //! - `counted`: paths whose instructions are counted.
 //!
-//! It is a library so that `bench/peers`, which is built by itself, measures other systems with the
+//! It is a library so that `bench/peers`, a separate workspace, measures other systems with the
 //! same loops, clocks and checks.
 
 #![forbid(unsafe_code)]
-// The terminal is how it talks to people, and standard output how its processes talk to each other.
+// The program prints to the terminal, and its processes exchange messages on standard output.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod beside_others;
@@ -64,5 +64,5 @@ pub mod usage;
 
 use std::error::Error;
 
-/// What anything here comes to; an error is a sentence for the person at the terminal.
+/// The result of anything here. An error is a sentence for the user.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;

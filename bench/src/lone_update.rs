@@ -1,9 +1,9 @@
-//! One update at a time from the program that hosts the engine to a subscriber in another process:
-//! with a writer that sends by itself and with one that only marks, in turn.
+//! One update at a time from the program that hosts the engine to a subscriber in another process.
+//! A writer that sends by itself and one that only marks take turns.
 //!
-//! For each turn: the median and the 90th percentile from before the write to the subscriber's
-//! notification, what the writer's call takes, and voluntary switches and CPU time of the engine's
-//! process per update.
+//! For each turn: the median and the 90th percentile of the time from the write to the subscriber's
+//! notification, the time of the writer's call, and voluntary context switches and CPU time of the
+//! engine's process per update.
 
 #![allow(clippy::print_stdout)]
 
@@ -25,7 +25,8 @@ fn nanos(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Voluntary switches of this process's threads: of the connection threads, and of all.
+/// Returns the voluntary context switches of this process: of the connection threads, and of all
+/// threads.
 fn switches() -> (u64, u64) {
     let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
     let (mut connection, mut all) = (0, 0);
@@ -45,7 +46,7 @@ fn switches() -> (u64, u64) {
     (connection, all)
 }
 
-/// Measures as the arguments say, or is the far end.
+/// Measures, or runs the far end, as the arguments request.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
     let first = arguments.next().unwrap_or_else(|| "1000".to_owned());
     if first == "far" {
@@ -63,7 +64,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Outcome<()> {
     Ok(())
 }
 
-/// The far end: a line with the delay of each update, in nanoseconds.
+/// The far end: prints the delay of each update in nanoseconds, one per line.
 fn take(url: &str, spin_us: u64) -> Outcome<()> {
     let mut options = ConnectOptions::new(url)?;
     options.spin = Duration::from_micros(spin_us);
@@ -121,7 +122,7 @@ fn measure(way: &str, spin_us: u64, period: Duration, updates: u32, turns: u32) 
     lines.next().ok_or("no far end")??;
     for turn in 0..turns {
         let sends = turn % 2 == 0;
-        // Not to mark alone is a property of a thread.
+        // `only_mark` applies to the thread, so each turn has its own.
         let (calls, switched, cpu) = thread::scope(|scope| {
             let body = || {
                 if !sends {
@@ -165,7 +166,7 @@ fn measure(way: &str, spin_us: u64, period: Duration, updates: u32, turns: u32) 
     Ok(())
 }
 
-/// Median and 90th percentile.
+/// Returns the median and the 90th percentile.
 fn shown(mut times: Vec<u64>) -> String {
     times.sort_unstable();
     let at = |part: usize| times.get(times.len() * part / 10).copied().unwrap_or(0) as f64 / 1e3;

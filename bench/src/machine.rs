@@ -1,4 +1,4 @@
-//! Where a run was measured. Says nothing that tells one host from another of its kind.
+//! The machine of a run. Contains nothing that identifies a single host.
 
 use std::fs;
 use std::thread::available_parallelism;
@@ -9,33 +9,32 @@ use trunkline::types::Timestamp;
 
 use crate::Outcome;
 
-/// The machine, the time and the kind of run.
+/// The machine, the time and the extent of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// Kind of run: `full`, `default` or `quick`.
+    /// Extent of the run: `full`, `default` or `quick`.
     pub run: String,
-    /// Day, as in ISO 8601, UTC.
+    /// Day in UTC, as in ISO 8601.
     pub date: String,
-    /// Time of day at its start, `hh:mm`, UTC; files of earlier releases have none.
+    /// Time of day at the start, `hh:mm` in UTC; missing in files of earlier releases.
     pub time: String,
     /// Model of the processor.
     pub cpu: String,
-    /// Processors the system may use.
+    /// Number of processors that the system may use.
     pub cpus: usize,
-    /// Whether it is a virtual machine.
     pub virtual_machine: bool,
     /// Name and release of the kernel.
     pub kernel: String,
     /// Memory in GiB, rounded.
     pub memory_gib: u64,
-    /// Processes ready to run in the minute before, times 100.
+    /// Load average of the last minute, times 100.
     pub load_percent: u64,
     /// Version of the measured program.
     pub version: String,
 }
 
 impl Machine {
-    /// Asks the system.
+    /// Queries the system.
     pub fn here(run: &str) -> Outcome<Self> {
         let cpu_info = fs::read_to_string("/proc/cpuinfo")?;
         let memory = fs::read_to_string("/proc/meminfo")?;
@@ -60,21 +59,21 @@ impl Machine {
         })
     }
 
-    /// Its kind in a word, for the names of files.
+    /// Returns a short name of its kind, for file names.
     pub fn class(&self) -> String {
         let kind = if self.virtual_machine { "vm" } else { "metal" };
         format!("{kind}-{}cpu-{}", self.cpus, std::env::consts::ARCH)
     }
 }
 
-/// Processes ready to run in the last minute, times 100.
+/// Returns the load average of the last minute, times 100.
 pub fn load_percent() -> Outcome<u64> {
     let text = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = text.split(' ').next().unwrap_or_default().parse()?;
     Ok((load * 100.0) as u64)
 }
 
-/// The value of a `name : value` line.
+/// Returns the value of a `name : value` line.
 fn entry<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -94,7 +93,7 @@ fn today() -> Outcome<String> {
     Ok(now()?[..10].to_owned())
 }
 
-/// The time in UTC: `2026-11-20T21:39:04.123456789Z`.
+/// Returns the time in UTC: `2026-11-20T21:39:04.123456789Z`.
 fn now() -> Outcome<String> {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     Ok(Timestamp::from_nanos(i64::try_from(nanos)?).to_string())

@@ -1,5 +1,5 @@
-//! The program of `bench/run`: measures, and is the processes of a cell. The library says what is
-//! where.
+//! The program of `bench/run`. It measures, and it is also the processes of a cell. The library
+//! documents the modules.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -13,7 +13,7 @@ use trunkline_bench::plan::Extent;
 use trunkline_bench::settings::Settings;
 use trunkline_bench::{Outcome, cells, run, stages};
 
-/// Measures Trunkline beside its physical limits.
+/// Measures Trunkline and its physical limits.
 #[derive(Debug, Parser)]
 #[command(name = "trunkline-bench")]
 struct Arguments {
@@ -25,43 +25,44 @@ struct Arguments {
 enum Command {
     /// Measures everything, cell by cell, and writes a result file.
     Measure {
-        /// All ticks as published: hours.
+        /// With all ticks as published. Takes hours.
         #[arg(long, conflicts_with = "quick")]
         full: bool,
-        /// A few cells only: whether it works.
+        /// Only a few cells, to check that everything works.
         #[arg(long)]
         quick: bool,
-        /// Other systems too, in turn with ours: those that `bench/peers/install` has installed.
+        /// Also measures the other systems that `bench/peers/install` has installed, in turn with
+        /// Trunkline.
         #[arg(long)]
         peers: bool,
         /// Folder of the result files.
         #[arg(long, default_value = "bench/results")]
         results: PathBuf,
-        /// Scenarios, such as round_trip_grid or same_host; all when none is named.
+        /// Scenarios, such as round_trip_grid or same_host. Default: all.
         scenarios: Vec<String>,
     },
     /// Measures one cell with one system and prints its rows.
     Cell {
-        /// The scenario, such as round_trip_grid.
+        /// Scenario, such as round_trip_grid.
         scenario: String,
-        /// The system, such as raw-tcp or trunkline; all for in_process.
+        /// System, such as raw-tcp or trunkline; `all` for in_process.
         system: String,
         /// Settings as key=value.
         settings: Vec<String>,
     },
-    /// Goes a path of `stages` again and again, for a profiler to count.
+    /// Repeats a path of `stages`, for a profiler.
     Pass {
-        /// The path: put, get, round-trip, update, update-events.
+        /// Path: put, get, round-trip, update or update-events.
         path: String,
-        /// Items of each pass.
+        /// Items per pass.
         items: usize,
-        /// How many passes.
+        /// Number of passes.
         passes: u32,
     },
-    /// Does the part of a far end; started by cells.
+    /// Runs a role of a far end. Cells start it.
     #[command(hide = true)]
     Role {
-        /// Which part.
+        /// Name of the role.
         name: String,
         /// Settings as key=value.
         settings: Vec<String>,

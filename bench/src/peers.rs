@@ -1,4 +1,4 @@
-//! Other systems that take part in a run: programs of `bench/peers`, which is built by itself.
+//! Other systems in a run: programs of `bench/peers`, a separate workspace.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,16 +9,15 @@ use crate::{
 
 /// Environment variable that names the folder of the programs.
 const FOLDER: &str = "TRUNKLINE_PEERS";
-/// Where `bench/peers/install` puts them when the target folder is where cargo has it.
+/// Where `bench/peers/install` puts them if the target folder is the default.
 const FOLDER_DEFAULT: &str = "target/peers";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name in results.
     pub system: &'static str,
-    /// The program that uses it.
+    /// The program that measures it.
     program: &'static str,
-    /// Where it is measured: groups of scenarios.
+    /// Groups of scenarios in which it is measured.
     scenarios: &'static [&'static [&'static str]],
 }
 
@@ -40,7 +39,7 @@ const EVERYWHERE: &[&str] = &[
     updates_to_one::SEVERAL,
     footprint::SCENARIO,
 ];
-/// Where a system that may wait for more to send is told not to.
+/// Scenarios in which a system must not delay sending to combine messages.
 const AT_ONCE: &[&str] = &[round_trip_grid::SCENARIO, streams::LATENCY];
 /// The scenarios of streams.
 const STREAMED: &[&str] = &[streams::THROUGHPUT, streams::LATENCY];
@@ -59,7 +58,7 @@ const fn peer(
     }
 }
 
-/// All of them; `bench/report.toml` has their names on the page.
+/// All other systems; `bench/report.toml` has their names for the report.
 pub const PEERS: [Peer; 14] = [
     peer("redis", "rust", &[EVERYWHERE, STREAMED]),
     peer("mosquitto", "rust", &[EVERYWHERE, STREAMED]),
@@ -77,14 +76,14 @@ pub const PEERS: [Peer; 14] = [
     peer("hdf5", "python", &[&[recorder::SCENARIO]]),
 ];
 
-/// Those measured in a scenario.
+/// Returns the systems measured in a scenario.
 pub fn of(scenario: &str) -> impl Iterator<Item = &'static Peer> {
     PEERS
         .iter()
         .filter(move |peer| peer.scenarios.iter().any(|of| of.contains(&scenario)))
 }
 
-/// The system of this name, unless it is one of our own.
+/// Returns the other system of this name; `None` for Trunkline and the limits.
 pub fn named(system: &str) -> Option<&'static Peer> {
     PEERS.iter().find(|peer| peer.system == system)
 }
@@ -106,17 +105,17 @@ impl Peer {
         Ok(path?)
     }
 
-    /// It connects programs of one machine only, through memory, and both ends poll.
+    /// Returns true if it connects programs of one machine through memory and both ends poll.
     pub fn is_near(&self) -> bool {
         matches!(self.system, "iceoryx2" | "aeron")
     }
 
-    /// It has a server that is a process between the ends.
+    /// Returns true if it has a server process between the ends.
     pub fn is_served(&self) -> bool {
         matches!(self.system, "redis" | "mosquitto" | "nats")
     }
 
-    /// Why it is not installed, by the list that the installation has left.
+    /// Returns why it is not installed, from the list that the installation has written.
     fn reason<'a>(&self, missing: &'a str) -> Option<&'a str> {
         let lines = missing.lines().filter_map(|line| line.split_once('\t'));
         let mut reasons = lines.filter(|(system, _)| *system == self.system);

@@ -1,28 +1,29 @@
-//! Where processes run: comparisons are made with the same placement only.
+//! Placement of processes. Only results with the same placement are compared.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_name};
 
 use crate::Outcome;
 
-/// Which end of a scenario a process is.
+/// End of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The one that asks, writes or measures.
+    /// The end that asks, writes or measures.
     Near,
-    /// The one that answers or takes.
+    /// The end that answers or takes.
     Far,
 }
 
-/// The name of the placement used: one process per CPU, its threads included.
+/// Placement: one CPU per process, including its threads.
 pub const PLACEMENT: &str = "cross";
 
-/// Where both ends have to share the only CPU.
+/// Placement: both ends share the only CPU.
 pub const SHARED: &str = "same";
 
-/// Puts this thread, and what it starts from now on, on its end's CPU: the first one that the
-/// system allows, or the second. With one CPU only, both ends share it, and the row says so.
+/// Pins this thread, and threads and processes that it starts, to the CPU of its end: the first or
+/// the second one that the system allows. With only one CPU both ends share it; the placement
+/// tells.
 pub fn pin(end: End) -> Outcome<&'static str> {
-    // A far end is started by the near one and inherits its single CPU: ask for all of them first.
+    // A far end inherits the single CPU of the near end, which started it: allow all of them first.
     unpin()?;
     let allowed = sched_getaffinity(None)?;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
@@ -34,7 +35,7 @@ pub fn pin(end: End) -> Outcome<&'static str> {
         End::Far => far.unwrap_or(near),
     });
     sched_setaffinity(None, &set)?;
-    // For profilers, which name threads.
+    // Named for profilers.
     set_name(match end {
         End::Near => c"near",
         End::Far => c"far",
@@ -42,8 +43,7 @@ pub fn pin(end: End) -> Outcome<&'static str> {
     Ok(if far.is_some() { PLACEMENT } else { SHARED })
 }
 
-/// Lets this thread, and what it starts from now on, use every CPU: for a program that stands
-/// between both ends.
+/// Lets this thread, and what it starts, use every CPU: for a server between both ends.
 pub fn unpin() -> Outcome<()> {
     let mut every = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|cpu| every.set(cpu));
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// Placement of an end, and the CPUs it may use.
+    /// Returns the placement of an end, and the CPUs that it may use.
     fn placed(end: End) -> (&'static str, Vec<usize>) {
         let placement = pin(end).unwrap();
         let allowed = sched_getaffinity(None).unwrap();

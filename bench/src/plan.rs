@@ -1,4 +1,4 @@
-//! What a run consists of: every cell with every system in turn, several times over.
+//! The plan of a run: every cell with every system in turn, repeated several times.
 
 use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::round_trip_grid::{self, Kind};
@@ -38,19 +38,19 @@ pub const SCENARIOS: [&str; 22] = [
     stages::SCENARIO,
 ];
 
-/// How much is measured.
+/// Extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Whether everything works: a few cells, a few seconds.
+    /// A few cells in a few seconds: checks that everything works.
     Quick,
-    /// Everything, as many ticks as fit into about twelve minutes.
+    /// Everything, with as many ticks as fit into about twelve minutes.
     Default,
     /// Everything as published: 1002 ticks per cell of W1 in three repeats, a million synchronous
     /// calls in W2. About three and a half hours.
     Full,
 }
 
-/// A process to be started: one or several cells of one system.
+/// A process to start: one or several cells of one system.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step {
     pub scenario: &'static str,
@@ -58,11 +58,11 @@ pub struct Step {
     pub settings: Settings,
 }
 
-/// Scenario, systems that take turns, settings.
+/// Scenario, systems, settings.
 pub(crate) type Cell = (&'static str, &'static [&'static str], Settings);
 
 impl Extent {
-    /// As in result files.
+    /// Returns the name in result files.
     pub fn name(self) -> &'static str {
         match self {
             Extent::Quick => "quick",
@@ -71,12 +71,12 @@ impl Extent {
         }
     }
 
-    /// How often everything is measured.
+    /// Returns the number of repeats.
     pub fn repeats(self) -> u32 {
         if self == Extent::Quick { 1 } else { 3 }
     }
 
-    /// Periods and how many ticks of each, as a W1 cell takes them.
+    /// Returns the periods and their numbers of ticks, as settings of a W1 cell.
     fn periods(self) -> String {
         let ticks = |period| match (self, period) {
             (Extent::Quick, _) => 20,
@@ -97,8 +97,8 @@ impl Extent {
         words.collect::<Vec<_>>().join(",")
     }
 
-    /// The steps of one repeat. The systems of a cell follow each other; which comes first changes
-    /// from repeat to repeat.
+    /// Returns the steps of one repeat. The systems of a cell follow each other; their order
+    /// rotates with the repeat.
     pub fn steps(self, repeat: u32, scenarios: &[String], with_peers: bool) -> Vec<Step> {
         let wanted = |name: &str| scenarios.is_empty() || scenarios.iter().any(|one| one == name);
         let mut cells: Vec<Cell> = Vec::new();
@@ -121,7 +121,7 @@ impl Extent {
                     cells.push((round_trip_grid::SCENARIO, systems, settings));
                 }
             }
-            // One variable, as ways and not packing are what differs.
+            // One variable: transports are compared here, not packing.
             let settings = Settings::default().with("n", 1).with("type", "i32");
             let settings = settings.with("periods", self.first_period());
             cells.push((round_trip_grid::SCENARIO, &NEAR_WAYS, settings));
@@ -172,7 +172,8 @@ impl Extent {
                     .stream()
                     .with("vars", updates_to_one::SEVERAL_VARIABLES);
                 let settings = settings.with("subs", subscribers);
-                // What many may have waiting within their bounds is to be a small part of it.
+                // Long enough that the data in the queues of many subscribers is a small part of
+                // it.
                 let settings = match self {
                     Extent::Quick => settings,
                     _ if subscribers > 1 => settings.with("ms", 5000),
@@ -228,7 +229,7 @@ impl Extent {
         steps
     }
 
-    /// The times of a cell that writes as fast as possible.
+    /// Returns the times of a cell that writes as fast as possible.
     pub(crate) fn stream(self) -> Settings {
         let (warm_ms, ms) = match self {
             Extent::Quick => (100, 300),
@@ -238,13 +239,13 @@ impl Extent {
         Settings::default().with("warm_ms", warm_ms).with("ms", ms)
     }
 
-    /// The period of W1 with which other systems are measured, with its ticks.
+    /// Returns the W1 period at which other systems are measured, with its ticks.
     fn first_period(self) -> String {
         let periods = self.periods();
         periods.split(',').next().unwrap_or_default().to_owned()
     }
 
-    /// Whether other systems take part in a cell: those of a scenario that all have in common.
+    /// Returns true if other systems take part in a cell: one that all systems can run.
     fn has_peers(self, scenario: &str, settings: &Settings) -> bool {
         let is = |key: &str, wanted: &str| {
             settings
@@ -367,22 +368,21 @@ mod tests {
         assert_eq!((first[0].system, first[1].system), (RAW, TRUNKLINE));
         assert_eq!((second[1].system, second[2].system), (TRUNKLINE, RAW));
         assert_eq!(first[0].settings, first[1].settings);
-        // 15 connections of W1, five of them in two ways, three more ways, and ticks at once; two
-        // numbers of calls, one with those three; four numbers of variables and three of
-        // subscribers with three systems.
+        // W1: 15 cells, five of them with two systems, three more transports, and ticks at once.
+        // W2: two numbers of calls, one with those three. W5 and W6: four numbers of variables and
+        // three of subscribers with three systems.
         let published = 15 * 2 + 5 + 3 + 2 + (2 * 2 + 3) + (4 + 3) * 3;
-        // Six parts of W7; memory at four points beside a map and of five more types at two of
-        // them; of two numbers of variables items in two ways and first sets of two systems; a
-        // restart.
+        // W7: six parts. W8: memory at four points, also of a map, and of five more types at two
+        // points; items in two ways and first sets of two systems at two points; a restart.
         let memory = 4 * 2 + 5 * 2 + 2 * 4 + 1;
-        // Five ways on the same host and reading there, three scenarios of many clients, blocks of
-        // four lengths.
+        // V9: five transports and reading. V10 to V12: three scenarios. W11 and W12: blocks of four
+        // lengths.
         let others = 6 + 3 + 4 * 2;
-        // Streams: six sizes of calls with six systems, two ways to wait; two sizes of calls with
-        // journals; sweeps; rates of two sizes of calls, raw with one.
+        // Streams: six call sizes with six systems; two ways to wait; two call sizes with journals;
+        // sweeps; rates of two call sizes, raw with one.
         let streams = 6 * 6 + (4 + 5) + 2 * 6 + 3 + (2 + 1);
-        // Seven sizes of chunks of the recorder with five systems, four of them with one more, and
-        // four numbers of devices in two ways; TDMS files read in four ways, and written.
+        // Recorder: seven chunk sizes with five systems, four of them with one more; four numbers
+        // of devices with two systems. TDMS: four ways to read, and writing.
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
         assert_eq!(
             first.len(),
@@ -410,7 +410,7 @@ mod tests {
             (1, 3)
         );
         assert_eq!((of("hdf5", "recorder"), of("redis", "recorder")), (7, 0));
-        // Streams: on the same host, all calls over a network, fewer with a server between.
+        // Streams: same host; all call sizes over a network; fewer with a server between the ends.
         let calls = (
             of("aeron", "stream_throughput"),
             of("zenoh", "stream_throughput"),

@@ -1,4 +1,4 @@
-//! The limit: sockets used by hand, with the least code that does the scenario's work.
+//! The limit: plain sockets with the least code that does the work of the scenario.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::Outcome;
 use crate::role::say;
 
-/// Listens on a free port, says so, and takes one connection.
+/// Listens on a free port, reports it, and accepts one connection.
 pub fn accept_one() -> Outcome<TcpStream> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
@@ -16,7 +16,7 @@ pub fn accept_one() -> Outcome<TcpStream> {
     Ok(stream)
 }
 
-/// Connects to what a role said it listens on.
+/// Connects to the address that a role has reported.
 pub fn connect(address: &str) -> Outcome<TcpStream> {
     let address: SocketAddr = address.parse()?;
     let stream = TcpStream::connect(address)?;
@@ -24,7 +24,7 @@ pub fn connect(address: &str) -> Outcome<TcpStream> {
     Ok(stream)
 }
 
-/// Bytes that were received and not yet taken.
+/// Received bytes that have not been taken yet.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -32,7 +32,6 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Room for `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
         Self {
             bytes: vec![0; capacity],
@@ -44,14 +43,14 @@ impl Inbox {
         &self.bytes[self.waiting.clone()]
     }
 
-    /// Takes the first `count` bytes of what waits.
+    /// Removes the first `count` bytes.
     pub fn take(&mut self, count: usize) {
         self.waiting.start += count;
     }
 
-    /// Receives more, once. False when the peer has closed.
+    /// Receives once. Returns false if the peer has closed the connection.
     pub fn receive(&mut self, stream: &mut TcpStream) -> std::io::Result<bool> {
-        // What is left is the beginning of a record, so this copies a few bytes only.
+        // Only the beginning of a record is left, so this copies a few bytes.
         self.bytes.copy_within(self.waiting.clone(), 0);
         self.waiting = 0..self.waiting.len();
         let count = stream.read(&mut self.bytes[self.waiting.end..])?;
@@ -60,19 +59,16 @@ impl Inbox {
     }
 }
 
-/// Little-endian numbers at fixed places.
+/// Reads little-endian numbers at fixed offsets.
 pub mod field {
-    /// The four bytes at `at`.
     pub fn u32(bytes: &[u8], at: usize) -> u32 {
         u32::from_le_bytes(take(bytes, at))
     }
 
-    /// The eight bytes at `at`.
     pub fn i64(bytes: &[u8], at: usize) -> i64 {
         i64::from_le_bytes(take(bytes, at))
     }
 
-    /// The eight bytes at `at`.
     pub fn f64(bytes: &[u8], at: usize) -> f64 {
         f64::from_le_bytes(take(bytes, at))
     }

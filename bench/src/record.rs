@@ -1,4 +1,4 @@
-//! Result files: a line of JSON about the machine, then one per measured cell.
+//! Result files: a line of JSON about the machine, then one line per measured cell.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,34 +13,33 @@ use crate::machine::Machine;
 /// Voluntary context switches per wait from which an end counts as sleeping.
 const SLEEPING_SHARE_MIN: f64 = 0.9;
 
-/// What was measured of one system in one cell of a scenario, once.
+/// One measurement of one system in one cell of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Name of the scenario, such as `round_trip_grid`.
     pub scenario: String,
-    /// Who did it: `trunkline`, the limit `raw-tcp`, another system; in `in_process` a cell, a
-    /// FIFO, a lock.
+    /// Name of the system: `trunkline`, the limit `raw-tcp` or another system; in `in_process` a
+    /// cell, a FIFO or a lock.
     pub system: String,
-    /// Which cell, as `key=value` words.
+    /// The cell, as `key=value` words.
     pub case: String,
-    /// Which repeat, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// Where the processes ran.
+    /// CPUs of the processes.
     pub placement: String,
-    /// How they waited: `sleeping`, or `mixed` where an end often found its answer there before it
-    /// could sleep. Raw blocks at once when it has to wait; Trunkline does in `round_trip_grid` and
-    /// `call_cost` where no spinning is named, and may look for a while before it sleeps elsewhere.
-    /// In `in_process` there are `none` that wait, and FIFOs whose ends are `spinning`, as memory is
-    /// in `same_host`.
+    /// How the ends waited: `sleeping`, or `mixed` if an answer often arrived before an end could
+    /// sleep. Raw always blocks at once. Trunkline does in `round_trip_grid` and `call_cost` unless
+    /// the cell names spinning; elsewhere it may spin before it sleeps. In `in_process`, `none` do
+    /// not wait and FIFOs are `spinning`, like memory in `same_host`.
     pub waiting: String,
-    /// Names end in their unit.
+    /// Figures by name; names end in their unit.
     pub figures: BTreeMap<String, f64>,
-    /// Why it does not count; empty when it does.
+    /// Reasons why the row does not count; empty if it counts.
     pub invalid: Vec<String>,
 }
 
 impl Row {
-    /// A row without figures yet.
+    /// Creates a row without figures.
     pub fn new(scenario: &str, system: &str, case: String, placement: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -58,8 +57,8 @@ impl Row {
         self.figures.insert(name.to_owned(), value);
     }
 
-    /// Enters how often an end slept in its waits. It counts as sleeping from 0.9 per wait on; what
-    /// it is in at the end is not counted yet.
+    /// Enters how often an end slept per wait. From 0.9 on, it counts as sleeping. The last wait is
+    /// not counted.
     pub fn slept(&mut self, end: &str, switches: u64, waits: f64) {
         self.figure(&format!("{end}_switches_per_wait"), switches as f64 / waits);
         if (switches + 1) as f64 / waits < SLEEPING_SHARE_MIN {
@@ -67,7 +66,7 @@ impl Row {
         }
     }
 
-    /// Enters why the row does not count, unless `holds`.
+    /// Enters a reason why the row does not count, unless `holds`.
     pub fn require(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
         if !holds {
             self.invalid.push(otherwise());
@@ -75,19 +74,17 @@ impl Row {
     }
 }
 
-/// Appends to a result file, so that an interrupted run keeps what it has.
+/// Appends to a result file, so that an interrupted run keeps its rows.
 #[derive(Debug)]
 pub struct Writer(File);
 
 impl Writer {
-    /// Starts the file.
     pub fn create(path: &Path, machine: &Machine) -> Outcome<Self> {
         let mut file = File::create(path)?;
         writeln!(file, "{}", serde_json::to_string(machine)?)?;
         Ok(Self(file))
     }
 
-    /// Appends a row.
     pub fn append(&mut self, row: &Row) -> Outcome<()> {
         writeln!(self.0, "{}", serde_json::to_string(row)?)?;
         Ok(self.0.flush()?)

@@ -1,4 +1,4 @@
-//! The other end of a scenario: this program again, in a process of its own.
+//! The far end of a scenario: another process of this program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,10 +11,10 @@ use crate::settings::Settings;
 
 /// Longer than any role may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// How long a role may take to end by itself.
+/// Longest time that a role may take to end by itself.
 const END_MAX: Duration = Duration::from_secs(3);
 
-/// A running role. It ends when this is dropped.
+/// A running role. Dropping it ends the role.
 #[derive(Debug)]
 pub struct Role {
     name: String,
@@ -48,7 +48,7 @@ impl Role {
         self.child.id()
     }
 
-    /// Waits for a line that begins with `word`, and returns what follows it.
+    /// Waits for a line that begins with `word`. Returns the rest of the line.
     pub fn expect(&mut self, word: &str) -> Outcome<String> {
         let deadline = Instant::now() + ANSWER_MAX;
         loop {
@@ -80,7 +80,7 @@ impl Drop for Role {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        // It may have ended in between; then there is nothing to do.
+        // Fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -94,15 +94,15 @@ fn forward(output: impl BufRead, sender: &Sender<String>) {
     }
 }
 
-/// Says a line to the process that started this role.
+/// Sends a line to the process that started this role.
 pub fn say(line: &str) {
     let mut output = std::io::stdout().lock();
-    // Whoever started this role is gone when it cannot be told; then it ends by itself.
+    // Fails only if that process has ended; then this role ends too.
     let _ = writeln!(output, "{line}");
     let _ = output.flush();
 }
 
-/// Waits until the process that started this role wants it to end.
+/// Waits until the process that started this role closes its input.
 pub fn wait_for_end() {
     for line in std::io::stdin().lock().lines() {
         if line.is_err() {
@@ -111,7 +111,7 @@ pub fn wait_for_end() {
     }
 }
 
-/// Ends this process as soon as the one that started it wants it to.
+/// Ends this process as soon as the one that started it closes its input.
 pub fn end_with_parent() {
     thread::spawn(|| {
         wait_for_end();

@@ -1,4 +1,4 @@
-//! A run: starts the processes of its plan one after the other, and keeps their rows.
+//! A run: starts the processes of its plan one after the other and collects their rows.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -21,14 +21,14 @@ use crate::stages;
 
 /// Longer than any process of a cell runs.
 const CELL_MAX: Duration = Duration::from_secs(900);
-/// Longer than a process of a cell of another system may run.
+/// Longest time that a cell of another system may take.
 const PEER_MAX: Duration = Duration::from_secs(45);
 /// A cell of another system that takes longer is measured once.
 const PEER_LONG: Duration = Duration::from_secs(12);
-/// A load above this, in hundredths, is somebody else's work.
+/// Load, in hundredths, above which other programs disturb the run.
 const QUIET_LOAD_PERCENT: u64 = 30;
 
-/// Measures, and writes the results into `folder`. Returns the file.
+/// Measures and writes a result file into `folder`. Returns its path.
 pub fn measure(
     extent: Extent,
     scenarios: &[String],
@@ -51,7 +51,7 @@ pub fn measure(
     ));
     let mut writer = Writer::create(&path, &machine)?;
     let start = Instant::now();
-    // Other systems that take long, or cannot be run, are not asked again.
+    // Other systems that take long or fail are not measured again.
     let mut once = BTreeSet::new();
     for repeat in 1..=extent.repeats() {
         for step in extent.steps(repeat, scenarios, with_peers) {
@@ -93,8 +93,7 @@ pub fn measure(
     Ok(path)
 }
 
-/// What the name of a file says of a run of some scenarios only, so that it takes the place of no
-/// other.
+/// Returns the part of the file name that tells a run of some scenarios from others.
 fn selection(scenarios: &[String]) -> Outcome<String> {
     if let Some(unknown) = scenarios
         .iter()
@@ -117,7 +116,7 @@ fn load() -> Outcome<String> {
     Ok(format!("{}.{:02}", percent / 100, percent % 100))
 }
 
-/// What a step measured; when it failed, a row that says so.
+/// Returns the rows of a step, or a row with the reason of its failure.
 fn rows_of(step: &Step) -> Vec<Row> {
     run_step(step).unwrap_or_else(|error| {
         let case = step.settings.arguments().join(" ");
@@ -134,7 +133,7 @@ fn rows_of(step: &Step) -> Vec<Row> {
 fn run_step(step: &Step) -> Outcome<Vec<Row>> {
     let (program, most) = match peers::named(step.system) {
         None => (std::env::current_exe()?, CELL_MAX),
-        // Whose cells start the others themselves, as none of them has its own.
+        // In this scenario a cell of this program starts the other system.
         Some(_) if step.scenario == recorder::SCENARIO => (std::env::current_exe()?, PEER_MAX),
         Some(peer) => (peer.program()?, PEER_MAX),
     };
@@ -152,7 +151,7 @@ fn run_step(step: &Step) -> Outcome<Vec<Row>> {
     let (sender, lines) = channel();
     thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // Nobody listens any more when the cell took too long.
+            // Fails only if the cell took too long and the receiver is gone.
             let _ = sender.send(line);
         }
     });
@@ -163,7 +162,8 @@ fn run_step(step: &Step) -> Outcome<Vec<Row>> {
             Ok(line) => rows.push(serde_json::from_str(&line)?),
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                // With what it has started. It may have ended in between.
+                // Ends the process and those that it has started. Fails only if it has ended
+                // already.
                 let _ = kill_process_group(group, Signal::KILL);
                 child.wait()?;
                 return Err(format!("it did not end within {} s", most.as_secs()).into());
@@ -171,7 +171,7 @@ fn run_step(step: &Step) -> Outcome<Vec<Row>> {
         }
     }
     let is_success = child.wait()?.success();
-    // Nothing of it disturbs the next cell.
+    // So that nothing disturbs the next cell.
     let _ = kill_process_group(group, Signal::KILL);
     if is_success {
         return Ok(rows);

@@ -1,5 +1,5 @@
-//! V9: from a put to its notification between two processes of one machine, beside a value that two
-//! CPUs hand each other through memory, and through a Unix socket.
+//! V9: the time from a put to its notification between two processes of one machine. The limits are
+//! a value that two CPUs pass to each other through memory, and one passed through a Unix socket.
 
 use std::io::{Read, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,30 +24,29 @@ use crate::usage::Usage;
 
 /// Name of the scenario in results.
 pub const SCENARIO: &str = "same_host";
-/// The limit: a cache line that two CPUs poll.
+/// The limit of systems that poll: a cache line that two CPUs poll.
 pub const RAW_MEMORY: &str = "raw-memory";
-/// The limit of those that sleep: eight bytes through a Unix socket.
+/// The limit of systems that sleep: eight bytes through a Unix socket.
 pub const RAW_UNIX: &str = "raw-unix";
-/// Ways from a client to an engine on the same machine, as its URL has them.
+/// Transports from a client to an engine on the same machine, as named in its URL.
 pub const TRANSPORTS: [&str; 3] = ["tcp", "unix", "shm"];
 /// The cell of reading without a round trip.
 pub const LOCAL_READ: &str = "local-read";
-/// Reads between two looks at the clock, and how often the two ways take turns.
+/// Reads between two clock reads, and the number of rounds in which the two ways alternate.
 const READS: u32 = 100_000;
 const READ_ROUNDS: usize = 30;
-/// Round trips before the measured ones.
+/// Round trips before measuring starts.
 const WARM_UP: u64 = 1000;
 
-/// How long it is measured.
+/// Measuring time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     measured: Duration,
-    /// Round trips between two looks at the clock, which takes about 20 ns itself.
+    /// Round trips between two clock reads. A clock read takes about 20 ns itself.
     batch: u64,
 }
 
 impl Timing {
-    /// Reads the settings of a cell.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             measured: Duration::from_millis(settings.value("ms")?),
@@ -56,7 +55,7 @@ impl Timing {
     }
 }
 
-/// Sends numbers and gets them back, and enters the times.
+/// Sends numbers, receives them back, and enters the times.
 pub fn measure(
     timing: &Timing,
     row: &mut Row,
@@ -116,8 +115,8 @@ fn memory(timing: &Timing, row: &mut Row) -> Outcome<()> {
     polled(|round_trip| measure(timing, row, round_trip))
 }
 
-/// A number there and back through memory, both polling: two threads, as what two processes share
-/// costs them the same.
+/// The round trip of a number through memory; both ends poll. They are two threads: memory shared
+/// by two processes costs the same.
 pub(crate) fn polled<T>(
     measure: impl FnOnce(&mut dyn FnMut(u64) -> Outcome<u64>) -> Outcome<T>,
 ) -> Outcome<T> {
@@ -141,7 +140,7 @@ pub(crate) fn polled<T>(
         pinned
     });
     let measured = measure(&mut |number| {
-        // Zero is what the lines begin with.
+        // The cache lines start with zero.
         lines.0.0.store(number + 1, Ordering::Release);
         while lines.1.0.load(Ordering::Acquire) != number + 1 {
             std::hint::spin_loop();
@@ -177,12 +176,12 @@ pub fn echo() -> Outcome<()> {
     while stream.read_exact(&mut number).is_ok() {
         stream.write_all(&number)?;
     }
-    // Before the process ends, which may be at any time from now on.
+    // The process may end at any time from now on.
     drop(folder);
     Ok(())
 }
 
-/// The far end of Trunkline: an engine with one variable, and how it is reached by this transport.
+/// The far end of Trunkline: an engine with one variable, and its URL for this transport.
 pub fn serve(settings: &Settings) -> Outcome<()> {
     let transport: String = settings.value("transport")?;
     let engine = start(&library(1, DataType::F64, Duration::ZERO))?;
@@ -220,7 +219,7 @@ fn trunkline(transport: &str, timing: &Timing, row: &mut Row) -> Outcome<()> {
             }
         }
     };
-    // What the variable held before.
+    // The earlier value of the variable.
     next()?;
     let (near_before, far_before) = (Usage::of_self()?, Usage::of(far.pid())?);
     measure(timing, row, |number| {
@@ -230,8 +229,8 @@ fn trunkline(transport: &str, timing: &Timing, row: &mut Row) -> Outcome<()> {
     slept(row, near_before, far_before, far.pid())
 }
 
-/// The last value of an engine in another process, read in memory, beside that of one in this. Both
-/// are read by one thread in turns, and nobody writes meanwhile.
+/// Reads the last value of an engine in another process from shared memory, and that of an engine
+/// in this process. One thread alternates between both. Nothing is written meanwhile.
 fn local_read(row: &mut Row) -> Outcome<()> {
     "none".clone_into(&mut row.waiting);
     let mut far = Role::start(

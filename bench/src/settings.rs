@@ -1,4 +1,4 @@
-//! `key=value` settings: how a cell or a role is told what to do.
+//! The `key=value` settings of a cell or a role.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::Outcome;
 
-/// Named settings of one cell or role, in the order of their names.
+/// Settings of one cell or role, ordered by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Settings(BTreeMap<String, String>);
 
@@ -27,14 +27,14 @@ impl Settings {
         self.0.insert(key.to_owned(), value.to_string());
     }
 
-    /// The same with one more.
+    /// Returns the same settings with one more.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl fmt::Display) -> Self {
         self.set(key, value);
         self
     }
 
-    /// The value of a setting that must be there.
+    /// Returns the value of a required setting.
     pub fn value<T: FromStr>(&self, key: &str) -> Outcome<T> {
         let text = self
             .0
@@ -44,7 +44,7 @@ impl Settings {
             .map_err(|_| format!("`{text}` is no value for setting `{key}`").into())
     }
 
-    /// The value of a setting that may be left out.
+    /// Returns the value of an optional setting.
     pub fn value_or<T: FromStr>(&self, key: &str, default: T) -> Outcome<T> {
         if self.0.contains_key(key) {
             self.value(key)
@@ -53,7 +53,7 @@ impl Settings {
         }
     }
 
-    /// As arguments for another process.
+    /// Returns the settings as arguments of a process.
     pub fn arguments(&self) -> Vec<String> {
         self.0
             .iter()

@@ -1,7 +1,6 @@
-//! What each stage of a path costs without a network: both ends of a connection in one thread,
-//! bytes handed from one to the other. Caches are warm and nobody is woken, so these are the least
-//! the program's own code takes; what a scenario needs beyond them is the system's calls, wake-ups,
-//! locks.
+//! The cost of each stage of a path without a network: both ends of a connection in one thread,
+//! which moves the bytes. Caches are warm and no thread is woken, so this is the minimum for the
+//! code of the program. A scenario adds system calls, wake-ups and locks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,20 +23,20 @@ use crate::trunkline_calls::opened;
 pub const SCENARIO: &str = "stages";
 /// Time spent on each path.
 const PER_PATH: Duration = Duration::from_millis(150);
-/// Bytes asked for at a time, as the driver does.
+/// Bytes per request for output, as in the driver.
 const BUDGET: usize = 1 << 16;
 
-/// A path, in the order of its stages.
+/// Paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
-    /// Writes that are answered.
+    /// Writes with answers.
     Put,
     Get,
-    /// Writes and their notifications, to the same client.
+    /// Writes and their notifications to the same client.
     RoundTrip,
-    /// Updates written in the engine's process, to a subscriber of all.
+    /// Updates written in the engine's process, to a subscriber of `all`.
     Update,
-    /// The same, taken one by one.
+    /// The same updates, taken one by one.
     UpdateEvents,
 }
 
@@ -118,7 +117,7 @@ fn measure_path(path: Path, items: usize) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Goes a path again and again, for a profiler to count.
+/// Repeats a path, for a profiler.
 pub fn repeat(path: &str, items: usize, passes: u32) -> Outcome<()> {
     let path = PATHS.into_iter().find(|known| known.name() == path);
     let path = path.ok_or_else(|| format!("the paths are {}", PATHS.map(Path::name).join(", ")))?;
@@ -129,7 +128,7 @@ pub fn repeat(path: &str, items: usize, passes: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// What stamping an update costs the facade: a monotonic and a wall clock read.
+/// Returns the cost of stamping an update in the facade: a monotonic and a wall clock read.
 fn clock_row() -> Row {
     let clock = Clock::new();
     let count = 100_000;
@@ -160,7 +159,7 @@ fn clock_cost_ns() -> f64 {
     median(&costs).unwrap_or(0.0)
 }
 
-/// Does nothing: the loop below asks the session by itself.
+/// Does nothing: the loop below polls the session itself.
 struct NoWake;
 
 impl Wake for NoWake {
@@ -243,12 +242,12 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Hands bytes over until nobody has any.
+    /// Moves bytes between both ends until neither has any.
     fn exchange(&mut self) {
         while self.client_out() + self.engine_out() > 0 {}
     }
 
-    /// One pass of a path: when each stage began, and when the last ended.
+    /// Runs one pass of a path. Returns when each stage began and when the last one ended.
     fn once(&mut self, path: Path) -> Outcome<[Instant; STAGES.len() + 1]> {
         let mut times = [Instant::now(); STAGES.len() + 1];
         self.value += 1.0;
@@ -311,7 +310,7 @@ impl Pair {
         }
     }
 
-    /// As a program that hosts the variables does, with one clock read.
+    /// Like a program that hosts the variables, with one clock read.
     fn update(&mut self, value: f64) -> Outcome<()> {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut wakes = Wakes::new();

@@ -1,21 +1,21 @@
-//! What is said of a set of measured times.
+//! Statistics of measured times.
 
-/// A summary of measured values, in the unit they were measured in.
+/// A summary of measured values, in their unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub count: usize,
     pub mean: f64,
-    /// Half of them are below.
+    /// Median.
     pub median: f64,
-    /// 99 % of them are below.
+    /// 99th percentile.
     pub p99: f64,
     pub max: f64,
-    /// Mean square distance from the mean, in the unit squared.
+    /// Variance, in the unit squared.
     pub variance: f64,
 }
 
 impl Summary {
-    /// Summarises `values`, which are put in order; `None` when there are none.
+    /// Summarises and sorts `values`; `None` if there are none.
     pub fn of(values: &mut [f64]) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (count, max) = (values.len(), *values.last()?);
@@ -32,13 +32,14 @@ impl Summary {
     }
 }
 
-/// The value at a share of values in order, the next one up when it falls between two.
+/// Returns the value at a share of sorted values; the higher one between two.
 fn rank(ordered: &[f64], share: f64) -> f64 {
     let place = (ordered.len() as f64 * share).ceil() as usize;
     ordered[place.clamp(1, ordered.len()) - 1]
 }
 
-/// The median of repeats: the middle one, or the mean of the middle two; `None` without any.
+/// Returns the median of repeats: the middle one, or the mean of the middle two; `None` without
+/// any.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut ordered = values.to_vec();
     ordered.sort_by(f64::total_cmp);

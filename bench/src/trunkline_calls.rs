@@ -1,4 +1,4 @@
-//! What every Trunkline end does alike.
+//! Calls that all Trunkline ends use.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::Outcome;
 /// Longer than any answer takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// All variables of an opening.
+/// Returns the opened variables.
 pub fn opened(results: Vec<Result<Opened, Fault>>) -> Outcome<Vec<VariableRef>> {
     let variable = |result: Result<Opened, Fault>| match result {
         Ok(opened) => Ok(opened.variable),

@@ -1,4 +1,4 @@
-//! What a process used: CPU time, context switches, and what crossed the loopback interface.
+//! Usage: CPU time and context switches of a process, and traffic on the loopback interface.
 
 use std::fs;
 use std::ops::Sub;
@@ -7,19 +7,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Outcome;
 
-/// CPU nanoseconds of this process, all threads, user and system.
+/// Returns the CPU nanoseconds of this process: all threads, user and system.
 pub fn process_cpu_ns() -> u64 {
     nanoseconds(ClockId::ProcessCPUTime)
 }
 
-/// CPU nanoseconds of the calling thread, user and system.
+/// Returns the CPU nanoseconds of the calling thread, user and system.
 pub fn thread_cpu_ns() -> u64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
-/// CPU nanoseconds of all other threads of this process.
+/// Returns the CPU nanoseconds of all other threads of this process.
 pub fn others_cpu_ns() -> u64 {
-    // In this order: the thread's own time goes on between the two.
+    // In this order: the time of this thread increases between the two.
     let own = thread_cpu_ns();
     process_cpu_ns().saturating_sub(own)
 }
@@ -30,28 +30,28 @@ fn nanoseconds(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What the threads of a process used so far. Exact for threads that sleep while it is read.
+/// Usage of the threads of a process so far. Exact for threads that sleep while it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU nanoseconds, user and system.
     pub cpu_ns: u64,
-    /// Times a thread gave up its CPU because it had to wait.
+    /// Voluntary context switches: a thread had to wait.
     pub voluntary: u64,
-    /// Times a thread was taken off its CPU.
+    /// Involuntary context switches.
     pub involuntary: u64,
 }
 
 impl Usage {
-    /// Of this process.
+    /// Returns the usage of this process.
     pub fn of_self() -> Outcome<Self> {
         Self::of(std::process::id())
     }
 
-    /// Of a process, threads that live now.
+    /// Returns the usage of a process: of its current threads.
     pub fn of(pid: u32) -> Outcome<Self> {
         let mut usage = Self::default();
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            // A thread may end while it is looked at.
+            // A thread may end meanwhile.
             let Ok(task) = task else { continue };
             let task = task.path();
             let (Ok(status), Ok(times)) = (
@@ -90,12 +90,12 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// What crossed the loopback interface so far, of all programs of this machine.
+/// Traffic on the loopback interface so far, of all programs of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loopback {
-    /// Bytes, headers included.
+    /// Bytes, including headers.
     pub bytes: u64,
-    /// Packets, both directions and acknowledgements.
+    /// Packets of both directions, including acknowledgements.
     pub packets: u64,
 }
 

@@ -1,8 +1,8 @@
-//! W11 and W12: blocks of doubles, one variable, to one subscriber of all in another process.
+//! W11 and W12: blocks of doubles from one variable to one subscriber of `all` in another process.
 //!
-//! W11: a time-critical thread writes into a FIFO, which is emptied towards the network every
-//! millisecond: the FIFO of a network variable, or one by hand and a loop that writes to a socket.
-//! W12: waveforms are written as fast as possible.
+//! W11: a time-critical thread writes into a FIFO, which is sent to the network every millisecond:
+//! the FIFO of a network variable, or a plain FIFO with a loop that writes to a socket. W12:
+//! waveforms are written as fast as possible.
 
 pub mod taking;
 
@@ -29,36 +29,35 @@ use crate::updates_to_one::figures::{Written, enter, taken_of};
 use crate::updates_to_one::{Stream, Window};
 use crate::usage::{others_cpu_ns, thread_cpu_ns};
 
-/// Through a FIFO.
+/// W11: through a FIFO.
 pub const FIFO: &str = "fifo_blocks";
-/// Without.
+/// W12: without a FIFO.
 pub const WAVEFORM: &str = "waveforms";
-/// Doubles of a block, through a FIFO (PB-02, PB-04).
+/// Doubles per block through a FIFO (PB-02, PB-04).
 pub const LENGTHS: [usize; 3] = [1, 128, 1024];
-/// Samples of a waveform (PB-07).
+/// Samples per waveform (PB-07).
 pub const SAMPLES: usize = 10_000;
-/// Doubles that the FIFO has room for, in whole blocks, and blocks at least (PB-05).
+/// Capacity of the FIFO in doubles, rounded to whole blocks, and its minimum in blocks (PB-05).
 const FIFO_DOUBLES: usize = 1 << 17;
 const FIFO_BLOCKS: usize = 100;
-/// Most blocks: what comes in a millisecond of the smallest.
+/// Maximum capacity in blocks: the smallest blocks of one millisecond.
 const FIFO_BLOCKS_MAX: usize = 1 << 15;
-/// How long the loop by hand sleeps when the FIFO is empty, as the engine's own does.
+/// Sleep of the plain loop when the FIFO is empty, as in the engine.
 const POLL: Duration = Duration::from_millis(1);
-/// How long a write may wait for the subscriber.
+/// Longest wait of a write for the subscriber.
 const STALL: Duration = Duration::from_secs(20);
 const VARIABLE: &str = "bench/block";
 
-/// What one cell is.
+/// Settings of one cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
-    /// Doubles of each block.
+    /// Doubles per block.
     length: usize,
     through_fifo: bool,
     stream: Stream,
 }
 
 impl Blocks {
-    /// Reads the settings of a cell.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             length: settings.value("length")?,
@@ -77,22 +76,22 @@ impl Blocks {
     }
 }
 
-/// The content of block `number`: its number, and numbers that follow it. The last one, which is
-/// not counted, begins with none.
+/// Fills block `number`: with its number and the following ones. The last block, which is not
+/// counted, begins with a value that is not a number.
 fn fill(block: &mut [f64], number: u64) {
     for (at, element) in block.iter_mut().enumerate() {
         *element = number as f64 + at as f64;
     }
 }
 
-/// Whether a block is the one that begins with its first element.
+/// Returns true if the content of a block matches its first element.
 fn is_whole(block: &[f64], length: usize) -> bool {
     let first = block.first().copied().unwrap_or(f64::NAN);
     let is_right = |(at, element): (usize, &f64)| *element == first + at as f64;
     block.len() == length && block.iter().enumerate().all(is_right)
 }
 
-/// Measures with one system: this process writes.
+/// Measures one system: this process writes.
 pub fn cell(scenario: &str, system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let blocks = Blocks::read(settings)?;
     let case = format!("length={}", blocks.length);
@@ -131,7 +130,7 @@ pub fn cell(scenario: &str, system: &str, settings: &Settings, placement: &str) 
     Ok(row)
 }
 
-/// The loop of every system: writes blocks as fast as `write` takes them.
+/// The loop of all systems: writes blocks as fast as `write` accepts them.
 fn write_all(
     blocks: &Blocks,
     mut far: Role,
@@ -173,14 +172,14 @@ fn write_all(
     enter(row, &written, &taken)
 }
 
-/// Little-endian, eight bytes each.
+/// Returns the values as little-endian bytes, eight each.
 fn into_bytes(doubles: &[f64], bytes: &mut [u8]) {
     for (bytes, double) in bytes.chunks_exact_mut(8).zip(doubles) {
         bytes.copy_from_slice(&double.to_le_bytes());
     }
 }
 
-/// A FIFO by hand, and a thread that empties it into a socket, in as few calls as it can.
+/// A plain FIFO, and a thread that sends its content to a socket in as few calls as possible.
 fn raw_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
     let mut far = Role::start("blocks-raw", &blocks.settings())?;
     let mut socket = connect(&far.expect("LISTENING")?)?;
@@ -218,7 +217,7 @@ fn raw_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
                 chunk.commit_all();
                 return Ok(());
             }
-            // Both threads have the same CPU.
+            // Both threads share a CPU.
             thread::sleep(POLL / 10);
         }
     })?;
@@ -264,7 +263,7 @@ fn subscriber(blocks: &Blocks, engine: &Engine) -> Outcome<Role> {
     Ok(far)
 }
 
-/// A time-critical thread that does not outrun its FIFO: what has left it is numbered.
+/// A time-critical thread that does not overflow its FIFO: elements that have left it are counted.
 fn trunkline_through_fifo(blocks: &Blocks, row: &mut Row) -> Outcome<()> {
     let engine = start(&definition(blocks))?;
     let far = subscriber(blocks, &engine)?;

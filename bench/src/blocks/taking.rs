@@ -1,4 +1,4 @@
-//! The subscriber's side of W11 and W12: takes and checks every double.
+//! The subscriber of W11 and W12: takes and checks every double.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -15,7 +15,6 @@ use crate::updates_to_one::figures::{Share, take_with};
 use crate::updates_to_one::{Taken, Window};
 use crate::usage::process_cpu_ns;
 
-/// The far end of raw.
 pub fn take_raw(settings: &Settings) -> Outcome<()> {
     let blocks = Blocks::read(settings)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -46,7 +45,7 @@ pub fn take_raw(settings: &Settings) -> Outcome<()> {
     })
 }
 
-/// The subscriber's side of the count.
+/// Counts for the subscriber.
 struct Taking {
     blocks: Blocks,
     taken: Taken,
@@ -62,7 +61,7 @@ impl Taking {
         }
     }
 
-    /// False when it was the last one.
+    /// Returns false for the last block.
     fn take(&mut self, block: &[f64]) -> bool {
         if block.first().is_some_and(|first| first.is_nan()) {
             return false;
@@ -91,7 +90,6 @@ impl Taking {
     }
 }
 
-/// The far end of Trunkline.
 pub fn take_trunkline(settings: &Settings) -> Outcome<()> {
     let blocks = Blocks::read(settings)?;
     let url: String = settings.value("url")?;

@@ -1,4 +1,4 @@
-//! The loop of W2 and its figures, the same for every system.
+//! The loop of W2 and its figures; all systems use them.
 
 use std::time::Instant;
 
@@ -109,7 +109,7 @@ fn one_pass(
     })
 }
 
-/// After puts that ended with the number `last`, each variable holds the last one put to it.
+/// Checks that each variable holds the last value put to it; the last of all puts was `last`.
 fn check_content(
     last: u64,
     calls: usize,

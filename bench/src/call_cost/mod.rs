@@ -1,5 +1,5 @@
-//! W2: the published Table 1. Puts and gets of real numbers, each answered before the next
-//! (synchronous), or all issued before any is awaited (asynchronous).
+//! W2: the published Table 1. Puts and gets of real numbers. Synchronous: each is answered before
+//! the next begins. Asynchronous: all are issued before the first answer is awaited.
 
 pub mod cell;
 pub mod raw;
@@ -10,7 +10,7 @@ use crate::cells::{RAW, TRUNKLINE, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING, TRUNKL
 
 /// Name of the scenario in results.
 pub const SCENARIO: &str = "call_cost";
-/// Who makes the calls of the published table.
+/// Clients of the published table.
 pub const SYSTEMS: [&str; 5] = [
     RAW,
     TRUNKLINE,
@@ -18,13 +18,13 @@ pub const SYSTEMS: [&str; 5] = [
     TRUNKLINE_SHM,
     TRUNKLINE_SHM_SLEEPING,
 ];
-/// Variables that the calls go round.
+/// Variables that the calls use in turn.
 pub const VARIABLES: usize = 1000;
 /// Calls of the published table.
 pub const CALLS: usize = 1000;
 /// Calls of the longer version.
 pub const MANY_CALLS: usize = 1_000_000;
-/// Items of one batch where there are more calls than one batch may have.
+/// Items of one batch if there are more calls than one batch may have.
 pub const BATCH: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +37,11 @@ pub enum Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     pub verb: Verb,
-    /// Whether each call is answered before the next is made.
+    /// Returns true if each call is answered before the next begins.
     pub synchronous: bool,
 }
 
-/// The rows, in the table's order.
+/// All rows, in the order of the table.
 pub const OPERATIONS: [Operation; 4] = [
     Operation {
         verb: Verb::Put,
@@ -62,7 +62,7 @@ pub const OPERATIONS: [Operation; 4] = [
 ];
 
 impl Operation {
-    /// As in settings and results.
+    /// Returns the name in settings and results.
     pub fn name(self) -> &'static str {
         match (self.verb, self.synchronous) {
             (Verb::Put, true) => "sync-put",
@@ -72,7 +72,6 @@ impl Operation {
         }
     }
 
-    /// The operation of this name.
     pub fn named(name: &str) -> Outcome<Self> {
         let found = OPERATIONS
             .into_iter()
@@ -81,18 +80,16 @@ impl Operation {
     }
 }
 
-/// The variables on the other side, as the calls of this scenario use them.
+/// The variables of the far end as this scenario uses them.
 pub trait Variables {
-    /// Writes one value and waits for its answer.
+    /// Writes one value and waits for the answer.
     fn put(&mut self, variable: usize, value: f64) -> Outcome<()>;
 
-    /// Reads one value.
     fn get(&mut self, variable: usize) -> Outcome<f64>;
 
-    /// Writes `count` values, `first`, `first + 1`, and so on, to the variables in turn; waits
-    /// once.
+    /// Writes `count` values, `first`, `first + 1` and so on, to the variables in turn. Waits once.
     fn put_all(&mut self, first: u64, count: usize) -> Outcome<()>;
 
-    /// Reads `count` values of the variables in turn into `values`; waits once.
+    /// Reads `count` values of the variables in turn into `values`. Waits once.
     fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()>;
 }

@@ -1,4 +1,4 @@
-//! W2 over a socket by hand: requests of 13 bytes, packed into one call where they may be.
+//! W2 over a plain socket: requests of 13 bytes. Asynchronous ones share a call.
 //!
 //! ```text
 //! request  op u8 (put, put without answer, get) | variable u32 | value f64
@@ -18,7 +18,6 @@ const PUT_UNANSWERED: u8 = 3;
 const REQUEST: usize = 13;
 const INBOX: usize = 1 << 18;
 
-/// The far end.
 pub fn serve() -> Outcome<()> {
     let mut stream = accept_one()?;
     let mut held = vec![0_f64; VARIABLES];
@@ -55,7 +54,6 @@ pub struct Near {
 }
 
 impl Near {
-    /// Connects to the far end.
     pub fn connect(address: &str) -> Outcome<Self> {
         let stream = connect(address)?;
         Ok(Self {
@@ -72,7 +70,7 @@ impl Near {
         self.outbox.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Sends the requests and waits until `bytes` of answers wait.
+    /// Sends the requests and waits until `bytes` of answers have arrived.
     fn call(&mut self, bytes: usize) -> Outcome<()> {
         self.stream.write_all(&self.outbox)?;
         self.outbox.clear();

@@ -1,4 +1,4 @@
-//! W2 with Trunkline: calls of one item, and calls of many that wait once.
+//! W2 with Trunkline: calls of one item, and calls of many items with one wait.
 
 use trunkline::types::{Reading, Value};
 use trunkline::{Client, OpenOptions, ReadingPage, VariableRef, Write, WriteOutcome};
@@ -16,7 +16,6 @@ pub struct Near {
 }
 
 impl Near {
-    /// Connects to the engine and opens the variables.
     pub fn connect(url: &str, manner: Manner) -> Outcome<Self> {
         let client = manner.client(url)?;
         let variables =

@@ -1,7 +1,7 @@
-//! From nothing to a first full set: a client connects, subscribes `latest` to all variables by
-//! name, and has a reading of each.
+//! The first full set: a client connects, subscribes `latest` to all variables by name, and
+//! receives a reading of each.
 //!
-//! Raw does the same over a socket by hand, with the same names and records of 24 bytes:
+//! Raw does the same over a plain socket, with the same names and records of 24 bytes:
 //!
 //! ```text
 //! name    length u16 | bytes
@@ -28,15 +28,15 @@ use crate::usage::{Usage, process_cpu_ns};
 
 const RECORD: usize = 24;
 const NAME_RECORD: usize = 2 + NAME_BYTES;
-/// Readings taken at once, at most.
+/// Maximum number of readings taken at once.
 const AT_ONCE: usize = 4096;
 
-/// The first reading of each variable: its index is its value.
+/// Counts the first reading of each variable; a variable's value is its index.
 #[derive(Debug)]
 pub struct FirstSet {
     seen: Vec<bool>,
     missing: usize,
-    /// Readings of another value, and second ones.
+    /// Readings with a wrong value, and repeated ones.
     pub wrong: u64,
 }
 
@@ -49,7 +49,7 @@ impl FirstSet {
         }
     }
 
-    /// Whether every variable has been seen.
+    /// Returns true if every variable has been read.
     pub fn is_full(&self) -> bool {
         self.missing == 0
     }
@@ -65,7 +65,7 @@ impl FirstSet {
     }
 }
 
-/// Subscribes, and returns when the set is full.
+/// Subscribes and waits for the full set.
 pub fn subscribe(client: &Client, names: &[String], set: &mut FirstSet) -> Outcome<Subscription> {
     let subscription = client.subscribe(names, Contract::Latest, SubscribeOptions::default())?;
     while !set.is_full() {
@@ -87,7 +87,7 @@ pub fn subscribe(client: &Client, names: &[String], set: &mut FirstSet) -> Outco
     Ok(subscription)
 }
 
-/// Several times over, each with a new connection; the row has the medians.
+/// Repeats it with new connections; the row has the medians.
 pub fn measure(system: &str, variables: usize, passes: usize, row: &mut Row) -> Outcome<()> {
     let role = match system {
         RAW => "footprint-raw",
@@ -99,10 +99,11 @@ pub fn measure(system: &str, variables: usize, passes: usize, row: &mut Row) -> 
     let names: Vec<String> = (0..variables).map(name).collect();
     let (mut elapsed, mut near_cpu, mut far_cpu) = (Vec::new(), Vec::new(), Vec::new());
     let mut wrong = 0;
-    // The first pass finds caches cold and memory untouched: it is not counted.
+    // The first pass is not counted: caches are cold and memory is untouched.
     for pass in 0..=passes {
         let mut set = FirstSet::new(variables);
-        // Asking what the other end used costs this one: it is outside of what is measured.
+        // Asking for the usage of the other end costs time here, so it is not part of the measured
+        // time.
         let far_before = Usage::of(far.pid())?;
         let near_before = process_cpu_ns();
         let start = Instant::now();
@@ -117,7 +118,7 @@ pub fn measure(system: &str, variables: usize, passes: usize, row: &mut Row) -> 
         let time = start.elapsed();
         let near_ns = process_cpu_ns() - near_before;
         let far = Usage::of(far.pid())? - far_before;
-        // Its end is not measured.
+        // Closing is not measured.
         drop(ends);
         wrong += set.wrong;
         if pass > 0 {
@@ -153,7 +154,7 @@ fn raw_near(address: &str, names: &[String], set: &mut FirstSet) -> Outcome<TcpS
     Ok(stream)
 }
 
-/// The far end of raw: takes the names, answers with a record of each, connection by connection.
+/// The far end of raw: for each connection, takes the names and answers with a record of each.
 pub fn serve_raw(variables: usize) -> Outcome<()> {
     let names: Vec<String> = (0..variables).map(name).collect();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -1,5 +1,5 @@
-//! Memory of each item of a `latest` subscription: in the engine alone, and with a connection at
-//! the engine and at the client.
+//! Memory per item of a `latest` subscription: in the engine alone, and with a connection in the
+//! engine and in the client.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::role::Role;
 use crate::settings::Settings;
 use crate::trunkline_calls::PATIENCE;
 
-/// Two subscribers in the engine's process, without a connection: the item and its counters alone.
+/// Two subscribers in the engine's process without a connection: the item and its counters alone.
 pub fn in_process(variables: usize, row: &mut Row) -> Outcome<()> {
-    // It stays until the end: what comes later would find room in what it frees.
+    // Kept until the end: later allocations would reuse its memory.
     let library = library(variables, "f64", false)?;
     let (engine, all) = written(&library)?;
     let caller = Caller::local(1, 0);
@@ -39,7 +39,7 @@ pub fn in_process(variables: usize, row: &mut Row) -> Outcome<()> {
     Ok(())
 }
 
-/// An engine whose variables all have their index as their value.
+/// Returns an engine in which the value of each variable is its index.
 fn written(library: &LibraryDefinition) -> Outcome<(Engine, Vec<Arc<Variable>>)> {
     let variables = library.variables.len();
     let (clock, caller) = (Clock::new(), Caller::local(1, 0));
@@ -64,7 +64,7 @@ fn written(library: &LibraryDefinition) -> Outcome<(Engine, Vec<Arc<Variable>>)>
     Ok((engine, all))
 }
 
-/// A subscriber that has taken its first full set.
+/// Returns a subscriber that has taken its first full set.
 fn follow(
     engine: &Engine,
     caller: &Caller,
@@ -83,14 +83,13 @@ fn follow(
     Ok(consumer)
 }
 
-/// Nobody sleeps here.
+/// No thread sleeps here.
 struct NoWake;
 
 impl Wake for NoWake {
     fn wake(&self) {}
 }
 
-/// Counts readings that have a value.
 struct Counted(usize);
 
 impl Sink for Counted {
@@ -107,8 +106,8 @@ impl Sink for Counted {
     fn gone(&mut self, _subscription: u32, _handle: u32) {}
 }
 
-/// Two clients subscribe one after the other: the first to follow a variable costs the engine what
-/// all share, the second its item alone.
+/// Two clients subscribe one after the other. The first one to follow a variable also creates what
+/// its subscribers share; the second one costs its item alone.
 pub fn measure(variables: usize, row: &mut Row) -> Outcome<()> {
     let mut far = Role::start(
         "footprint-engine",
@@ -118,7 +117,7 @@ pub fn measure(variables: usize, row: &mut Row) -> Outcome<()> {
     let names: Vec<String> = (0..variables).map(name).collect();
     let of_engine = || resident_bytes(far.pid());
     let of_client = || resident_bytes(std::process::id());
-    // A connection and a subscription have costs of their own, once.
+    // A connection and a subscription each have a fixed cost.
     let warm = Client::connect(&url)?;
     warm.wait_connected(PATIENCE)?;
     let _warm = subscribe(&warm, &names[..1], &mut FirstSet::new(1))?;

@@ -1,5 +1,5 @@
-//! Memory of each variable: what is resident more once they are deployed, and once each has a
-//! value. The process is a fresh one for every point.
+//! Memory per variable: growth of the resident memory after deployment, and after each variable has
+//! a value. Each point is measured in a new process.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -11,10 +11,10 @@ use super::{engine, library, name, resident_bytes, write_all};
 use crate::Outcome;
 use crate::record::Row;
 
-/// The limit: a hash map of names to value, two timestamps and quality.
+/// The limit: a hash map from names to a value, two timestamps and a quality.
 pub const MAP: &str = "hash-map";
 
-/// What is resident, before and after.
+/// Resident bytes before and after.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     before: f64,
@@ -34,14 +34,14 @@ impl Resident {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// An engine with variables of one type.
+/// Measures an engine with variables of one type.
 pub fn of_engine(variables: usize, kind: &str, row: &mut Row) -> Outcome<()> {
     let resident = || resident_bytes(std::process::id());
     let engine = engine()?;
-    // The code and the tables that the first variable of an engine needs are no part of each one.
+    // The first variable of an engine also loads code and creates tables, which do not count.
     engine.deploy(&one())?;
     engine.variable::<f64>("warm/up")?.write(1.0)?;
-    // What is handed in is there before and after: only the engine's own counts.
+    // The input exists before and after, so that only the memory of the engine counts.
     let library = library(variables, kind, false)?;
     let before = resident()?;
     let start = Instant::now();
@@ -65,7 +65,7 @@ pub fn of_engine(variables: usize, kind: &str, row: &mut Row) -> Outcome<()> {
     Ok(())
 }
 
-/// A variable that everybody needs the code of.
+/// A library of one variable, deployed first so that all code is loaded.
 fn one() -> LibraryDefinition {
     LibraryDefinition {
         name: "warm".to_owned(),
@@ -74,7 +74,7 @@ fn one() -> LibraryDefinition {
     }
 }
 
-/// As much as can be found by its name and no more.
+/// Measures a map that can look values up by name, and nothing more.
 pub fn of_map(variables: usize, row: &mut Row) -> Outcome<()> {
     let resident = || resident_bytes(std::process::id());
     let mut map: HashMap<Box<str>, [u64; 4]> = HashMap::new();
@@ -100,8 +100,8 @@ pub fn of_map(variables: usize, row: &mut Row) -> Outcome<()> {
 mod tests {
     use super::*;
 
-    // What a process of tests has resident, other tests change as well: only the arithmetic is
-    // looked at, and that every point can be measured.
+    // Other tests change the resident memory of this process too. So the test only checks the
+    // arithmetic, and that every point can be measured.
 
     #[test]
     fn memory_is_divided_by_the_number_of_variables() {

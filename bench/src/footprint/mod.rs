@@ -1,5 +1,5 @@
-//! W8: what variables cost an engine: memory of each, memory of each subscribed item, the time
-//! until a client has a first full set, and the time of a restart.
+//! W8: the cost of variables for an engine: memory per variable, memory per subscribed item, the
+//! time until a client has its first full set, and the time of a restart.
 
 pub mod connect;
 pub mod items;
@@ -23,20 +23,20 @@ use crate::settings::Settings;
 pub const SCENARIO: &str = "footprint";
 /// Numbers of variables of the memory curve.
 pub const POINTS: [usize; 4] = [500, 1000, 100_000, 1_000_000];
-/// Numbers of variables that a client connects to and that items are counted of.
+/// Numbers of variables for `connect` and `items`.
 pub const CONNECTED: [usize; 2] = [1000, 100_000];
-/// Variables of the restart.
+/// Number of variables of the restart.
 pub const RESTARTED: usize = 100_000;
-/// Types of the published test (PB-06), which had 500 and 1000 variables of each.
+/// Types of the published test (PB-06), which has 500 and 1000 variables of each.
 pub const TYPES: [&str; 6] = ["f64", "f32", "bool", "f64x10", "f32x10", "boolx10"];
-/// Elements of the arrays among them.
+/// Elements of the arrays.
 const ARRAY: u32 = 10;
 /// Bytes of a full name.
 pub const NAME_BYTES: usize = 24;
 
 const LIBRARY: &str = "bench";
 
-/// Full name of a variable, 24 bytes.
+/// Returns the full name of a variable: 24 bytes.
 pub fn name(index: usize) -> String {
     format!("{LIBRARY}/{}", path(index))
 }
@@ -45,7 +45,6 @@ fn path(index: usize) -> String {
     format!("rig/channel{index:07}")
 }
 
-/// The library of the scenario.
 pub fn library(count: usize, kind: &str, retained: bool) -> Outcome<LibraryDefinition> {
     let mut properties = Properties::new(data_type(kind)?);
     properties.retain = retained;
@@ -79,7 +78,7 @@ fn data_type(kind: &str) -> Outcome<DataType> {
     })
 }
 
-/// An engine that listens on a free port of this machine and lets a client have everything.
+/// Returns an engine that listens on a free port of this machine, without limits for a client.
 pub fn engine() -> Outcome<Engine> {
     Ok(Engine::start(EngineOptions {
         listen: vec![free_port().into()],
@@ -87,7 +86,7 @@ pub fn engine() -> Outcome<Engine> {
     })?)
 }
 
-/// Writes every variable once: numbers get their index, others a value of their type.
+/// Writes every variable once: its index to a number, otherwise a value of its type.
 pub fn write_all(engine: &Engine, library: &LibraryDefinition) -> Outcome<()> {
     for index in 0..library.variables.len() {
         let data_type = &library.variables[index].properties.data_type;
@@ -100,7 +99,7 @@ pub fn write_all(engine: &Engine, library: &LibraryDefinition) -> Outcome<()> {
     Ok(())
 }
 
-/// The far end of `connect` and `items`: an engine whose variables all have a value.
+/// The far end of `connect` and `items`: an engine in which all variables have a value.
 pub fn serve(settings: &Settings) -> Outcome<()> {
     let engine = engine()?;
     let library = library(settings.value("vars")?, "f64", false)?;
@@ -110,12 +109,12 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
     let address = address.ok_or("the engine listens nowhere")?;
     say(&format!("LISTENING {}", url(address)));
     wait_for_end();
-    // Not before: what comes later would find room in what it frees, and cost nothing.
+    // Not earlier: later allocations would reuse its memory and cost nothing.
     drop(library);
     Ok(())
 }
 
-/// Resident bytes of a process: exact, where the short counters of the system lag behind.
+/// Returns the resident bytes of a process. Exact, unlike the approximate counters in `status`.
 pub fn resident_bytes(pid: u32) -> Outcome<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let kib = resident_kib(&text).ok_or("the system does not tell what is resident")?;

@@ -1,5 +1,5 @@
-//! An engine starts again with its libraries and the values it has kept. Every start is a process
-//! of its own; the store's file is in the system's cache.
+//! The restart of an engine with its libraries and stored values. Each start is a new process; the
+//! file of the store is in the page cache.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::role::{Role, say};
 use crate::settings::Settings;
 use crate::statistics::median;
 
-/// Stores variables and their values once, then starts engines with them.
+/// Stores variables and their values once, then starts engines that load them.
 pub fn measure(variables: usize, restarts: usize, row: &mut Row) -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let store = folder.path().join("store.db");
@@ -55,7 +55,7 @@ fn options(store: PathBuf) -> EngineOptions {
     }
 }
 
-/// How long deploying and storing the library took, and storing the values at the end.
+/// Times of deploying and storing the library, and of storing the values at the end.
 fn fill(variables: usize, store: PathBuf) -> Outcome<(Duration, Duration)> {
     let library = library(variables, "f64", true)?;
     let engine = Engine::start(options(store))?;
@@ -68,7 +68,7 @@ fn fill(variables: usize, store: PathBuf) -> Outcome<(Duration, Duration)> {
     Ok((deploy, start.elapsed()))
 }
 
-/// The process of one start: says how long it took, and how many variables are not what they were.
+/// The process of one start: reports its time and the number of variables that differ from before.
 pub fn start(settings: &Settings) -> Outcome<()> {
     let variables: usize = settings.value("vars")?;
     let start = Instant::now();

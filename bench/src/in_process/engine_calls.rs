@@ -1,4 +1,4 @@
-//! The engine's calls alone: a write and a read by form, options and subscription, one thread.
+//! The engine's calls alone, in one thread: writes and reads by form, options and subscription.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! T2: a FIFO of 100 elements between a producing and a consuming thread, each on a CPU of its own.
+//! T2: a FIFO of 100 elements between a producing and a consuming thread, each on its own CPU.
 //!
-//! Both spin when they have to wait, and nothing is lost: who finds the FIFO full tries again.
+//! Both threads spin, and nothing is lost: a producer that finds the FIFO full retries.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,10 +21,10 @@ use crate::placement::{End, pin};
 
 /// Doubles of one element.
 pub const PAYLOADS: [usize; 3] = [1, 128, 1024];
-/// Fruitless steps after which a thread lets others run: on a machine where it has to share.
+/// Unsuccessful polls after which a thread yields, for machines where both share a CPU.
 const PATIENCE: u32 = 10_000;
 
-/// The systems of a payload.
+/// Returns the systems of a payload.
 pub(super) fn cell(payload: usize) -> Outcome<Cell> {
     let contenders = match payload {
         1 => contenders::<1>()?,
@@ -117,8 +117,8 @@ fn variable<const N: usize>() -> Outcome<Engine> {
     })
 }
 
-/// Through the real-time ends of a variable. A full FIFO discards its oldest element (SP-18), so
-/// the producer waits for the consumer's count: it looks at it only when the FIFO may be full.
+/// Uses the real-time ends of a variable. A full FIFO discards its oldest element (SP-18), so the
+/// producer waits for the consumer's count, which it reads only when the FIFO may be full.
 fn through_variable<const N: usize>(engine: &Engine, count: u64) -> Timed {
     let (Ok(mut writer), Ok(mut reader)) = (engine.rt_writer(NAME), engine.rt_reader(NAME)) else {
         return Timed {
@@ -126,7 +126,7 @@ fn through_variable<const N: usize>(engine: &Engine, count: u64) -> Timed {
             wrong: count,
         };
     };
-    // A round before this one may have been written through the same FIFO, but it was emptied.
+    // An earlier round may have used the same FIFO; it is empty again.
     let overflows = reader.overflows();
     let taken = Arc::new(AtomicU64::new(0));
     let published = Arc::clone(&taken);
@@ -157,15 +157,16 @@ fn through_variable<const N: usize>(engine: &Engine, count: u64) -> Timed {
     timed
 }
 
-/// Whether it is this element: its first and its last double are its number.
+/// Returns true if this is the element `number`: its first and last double are its number.
 #[inline]
 fn is_right<const N: usize>(number: u64, element: &[f64; N]) -> bool {
     let element = black_box(element);
     element[0] == number as f64 && element[N - 1] == number as f64
 }
 
-/// From the first push to the last pop. `push` says whether it has moved an element; `pop` is given
-/// the number of the next one and says whether it was that one, if there was one.
+/// Measures from the first push to the last pop. `push` returns true if it has added an element.
+/// `pop` receives the number of the next element, and returns whether it was that one, or `None` if
+/// the FIFO was empty.
 fn transfer<const N: usize>(
     count: u64,
     mut push: impl FnMut(&[f64; N]) -> bool + Send + 'static,
@@ -174,7 +175,7 @@ fn transfer<const N: usize>(
     let ready = Arc::new(Barrier::new(2));
     let started = Arc::clone(&ready);
     let producer = thread::spawn(move || {
-        // Where it cannot be placed, the threads share what there is.
+        // If this fails, the threads share a CPU.
         let _ = pin(End::Far);
         let mut element = [0.5; N];
         started.wait();
@@ -195,7 +196,7 @@ fn transfer<const N: usize>(
     Timed { elapsed, wrong }
 }
 
-/// Repeats a step until it has done something.
+/// Repeats a step until it succeeds.
 fn persist<T>(mut step: impl FnMut() -> Option<T>) -> T {
     let mut fruitless = 0_u32;
     loop {

@@ -20,10 +20,10 @@ const MESSAGE: [u8; 8] = *b"8 bytes.";
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Both systems; the answering threads have the CPU of the far end.
+/// Returns both systems; the answering threads have the CPU of the far end.
 pub(super) fn cell() -> Outcome<Cell> {
     let far = thread::spawn(|| -> io::Result<_> {
-        // If this fails, the two ends share what there is.
+        // If this fails, the two ends share a CPU.
         let _ = pin(End::Far);
         Ok((start_raw()?, start_server()?))
     });
@@ -88,7 +88,7 @@ fn start_server() -> io::Result<Server> {
     Server::bind(options, Arc::new(factory)).map_err(io::Error::other)
 }
 
-/// An end that sends `output` and counts what it receives, or sends it back.
+/// An end that sends `output`, and either counts what it receives or sends it back.
 #[derive(Default)]
 struct Party {
     output: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The mark set: how an engine knows which of many items have something to send.
+//! The mark set, in which the engine notes which items have updates to send.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::Outcome;
 
 /// Indices that may be marked.
 const INDICES: u32 = 100_000;
-/// The distance between two marks of `one-and-take`: a prime, so that every index has its turn.
+/// Distance between two marks of `one-and-take`: a prime, so that every index is used.
 const DISTANCE: u64 = 9_973;
 
 /// What is done with each mark.

@@ -1,9 +1,9 @@
-//! W7: what a variable costs within one process, beside what a program would otherwise share: one
-//! value between its threads (T1), and a FIFO between two of them (T2). Then parts of the program by
-//! themselves: the mark set, the engine's calls, both ends of a stream, a link and its server.
+//! W7: the cost of a variable within one process, compared with what programs use otherwise: one
+//! value shared by threads (T1), and a FIFO between two threads (T2). Then single parts of the
+//! program: the mark set, the engine's calls, both ends of a stream, a link and its server.
 //!
-//! All systems of a cell take turns round by round in one process, so that whatever disturbs the
-//! machine disturbs them alike; a row is the median of the rounds.
+//! All systems of a cell take turns round by round in one process, so that disturbances affect all
+//! alike. A row is the median of the rounds.
 
 mod engine_calls;
 mod fifos;
@@ -25,9 +25,9 @@ pub use self::fifos::PAYLOADS;
 
 /// Name of the scenario in results.
 pub const SCENARIO: &str = "in_process";
-/// All systems of a cell run in its one process.
+/// All systems of a cell run in one process.
 pub const SYSTEMS: &str = "all";
-/// The parts of the scenario, as a cell takes them.
+/// The parts of the scenario, as the setting `part` names them.
 pub const PARTS: [&str; 6] = [
     "values",
     "fifos",
@@ -36,20 +36,20 @@ pub const PARTS: [&str; 6] = [
     "stream-ends",
     "links",
 ];
-/// Elements that the FIFOs hold, whatever the payload.
+/// Elements of each FIFO.
 pub const CAPACITY: usize = 100;
-/// How often a number of calls is tried before it counts as filling a round.
+/// Tries per number of calls; the quickest one counts.
 const TRIES: u32 = 5;
 
-/// What one round of a system took.
+/// Result of one round of a system.
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     elapsed: Duration,
-    /// Readings that were not what was written, elements that were lost or out of order.
+    /// Wrong readings, or elements lost or out of order.
     wrong: u64,
 }
 
-/// One system in one cell: does so many calls, or moves so many elements.
+/// One system in one cell: makes the given number of calls, or moves that many elements.
 struct Contender {
     system: &'static str,
     round: Box<dyn FnMut(u64) -> Timed>,
@@ -118,7 +118,7 @@ pub fn measure(settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Lets all systems of a cell take turns.
+/// Measures all systems of a cell in turns.
 fn run(mut cell: Cell, rounds: usize, round: Duration, placement: &str) -> Vec<Row> {
     let counts: Vec<u64> = cell
         .contenders
@@ -155,8 +155,8 @@ fn run(mut cell: Cell, rounds: usize, round: Duration, placement: &str) -> Vec<R
     rows
 }
 
-/// How many calls fill about a round, by the quickest of some tries: a try that was disturbed would
-/// make the rounds too short. Finding it out warms the system up.
+/// Returns the number of calls that fill about a round. It uses the quickest of several tries: a
+/// disturbed one would make the rounds too short. This also warms the system up.
 fn count_for(contender: &mut Contender, round: Duration) -> u64 {
     let mut count = 1000;
     while quickest(contender, count) < round / 2 {

@@ -1,4 +1,4 @@
-//! The yardstick for cells: a sequence lock and nothing else.
+//! The limit for cells: a sequence lock alone.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -18,7 +18,7 @@ impl<const N: usize> Seqlock<N> {
         }
     }
 
-    /// Writes; the caller is the only writer.
+    /// Writes. The caller must be the only writer.
     #[inline]
     pub fn write(&self, words: &[u64; N]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl<const N: usize> Seqlock<N> {
         self.sequence.store(sequence + 2, Ordering::Release);
     }
 
-    /// Reads; waits for a writer that is at work.
+    /// Reads; waits for a writer.
     #[inline]
     pub fn read(&self, words: &mut [u64; N]) {
         loop {

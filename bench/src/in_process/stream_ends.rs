@@ -1,4 +1,4 @@
-//! What both ends of a stream cost beside the moving of the bytes: in one thread, without ring and
+//! The cost of both ends of a stream without moving bytes: in one thread, without a ring or a
 //! transport.
 
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub(super) fn cell(doubles: u64) -> Outcome<Cell> {
     })
 }
 
-/// A ring that has the same bytes everywhere.
+/// A ring that contains the same bytes everywhere.
 struct Same(Vec<u8>);
 
 impl RingBytes for Same {

@@ -1,4 +1,4 @@
-//! T1: one value that the threads of a process share, with and without a timestamp.
+//! T1: one value shared by the threads of a process, with and without a timestamp.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -17,10 +17,10 @@ use super::seqlock::Seqlock;
 use super::{Cell, Contender, Timed};
 use crate::Outcome;
 
-/// The stamp of those that are given one: reading a clock is a cell of its own.
+/// The timestamp of systems that take one. Reading a clock is a separate cell.
 const STAMP: i64 = 1_767_225_600_000_000_000;
 
-/// What is done with the value.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     Read {
@@ -29,14 +29,14 @@ pub(super) enum Case {
     Write {
         stamped: bool,
     },
-    /// Writes, reads, and compares, in the same iteration.
+    /// Writes, reads and compares in one iteration.
     WriteAndRead {
         stamped: bool,
     },
     Clock,
 }
 
-/// All cells of this half.
+/// Returns all cells of T1.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for stamped in [false, true] {
@@ -49,14 +49,14 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 trait Holder: 'static {
-    /// The value, with all that comes with it.
+    /// The value with its metadata.
     type Held;
     fn write(&mut self, value: f64);
     fn read(&mut self) -> Self::Held;
     fn value(held: &Self::Held) -> f64;
 }
 
-/// The systems of a cell.
+/// Returns the systems of a cell.
 pub(super) fn cell(case: Case) -> Outcome<Cell> {
     let (name, stamped) = match case {
         Case::Read { stamped } => ("read", stamped),
@@ -76,7 +76,7 @@ pub(super) fn cell(case: Case) -> Outcome<Cell> {
         contenders.push(contender("seqlock", case, Locked(Seqlock::<2>::new())));
         contenders.push(contender("seqlock-one-writer", case, Seqlock::<2>::new()));
         contenders.push(contender("last-value", case, Last::<2>::new()));
-        // As many words as a variable's update has: value, two timestamps, quality and writer.
+        // The words of an update: value, two timestamps, quality and writer.
         contenders.push(contender("last-value-4", case, Last::<4>::new()));
         contenders.push(contender("rt-cell", case, Words::<2>(RtCell::new(2))));
     } else {
@@ -167,7 +167,7 @@ impl Holder for AtomicU64 {
 impl Holder for Mutex<f64> {
     type Held = f64;
     fn write(&mut self, value: f64) {
-        // As any other thread would: by a shared reference.
+        // A shared reference, like any other thread.
         let shared: &Self = self;
         if let Ok(mut target) = shared.lock() {
             *target = value;
@@ -185,7 +185,7 @@ impl Holder for Mutex<f64> {
 impl Holder for Mutex<(f64, i64)> {
     type Held = (f64, i64);
     fn write(&mut self, value: f64) {
-        // As any other thread would: by a shared reference.
+        // A shared reference, like any other thread.
         let shared: &Self = self;
         if let Ok(mut target) = shared.lock() {
             *target = (value, STAMP);
@@ -200,14 +200,14 @@ impl Holder for Mutex<(f64, i64)> {
     }
 }
 
-/// `N` words of which the first is the value and the others its stamps.
+/// `N` words: the value and its timestamps.
 fn words<const N: usize>(value: f64) -> [u64; N] {
     let mut words = [STAMP as u64; N];
     words[0] = value.to_bits();
     words
 }
 
-/// A sequence lock that several may write.
+/// A sequence lock with several writers.
 struct Locked<const N: usize>(Seqlock<N>);
 
 impl<const N: usize> Holder for Locked<N> {
@@ -267,7 +267,7 @@ struct Words<const N: usize>(RtCell);
 impl<const N: usize> Holder for Words<N> {
     type Held = Option<[u64; N]>;
     fn write(&mut self, value: f64) {
-        // A write that finds the cell busy shows in what is read.
+        // A write that finds the cell busy shows as a wrong reading.
         let _ = black_box(self.0.write(&words::<N>(value)));
     }
     fn read(&mut self) -> Option<[u64; N]> {
@@ -279,7 +279,7 @@ impl<const N: usize> Holder for Words<N> {
     }
 }
 
-/// An engine in this process with one single-process variable.
+/// Returns an engine in this process with one single-process variable.
 fn engine(fifo: Fifo, stamped: bool) -> Outcome<Engine> {
     let properties = Properties {
         scope: Scope::Process,
@@ -293,7 +293,7 @@ fn engine(fifo: Fifo, stamped: bool) -> Outcome<Engine> {
 /// The name of the variable of [`host`].
 pub(super) const NAME: &str = "bench/value";
 
-/// An engine in this process with one variable.
+/// Returns an engine in this process with one variable.
 pub(super) fn host(properties: Properties) -> Outcome<Engine> {
     let engine = Engine::start(EngineOptions::default())?;
     engine.deploy(&LibraryDefinition {
@@ -307,7 +307,7 @@ pub(super) fn host(properties: Properties) -> Outcome<Engine> {
     Ok(engine)
 }
 
-/// A single-process variable through its handle: the whole write path, the whole sample.
+/// A single-process variable through its handle: the whole write path and the whole sample.
 struct Handle {
     variable: local::Variable<f64>,
     _engine: Engine,
@@ -327,7 +327,7 @@ impl Handle {
 impl Holder for Handle {
     type Held = Option<local::Held<f64>>;
     fn write(&mut self, value: f64) {
-        // A write that was refused shows in what is read.
+        // A refused write shows as a wrong reading.
         let _ = black_box(self.variable.write(value));
     }
     fn read(&mut self) -> Self::Held {

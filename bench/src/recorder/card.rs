@@ -1,7 +1,7 @@
-//! ZC-18: devices, each with a ring and a file, whose rate is raised until one of them overflows.
+//! ZC-18: devices, each with a ring and a file. Their rate is raised until a ring overflows.
 //!
-//! As in W9 nobody fills the rings: a device says when samples are there, at its rate, and loses
-//! those for which there is no room, as its DMA engine would.
+//! As in W9, the rings are not filled: a device announces samples at its rate, and loses those for
+//! which there is no room, like a DMA engine.
 
 use std::time::{Duration, Instant};
 
@@ -18,23 +18,23 @@ use crate::usage::process_cpu_ns;
 
 /// Bytes of a region.
 const CHUNK: usize = 1 << 20;
-/// Memory of all rings of devices together, which they share alike.
+/// Memory of all rings together, in bytes, shared equally.
 const RINGS: usize = 256 << 20;
-/// How often it is looked what there is to do.
+/// Interval of polling.
 const EVERY: Duration = Duration::from_micros(200);
-/// Steps in which the highest rate is looked for.
+/// Steps of the search for the highest rate.
 const STEPS: u32 = 6;
 
-/// A device, and what records it.
+/// A device and its recording.
 struct Device {
     ring: Ring,
     copies: Option<Ring>,
     recording: TdmsRecording<Box<dyn Backend>>,
-    /// Samples that it has acquired, lost ones among them.
+    /// Samples acquired, including lost ones.
     acquired: u64,
 }
 
-/// What came of a rate.
+/// The result of one rate.
 struct Trial {
     bytes: u64,
     elapsed: Duration,
@@ -43,12 +43,12 @@ struct Trial {
 }
 
 impl Device {
-    /// Samples up to `due` are there, or lost.
+    /// Announces samples up to `due`; those without room are lost.
     fn acquire(&mut self, due: u64) -> Outcome<()> {
         let new = due.saturating_sub(self.acquired);
         let mut left = new;
         while left > 0 {
-            // To the end of the memory at most.
+            // At most to the end of the memory.
             let taken = left.min(self.ring.filler.room()?);
             if taken == 0 {
                 self.ring.filler.lose(left);
@@ -61,7 +61,7 @@ impl Device {
         Ok(())
     }
 
-    /// Hands over what is there, as far as it can be without waiting.
+    /// Hands over available chunks, as far as that needs no waiting.
     fn record(&mut self) -> Outcome<()> {
         let samples = (CHUNK / SAMPLE) as u64;
         self.recording.poll()?;
@@ -81,7 +81,7 @@ impl Device {
     }
 }
 
-/// Records devices for a time, each at `rate` bytes per second; with none as fast as there is room.
+/// Records devices for a time, each at `rate` bytes per second; `None`: as fast as there is room.
 fn trial(
     folder: &TempDir,
     devices: usize,
@@ -94,7 +94,7 @@ fn trial(
     for number in 0..devices {
         let ring = Ring::of(RINGS / devices, CHUNK)?;
         let copies = match way {
-            // As many regions as are being written, and one that is copied.
+            // Room for the regions that are being written, and one that is being copied.
             Way::Copied => Some(Ring::of((OUTSTANDING + 2) * CHUNK, CHUNK)?),
             _ => None,
         };
@@ -108,7 +108,7 @@ fn trial(
         });
     }
     let (start, cpu) = (Instant::now(), process_cpu_ns());
-    // A loss has decided it.
+    // A loss ends the trial.
     while start.elapsed() < time && all.iter().all(|device| device.ring.filler.lost() == 0) {
         for device in &mut all {
             let due = match rate {
@@ -117,7 +117,7 @@ fn trial(
             };
             device.acquire(due)?;
             if device.ring.filler.lost() > 0 {
-                // Regions do not go over a gap.
+                // Regions cannot contain a gap.
                 break;
             }
             device.record()?;
@@ -144,7 +144,7 @@ fn trial(
     })
 }
 
-/// Looks for the highest rate at which nothing is lost.
+/// Searches the highest rate without losses.
 pub(super) fn cell(system: &str, way: Way, settings: &Settings, placement: &str) -> Outcome<Row> {
     let devices: usize = settings.value("devices")?;
     let time = Duration::from_millis(settings.value("ms")?);
@@ -156,7 +156,7 @@ pub(super) fn cell(system: &str, way: Way, settings: &Settings, placement: &str)
     let (mut good, mut bad) = (0.0, 1.2 * fastest);
     let mut best = None;
     for step in 0..STEPS {
-        // The first is what it should come to.
+        // The first step tries the expected rate.
         let rate = if step == 0 {
             0.9 * fastest
         } else {
@@ -176,7 +176,7 @@ pub(super) fn cell(system: &str, way: Way, settings: &Settings, placement: &str)
         return Ok(row);
     };
     let bytes = best.bytes as f64;
-    // Of what was acquired some is in the rings still.
+    // Only what was written counts: some samples are still in the rings.
     let written = bytes / 1e6 / best.elapsed.as_secs_f64();
     row.figure("mb_per_s_device", written / devices as f64);
     row.figure("mb_per_s", written);

@@ -1,4 +1,4 @@
-//! `fio`, as its users call it for the speed of a disk.
+//! `fio`, called as usual to measure the speed of a disk.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +30,7 @@ pub(super) fn write(task: Task, path: &Path) -> Outcome<Took> {
         .ok_or_else(|| "fio says nothing of its job".into())
 }
 
-/// What it says of its only job: times in ms, CPU in percent of them.
+/// The report of its only job: times in ms, CPU in percent of them.
 fn took(report: &Json) -> Option<Took> {
     let job = report["jobs"].get(0)?;
     let runtime_s = job["job_runtime"].as_f64()? / 1e3;

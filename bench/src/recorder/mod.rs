@@ -1,10 +1,9 @@
-//! W9: a ring of regions to one file, by size of the chunk (ZC-16); and so many devices, each with
-//! a ring and a file (ZC-18).
+//! W9: recording a ring of regions to one file, by chunk size (ZC-16), and several devices, each
+//! with a ring and a file (ZC-18).
 //!
-//! Nobody fills the ring while it is measured: its memory holds what a device would have put there,
-//! and is given away chunk by chunk as soon as there is room. So what is measured is the way from
-//! memory to the disk, to the moment at which `fdatasync` has returned, and its CPU time is that of
-//! this way alone.
+//! The ring is not filled during the measurement: its memory already contains the samples of a
+//! device. Chunks are handed over as soon as there is room. So time and CPU time are those of the
+//! path from memory to the disk alone, until `fdatasync` has returned.
 
 mod card;
 mod fio;
@@ -26,29 +25,29 @@ pub const SCENARIO: &str = "recorder";
 /// Devices whose rate is raised until one overflows.
 pub const DEVICES: &str = "recorder_devices";
 
-/// `fio`: io_uring, around the cache, eight writes at a time.
+/// `fio`: io_uring, bypassing the page cache, eight writes at a time.
 pub const FIO: &str = "fio";
-/// Trunkline: each chunk is written from where it lies.
+/// Trunkline: each chunk is written in place.
 pub const IN_PLACE: &str = "trunkline";
-/// The same with one copy before it, into memory of its own.
+/// Trunkline: each chunk is copied into other memory first.
 pub const COPIED: &str = "trunkline-copied";
-/// Chunks are copied, and collected into segments, by the recorder itself.
+/// Trunkline: the recorder copies chunks and collects them into segments.
 pub const COLLECTED: &str = "trunkline-collected";
-/// In place, with checksums beside the file.
+/// Trunkline: written in place, with a checksum file.
 pub const SUMMED: &str = "trunkline-summed";
-/// A file written through the system's cache, with `fdatasync` at the end.
+/// A file written through the page cache, with `fdatasync` at the end.
 pub const CACHED: &str = "write-cached";
 
-/// Environment variable that names a folder on the disk that is to be measured.
+/// Environment variable that names a folder on the measured disk.
 const FOLDER: &str = "TRUNKLINE_DISK";
 const FOLDER_DEFAULT: &str = "target";
 
-/// What is to be written.
+/// The data to write.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     /// Bytes of a chunk.
     chunk: usize,
-    /// Bytes of all of them.
+    /// Bytes of all chunks.
     bytes: u64,
 }
 
@@ -56,9 +55,9 @@ struct Task {
 struct Took {
     elapsed: Duration,
     cpu_s: f64,
-    /// Of the file; as many as the chunks have where nobody knows.
+    /// Bytes of the file; the bytes of the chunks if unknown.
     file_bytes: u64,
-    /// That the CPU has copied on the way, as far as who writes counts that.
+    /// Bytes copied by the CPU, if the system counts them.
     copied: Option<u64>,
 }
 
@@ -70,7 +69,6 @@ impl Task {
         })
     }
 
-    /// The case of a chunk.
     fn case(self) -> String {
         format!("chunk={}", self.chunk)
     }
@@ -122,11 +120,11 @@ pub fn devices_cell(system: &str, settings: &Settings, placement: &str) -> Outco
     card::cell(system, way, settings, placement)
 }
 
-/// How long the disk is left alone before a cell.
+/// Pause of the disk before a cell.
 const REST: Duration = Duration::from_secs(2);
 
-/// A folder of a cell's own; it goes when this is dropped. The disk is at rest: a file system gives
-/// back what was deleted before, gigabytes of another cell, while the next one writes.
+/// Returns the folder of a cell; removed on drop. Waits first: a file system frees deleted files,
+/// gigabytes of an earlier cell, in the background.
 fn folder() -> Outcome<TempDir> {
     rustix::fs::sync();
     std::thread::sleep(REST);

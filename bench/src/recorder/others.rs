@@ -1,4 +1,4 @@
-//! Programs that record with other libraries: Python, with one call per chunk.
+//! Recording with other libraries: Python programs with one call per chunk.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,16 +8,16 @@ use super::{Task, Took};
 use crate::Outcome;
 use crate::peers::named;
 
-/// The interpreter that has their libraries.
+/// The Python interpreter that has these libraries.
 fn python() -> Outcome<PathBuf> {
     let hdf5 = named("hdf5").ok_or("there is no system hdf5")?;
     Ok(hdf5.program()?)
 }
 
-/// Writes a file with one of them.
+/// Writes a file with one of these libraries.
 pub(super) fn write(system: &str, task: Task, path: &Path) -> Outcome<Took> {
     let peer = named(system).ok_or_else(|| format!("there is no system {system}"))?;
-    // One that is not installed says why.
+    // A missing library reports an error.
     peer.program()?;
     let output = Command::new(python()?)
         .arg(concat!(

@@ -4,13 +4,13 @@ use super::{CACHED, COLLECTED, COPIED, DEVICES, FIO, IN_PLACE, SCENARIO, SUMMED}
 use crate::plan::{Cell, Extent};
 use crate::settings::Settings;
 
-/// Those compared.
+/// The compared systems.
 pub const SYSTEMS: [&str; 6] = [FIO, IN_PLACE, SUMMED, COPIED, CACHED, COLLECTED];
-/// Chunks of more bytes are not collected by the recorder: they are segments of their own.
+/// The recorder does not collect larger chunks: each is a segment.
 const COLLECTED_MAX: u64 = 256 << 10;
-/// Those compared with devices.
+/// The systems compared with devices.
 pub const DEVICES_SYSTEMS: [&str; 2] = [IN_PLACE, COPIED];
-/// How many devices there are.
+/// Numbers of devices.
 pub const DEVICES_COUNTS: [u64; 4] = [1, 2, 4, 8];
 
 /// Bytes of a chunk.
@@ -24,12 +24,12 @@ pub const CHUNKS: [u64; 7] = [
     16 << 20,
 ];
 
-/// One size of chunks after the other.
+/// Returns the cells, by chunk size.
 pub(crate) fn cells(extent: Extent) -> Vec<Cell> {
     let is_quick = extent == Extent::Quick;
     let chunks: &[u64] = if is_quick { &[1 << 20] } else { &CHUNKS };
     let settings = |chunk: &u64| {
-        // About a second each: small chunks take longer.
+        // About a second per cell: small chunks take longer.
         let bytes = match chunk {
             _ if is_quick => 64 << 20,
             ..=0x4000 => 256 << 20,

@@ -1,4 +1,5 @@
-//! From a ring of this process: Trunkline with and without a copy, and writes through the cache.
+//! Recording from a ring of this process: Trunkline with and without a copy, and writes through the
+//! page cache.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,29 +22,29 @@ use crate::usage::process_cpu_ns;
 
 /// Bytes of a sample.
 pub(super) const SAMPLE: usize = 8;
-/// Bytes of the ring, at least.
+/// Minimum bytes of the ring.
 const RING: usize = 64 << 20;
-/// Chunks that it has at least: one more than are outstanding is always free.
+/// Minimum chunks of the ring: one more than the outstanding ones is always free.
 const CHUNKS: usize = OUTSTANDING + 4;
-/// Writes at a time, as `fio` has.
+/// Outstanding writes, like `fio`.
 pub(super) const OUTSTANDING: usize = 8;
 /// Longer than any disk takes.
 pub(super) const LONG: Duration = Duration::from_secs(120);
 
-/// How chunks come into the file.
+/// How chunks reach the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// From where they lie.
+    /// Written in place.
     InPlace,
-    /// From memory of another ring, into which they are copied first.
+    /// Copied into another ring first, and written from there.
     Copied,
-    /// Copied by the recorder, several to a segment.
+    /// Copied by the recorder; several chunks form a segment.
     Collected,
-    /// From where they lie, with checksums beside the file.
+    /// Written in place, with a checksum file.
     Summed,
 }
 
-/// A ring whose memory holds samples already.
+/// A ring whose memory already contains samples.
 pub(super) struct Ring {
     pub(super) memory: Arc<RegionMemory>,
     pub(super) filler: RegionFiller,
@@ -56,7 +57,7 @@ impl Ring {
         Self::of(RING.max(CHUNKS * task.chunk), task.chunk)
     }
 
-    /// Of at least so many bytes.
+    /// Creates a ring of at least the given size in bytes.
     pub(super) fn of(bytes: usize, chunk: usize) -> Outcome<Self> {
         let bytes = bytes.next_multiple_of(chunk);
         let samples = bytes / SAMPLE;
@@ -80,7 +81,7 @@ impl Ring {
         })
     }
 
-    /// The device has the next chunk.
+    /// Adds the next chunk, like a device.
     fn next(&mut self) -> Outcome<ReadRegion> {
         if self.filler.room()? < self.samples {
             return Err("the ring is full, though fewer regions are lent".into());
@@ -89,7 +90,7 @@ impl Ring {
         Ok(self.reader.acquire(self.samples)?)
     }
 
-    /// A region of this ring with what another one's has.
+    /// Copies a region of another ring into a region of this one.
     pub(super) fn copy(&mut self, region: &ReadRegion) -> Outcome<ReadRegion> {
         if self.filler.push(region.bytes())? < self.samples {
             return Err("the ring is full, though fewer regions are lent".into());
@@ -98,7 +99,7 @@ impl Ring {
     }
 }
 
-/// A recording around the cache, as said.
+/// Creates a recording that bypasses the page cache.
 pub(super) fn recording(
     path: &Path,
     memory: &Arc<RegionMemory>,
@@ -135,7 +136,7 @@ pub(super) fn recording(
     Ok(TdmsRecording::start(queue, &layout, LONG)?)
 }
 
-/// Through the recorder, around the cache.
+/// Records with Trunkline, bypassing the page cache.
 pub(super) fn record(task: Task, path: &Path, way: Way, row: &mut Row) -> Outcome<Took> {
     let mut device = Ring::full(task)?;
     let mut copies = match way {
@@ -164,7 +165,7 @@ pub(super) fn record(task: Task, path: &Path, way: Way, row: &mut Row) -> Outcom
     })
 }
 
-/// A plain file through the system's cache.
+/// Writes a plain file through the page cache.
 pub(super) fn write_cached(task: Task, path: &Path) -> Outcome<Took> {
     let mut device = Ring::full(task)?;
     let mut file = File::create(path)?;

@@ -1,4 +1,4 @@
-//! The loop of W1 and its figures, the same for every system.
+//! The loop of W1 and its figures; all systems use them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,31 +9,31 @@ use crate::record::Row;
 use crate::statistics::Summary;
 use crate::usage::Usage;
 
-/// Ticks before the measured ones: the first write opens paths that the others find open.
+/// Ticks before the measured ones: the first write is slower than all others.
 pub const WARM_UP_TICKS: u32 = 2;
-/// How long the last notifications may take.
+/// Longest time for the last notifications.
 pub const LAST: Duration = Duration::from_millis(500);
 
-/// What the ticks of one cell gave.
+/// Results of the ticks of one cell.
 #[derive(Debug)]
 pub struct Seen {
     first_tick: u32,
-    /// When each tick was sent, from 1.
+    /// Time at which each tick was sent, from 1.
     sent: Vec<Instant>,
-    /// Tick last notified of each variable.
+    /// The last notified tick of each variable.
     last: Vec<u32>,
-    /// Send to notification, in microseconds.
+    /// Times from sending to notification, in microseconds.
     latencies: Vec<f64>,
-    /// Notifications of a tick older than one before, or of none that was sent.
+    /// Notifications of a tick that is older than an earlier one, or that was never sent.
     out_of_order: u64,
-    /// Variables that have been notified of the current tick.
+    /// Variables notified of the current tick.
     current: usize,
     /// Notifications of any tick.
     notified: usize,
 }
 
 impl Seen {
-    /// Nothing was sent yet; tick numbers start above `first_tick`.
+    /// Creates the state before the first tick; tick numbers start above `first_tick`.
     pub fn new(grid: &Grid, first_tick: u32) -> Self {
         Self {
             first_tick,
@@ -46,25 +46,25 @@ impl Seen {
         }
     }
 
-    /// Updates that were never notified, the first ticks included.
+    /// Returns the updates without a notification, including those of the first ticks.
     fn never(&self) -> usize {
         (self.sent.len() * self.last.len()).saturating_sub(self.notified)
     }
 
-    /// The next tick is sent now.
+    /// Notes that the next tick is sent now.
     pub fn sending(&mut self) {
         self.current = 0;
         self.sent.push(Instant::now());
     }
 
-    /// Variables that have been notified of the tick sent last.
+    /// Returns the number of variables notified of the last tick.
     pub fn current(&self) -> usize {
         self.current
     }
 
-    /// A variable was notified, at that time, of a tick.
+    /// Notes that a variable was notified of a tick.
     pub fn note(&mut self, at: Instant, variable: usize, noticed: u32) {
-        // What a variable held before this cell is told when it is subscribed.
+        // A new subscription starts with the value from before this cell.
         if noticed <= self.first_tick {
             return;
         }
@@ -86,8 +86,8 @@ impl Seen {
     }
 }
 
-/// Runs the ticks of a cell and enters its figures. Tick numbers start above `first_tick`, which no
-/// variable has had before.
+/// Runs the ticks of a cell and enters the figures. Tick numbers start above `first_tick`; no
+/// variable has had such a value.
 pub fn run(
     grid: &Grid,
     first_tick: u32,
@@ -130,17 +130,17 @@ pub fn run(
     Ok(())
 }
 
-/// Enters what the two ends used in the measured ticks.
+/// Enters the usage of the two ends in the measured ticks.
 pub fn enter_usage(grid: &Grid, near: Usage, far: Usage, row: &mut Row) {
     let waits = f64::from(grid.ticks);
     row.figure("near_cpu_us_per_tick", near.cpu_ns as f64 / 1e3 / waits);
     row.figure("far_cpu_us_per_tick", far.cpu_ns as f64 / 1e3 / waits);
-    // One of the near end's waits is for the next period.
+    // One wait of the near end is for the next period.
     row.slept("near", near.voluntary, 2.0 * waits);
     row.slept("far", far.voluntary, waits);
 }
 
-/// Enters the figures of the ticks, all of which have been sent.
+/// Enters the figures after all ticks have been sent.
 pub fn enter(grid: &Grid, seen: &mut Seen, row: &mut Row) {
     let last_tick = seen.first_tick + seen.sent.len() as u32;
     let wanted = grid.variables * grid.ticks as usize;
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn values_that_are_never_notified_are_counted() {
-        // Ticks 1003 to 1012 are measured; for one of two variables every fourth is forgotten.
+        // Ticks 1003 to 1012 are measured. One of two variables loses every fourth.
         let row = measured(4, false);
         assert_eq!(row.figures["never_notified_percent"], 15.0);
         assert!(
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_is_never_notified_has_to_be_told() {
-        // Of 1001 to 1012 three are forgotten, and told.
+        // Of ticks 1001 to 1012, three are lost and reported.
         let row = measured(4, true);
         assert_eq!(
             (row.figures["never_notified"], row.figures["told_lost"]),

@@ -1,6 +1,6 @@
-//! W1: the published round-trip grid. Every `period` a client that is subscribed writes a new value
-//! to all its variables on an engine in another process; measured is, per value, the time from the
-//! write to its notification.
+//! W1: the published round-trip grid. Every `period`, a subscribed client writes a new value to all
+//! its variables on an engine in another process. It measures the time from each write to its
+//! notification.
 
 pub mod cell;
 pub mod raw;
@@ -15,12 +15,12 @@ use crate::settings::Settings;
 pub const SCENARIO: &str = "round_trip_grid";
 /// Numbers of variables of the published grid.
 pub const VARIABLES: [usize; 5] = [1, 10, 50, 100, 500];
-/// Its periods, in milliseconds.
+/// Periods of the grid, in milliseconds.
 pub const PERIODS_MS: [u64; 4] = [10, 50, 100, 200];
-/// In place of a period: ticks follow each other at once, and notifications are taken after the
-/// last.
+/// Used as a period: ticks follow each other at once, and notifications are taken after the last
+/// one.
 pub const AT_ONCE: u64 = 0;
-/// Its types, by our names.
+/// Types of the grid.
 pub const TYPES: [Kind; 3] = [Kind::I32, Kind::F32, Kind::String16];
 
 /// Type of the variables.
@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As in settings and results.
+    /// Returns the name in settings and results.
     pub fn name(self) -> &'static str {
         match self {
             Kind::I32 => "i32",
@@ -42,37 +42,36 @@ impl Kind {
         }
     }
 
-    /// The type of this name.
     pub fn named(name: &str) -> Outcome<Self> {
         let found = TYPES.into_iter().find(|kind| kind.name() == name);
         found.ok_or_else(|| format!("`{name}` is no type of this scenario").into())
     }
 
-    /// The string that carries the number of a tick.
+    /// Returns the string that contains the number of a tick.
     pub fn string_of(tick: u32) -> String {
         format!("{tick:016}")
     }
 }
 
-/// Variables on the other side, as the loop of this scenario uses them.
+/// The variables of the far end as this scenario uses them.
 pub trait Registers {
-    /// Makes the values of a tick; not measured.
+    /// Prepares the values of a tick. Not measured.
     fn prepare(&mut self, tick: u32);
 
-    /// Writes what was prepared to all variables, in as few calls as the system has for that.
+    /// Writes the prepared values to all variables, in as few calls as the system allows.
     fn send(&mut self) -> Outcome<()>;
 
-    /// Waits for notifications until `deadline` at the latest, and gives each one's variable and
-    /// tick.
+    /// Waits for notifications until `deadline` at most, and passes on the variable and tick of
+    /// each.
     fn receive(&mut self, deadline: Instant, notice: &mut dyn FnMut(usize, u32)) -> Outcome<()>;
 
-    /// Updates of which the system has told so far that they will not be notified; `None` when it
-    /// does not tell.
+    /// Returns the updates that the system has reported as lost; `None` if it does not report
+    /// losses.
     fn told_lost(&self) -> Option<u64> {
         None
     }
 
-    /// All ticks are over.
+    /// Called after the last tick.
     fn finish(&mut self) -> Outcome<()> {
         Ok(())
     }
@@ -83,13 +82,11 @@ pub trait Registers {
 pub struct Grid {
     pub variables: usize,
     pub kind: Kind,
-    /// Time from one tick to the next.
     pub period: Duration,
     pub ticks: u32,
 }
 
 impl Grid {
-    /// Reads the settings of a cell.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             variables: settings.value("n")?,

@@ -1,4 +1,4 @@
-//! W1 over a socket by hand: records of index, length and value, packed into one call each way.
+//! W1 over a plain socket: records of index, length and value; one call per direction.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -8,12 +8,11 @@ use super::{Grid, Kind, Registers};
 use crate::Outcome;
 use crate::raw::{Inbox, accept_one, connect, field};
 
-/// Bytes before the value: index and length, four each.
+/// Bytes before the value: index and length, four bytes each.
 const HEADER: usize = 8;
 const INBOX: usize = 1 << 18;
 
-/// The other end: sends back what it receives, record by record, in one call for what one call
-/// brought.
+/// The far end: returns all complete records of one receive in one call.
 pub fn echo() -> Outcome<()> {
     let mut stream = accept_one()?;
     let mut inbox = Inbox::new(INBOX);
@@ -29,7 +28,7 @@ pub fn echo() -> Outcome<()> {
     Ok(())
 }
 
-/// Length of the first record, if all of it is there.
+/// Returns the length of the first record if it is complete.
 fn record(bytes: &[u8]) -> Option<usize> {
     let length = HEADER
         + if bytes.len() < HEADER {
@@ -50,10 +49,9 @@ pub struct Near {
 }
 
 impl Near {
-    /// Connects to the far end.
     pub fn connect(address: &str, grid: Grid) -> Outcome<Self> {
         let stream = connect(address)?;
-        // The echo loses nothing: this only ends a run whose far end is stuck.
+        // The echo loses nothing: this timeout only ends a run with a stuck far end.
         stream.set_read_timeout(Some(grid.period))?;
         let inbox = Inbox::new(INBOX);
         Ok(Self {

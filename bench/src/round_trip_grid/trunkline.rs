@@ -22,8 +22,8 @@ pub struct Near {
 }
 
 impl Near {
-    /// Connects to the engine, opens the variables and subscribes to them; returns when the first
-    /// reading of each is there.
+    /// Connects to the engine, opens the variables and subscribes to them. Waits for the first
+    /// reading of each.
     pub fn connect(url: &str, grid: Grid, contract: Contract, manner: Manner) -> Outcome<Self> {
         let client = manner.client(url)?;
         let names = names(grid.variables);

@@ -1,4 +1,4 @@
-//! The limit of journals: a file written from its beginning to its end, in the same folder.
+//! The limit of journals: a file in the same folder, written sequentially.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,34 +15,34 @@ use crate::Outcome;
 use crate::record::Row;
 use crate::usage::process_cpu_ns;
 
-/// Around the system's cache (`O_DIRECT`), two writes at a time, `fdatasync` at the end.
+/// Bypasses the page cache (`O_DIRECT`): two writes at a time, `fdatasync` at the end.
 pub const DIRECT: &str = "disk-direct";
-/// Through the cache, `fdatasync` behind every 64 MiB and at the end.
+/// Through the page cache, with `fdatasync` after every 64 MiB and at the end.
 pub const SYNCED: &str = "disk-synced";
 
-/// Environment variable that names a folder on the disk that is to be measured.
+/// Environment variable that names a folder on the measured disk.
 const FOLDER: &str = "TRUNKLINE_DISK";
 const FOLDER_DEFAULT: &str = "target";
-/// Bytes of a write, and what their place in memory is a multiple of.
+/// Bytes of a write, and their alignment in memory.
 const BLOCK: usize = 4 << 20;
 const ALIGNED: usize = 4096;
 /// Writes between two `fdatasync`.
 const SYNC_EVERY: u64 = 16;
-/// Writes until the file begins again: as much as a journal may have.
+/// Writes after which writing restarts at the beginning of the file: the size of a journal.
 const BLOCKS_MAX: u64 = (1 << 30) / BLOCK as u64;
 
-/// A folder of a cell's own; it goes when this is dropped.
+/// The folder of a cell; removed on drop.
 pub(crate) fn folder() -> Outcome<TempDir> {
     let parent = std::env::var_os(FOLDER).map_or_else(|| FOLDER_DEFAULT.into(), PathBuf::from);
     std::fs::create_dir_all(&parent)?;
-    // The far end may have another current folder.
+    // The far end may have another current directory.
     let parent = std::fs::canonicalize(parent)?;
     Ok(tempfile::Builder::new()
         .prefix("bench-journals-")
         .tempdir_in(parent)?)
 }
 
-/// Writes as long as the flow says.
+/// Writes for the time that the flow has set.
 pub(super) fn measure(system: &str, flow: &Flow, row: &mut Row) -> Outcome<()> {
     let folder = folder()?;
     let is_direct = system == DIRECT;
@@ -79,7 +79,7 @@ fn enter(bytes: u64, elapsed: Duration, cpu_ns: u64, row: &mut Row) {
     row.figure("cpu_s_per_gb", cpu_ns as f64 / bytes as f64);
 }
 
-/// Writes block after block, and syncs them; `next` is the number of the next one.
+/// Writes and syncs blocks; `next` is the number of the next one.
 fn write_for(file: &File, is_direct: bool, time: Duration, next: &AtomicU64) -> Outcome<()> {
     let end = Instant::now() + time;
     let write = || -> std::io::Result<()> {

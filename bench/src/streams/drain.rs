@@ -1,4 +1,4 @@
-//! Readers that read until the writer ends, for writers that say themselves how long they write.
+//! Readers that read until the writer ends, for writers that choose the measuring time themselves.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,12 +15,12 @@ use crate::role::{Role, say};
 use crate::settings::Settings;
 use crate::usage::process_cpu_ns;
 
-/// A reader that is gone for so long has failed.
+/// A reader that does not report for this long has failed.
 const GONE_AFTER: Duration = Duration::from_secs(10);
-/// Longer than a reader takes for what is on its way.
+/// Longer than a reader needs for data in transit.
 const CLOSE_MAX: Duration = Duration::from_secs(60);
 
-/// The writer's end of a system, with a reader that drains it.
+/// The writer of a system, with a reader that drains it.
 pub(super) struct Tap {
     pub far: Role,
     pub numbers: Numbers,
@@ -34,7 +34,8 @@ enum End {
 }
 
 impl Tap {
-    /// Connects raw, or a stream with copies over TCP: with journals where the settings say so.
+    /// Connects a raw socket, or a copying stream over TCP: with journals if the settings ask for
+    /// them.
     pub fn open(system: &str, flow: &Flow, settings: &Settings) -> Outcome<Self> {
         let port = free_port()?;
         let settings = settings.clone().with("port", port);
@@ -72,7 +73,7 @@ impl Tap {
         }
     }
 
-    /// The writer, of a stream.
+    /// Returns the writer of a stream.
     pub fn writer(&mut self) -> Option<&mut Writer<f64>> {
         match &mut self.end {
             End::Stream(writer) => Some(writer),
@@ -80,7 +81,7 @@ impl Tap {
         }
     }
 
-    /// Ends the stream, and returns what the reader has counted when it has everything.
+    /// Ends the stream and waits for the reader. Returns its count.
     pub fn finish(mut self) -> Outcome<Counted> {
         match self.end {
             End::Raw(socket) => socket.shutdown(std::net::Shutdown::Write)?,
@@ -99,7 +100,6 @@ impl Tap {
     }
 }
 
-/// The far end of raw.
 pub fn read_raw(settings: &Settings) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, settings.value("port")?))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
@@ -118,7 +118,6 @@ pub fn read_raw(settings: &Settings) -> Outcome<()> {
     Ok(())
 }
 
-/// The far end of a stream.
 pub fn read_stream(settings: &Settings) -> Outcome<()> {
     let flow = Flow::read(settings)?;
     let port: u16 = settings.value("port")?;
@@ -135,13 +134,13 @@ pub fn read_stream(settings: &Settings) -> Outcome<()> {
         Err(StreamError::Ended) => Ok(false),
         Err(error) => Err(error.into()),
     })?;
-    // One that just goes, with a journal, leaves the stream to its next life.
+    // Dropping a reader with a journal would keep the stream for a later reader.
     reader.close()?;
     counted.say();
     Ok(())
 }
 
-/// Takes as long as there is something; what it was.
+/// Reads until the end of the stream. Returns what was counted.
 pub fn drain(mut take: impl FnMut(&mut Numbers) -> Outcome<bool>) -> Outcome<Counted> {
     let mut numbers = Numbers::default();
     let (start, cpu) = (Instant::now(), process_cpu_ns());

@@ -1,4 +1,5 @@
-//! What W3 and its like count: elements that are their own numbers, at the reader, after a warm-up.
+//! The counts of W3 and similar scenarios: the reader counts elements after a warm-up. Each element
+//! is its own number.
 
 use std::time::{Duration, Instant};
 
@@ -8,27 +9,26 @@ use crate::record::Row;
 use crate::role::{Role, say};
 use crate::settings::Settings;
 
-/// Raw packs small calls: so many elements at least go out at once.
+/// Raw combines small calls: the smallest number of elements that it sends at once.
 const PACKED: usize = 4096;
-/// Elements between two looks at the clock, at least.
+/// Minimum number of elements between two clock reads.
 const LOOK_EVERY: usize = 10_000;
-/// Buffers of the endpoints, in elements: ten calls, but never less than the first (NS-82).
+/// Smallest buffer of an endpoint, in elements. A buffer holds ten calls (NS-82).
 const CAPACITY: (usize, usize) = (100_000, 1_000_000);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// Elements of a call.
     pub call: usize,
-    /// Elements that a buffer holds, where that is not left to the size of the calls.
+    /// Elements of a buffer; `None`: chosen by the size of the calls.
     pub buffer: Option<usize>,
-    /// Before it counts.
+    /// Time before counting.
     pub warm_up: Duration,
-    /// How long it counts.
+    /// Time of counting.
     pub measured: Duration,
 }
 
 impl Flow {
-    /// Reads the settings of a cell or role.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         let buffer: usize = settings.value_or("buffer", 0)?;
         Ok(Self {
@@ -39,7 +39,6 @@ impl Flow {
         })
     }
 
-    /// The same as settings.
     pub fn settings(&self) -> Settings {
         Settings::default()
             .with("call", self.call)
@@ -48,7 +47,7 @@ impl Flow {
             .with("ms", self.measured.as_millis())
     }
 
-    /// Elements of one `write` or `read` of raw.
+    /// Returns the elements of one `write` or `read` of raw.
     pub(super) fn packed(&self) -> usize {
         match self.call {
             small if small < 1000 => PACKED,
@@ -56,29 +55,28 @@ impl Flow {
         }
     }
 
-    /// Elements that a buffer holds.
     pub(super) fn capacity(&self) -> usize {
         let by_call = (10 * self.call).clamp(CAPACITY.0, CAPACITY.1);
         self.buffer.unwrap_or(by_call)
     }
 
-    /// Calls of so many elements between two looks at the clock.
+    /// Returns the number of calls of `elements` between two clock reads.
     pub fn calls_per_look(call: usize) -> usize {
         (LOOK_EVERY / call).max(1)
     }
 }
 
-/// The next elements: their own numbers.
+/// Generates and checks elements: each is its own number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// How many there were, which is the next one.
+    /// Count of elements so far, which is the next element.
     pub next: u64,
-    /// Those that were another one than was due.
+    /// Elements that differed from the expected one.
     pub wrong: u64,
 }
 
 impl Numbers {
-    /// Puts the next ones into `elements`.
+    /// Fills `elements` with the next ones.
     #[inline]
     pub fn fill(&mut self, elements: &mut [f64]) {
         for element in elements {
@@ -87,7 +85,7 @@ impl Numbers {
         }
     }
 
-    /// The same, as bytes: eight of each.
+    /// Fills `bytes` with the next elements, eight bytes each.
     #[inline]
     pub fn fill_bytes(&mut self, bytes: &mut [u8]) {
         for element in bytes.chunks_exact_mut(8) {
@@ -96,13 +94,11 @@ impl Numbers {
         }
     }
 
-    /// Checks that these are the next ones.
     #[inline]
     pub fn check(&mut self, elements: &[f64]) {
         self.check_each(elements.iter().copied());
     }
 
-    /// The same, of bytes.
     #[inline]
     pub fn check_bytes(&mut self, bytes: &[u8]) {
         let elements = bytes.chunks_exact(8);
@@ -120,21 +116,18 @@ impl Numbers {
     }
 }
 
-/// What a reader counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counted {
-    /// Elements in the window.
     pub elements: f64,
-    /// Seconds of the window.
     pub seconds: f64,
-    /// CPU nanoseconds of the reader in it.
+    /// CPU nanoseconds of the reader in the window.
     pub cpu_ns: f64,
-    /// Elements that were not the next one, since the beginning.
+    /// Elements out of order or wrong since the beginning.
     pub wrong: f64,
 }
 
 impl Counted {
-    /// Tells the near end.
+    /// Reports to the near end.
     pub fn say(&self) {
         say(&format!(
             "RESULT {} {} {} {}",
@@ -142,7 +135,7 @@ impl Counted {
         ));
     }
 
-    /// Waits until the far end tells.
+    /// Waits for the report of the far end.
     pub fn of(far: &mut Role) -> Outcome<Self> {
         let said = far.expect("RESULT")?;
         let numbers: Vec<f64> = said.split(' ').map(str::parse).collect::<Result<_, _>>()?;
@@ -157,33 +150,33 @@ impl Counted {
         })
     }
 
-    /// Enters the figures; `writer_ns` is CPU time of the writer, per element.
+    /// Enters the figures; `writer_ns` is the writer's CPU time per element.
     pub fn enter(&self, writer_ns: f64, row: &mut Row) {
         let (rate, reader_ns) = (self.elements / self.seconds, self.cpu_ns / self.elements);
         row.figure("elements_per_s", rate);
         row.figure("mb_per_s", rate * 8e-6);
         row.figure("writer_ns_per_element", writer_ns);
         row.figure("reader_ns_per_element", reader_ns);
-        // A gigabyte has an eighth of a thousand million elements.
+        // One gigabyte is 10⁹ / 8 elements.
         row.figure("cpu_s_per_gb", (writer_ns + reader_ns) / 8.0);
         let wrong = self.wrong;
         row.require(wrong == 0.0, || format!("{wrong} elements were wrong"));
     }
 }
 
-/// The reader's side of the count.
+/// Counts for the reader.
 #[derive(Debug)]
 pub struct Counting {
     flow: Flow,
     cpu: fn() -> u64,
     pub numbers: Numbers,
     opened: Option<Instant>,
-    /// Since the warm-up: when, elements, processor time.
+    /// Values at the end of the warm-up: time, elements, CPU time.
     window: Option<(Instant, u64, u64)>,
 }
 
 impl Counting {
-    /// Begins with the first look; `cpu` says what the reader has used so far.
+    /// Starts with the first clock read; `cpu` returns the CPU time of the reader so far.
     pub fn new(flow: Flow, cpu: fn() -> u64) -> Self {
         Self {
             flow,
@@ -194,7 +187,7 @@ impl Counting {
         }
     }
 
-    /// Looks at the clock; what was counted, when it is time.
+    /// Reads the clock. Returns the count at the end of the window.
     pub fn look(&mut self) -> Option<Counted> {
         self.look_at(Instant::now())
     }

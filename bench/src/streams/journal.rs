@@ -1,7 +1,7 @@
-//! S6: streams with journals, beside the slower of raw TCP and the disk.
+//! S6: streams with journals. The limit is the slower of raw TCP and the disk.
 //!
-//! The writer writes for a while and flushes until the level of the system is reached; what was
-//! written counts over all of that time, so nothing is left to the system's cache.
+//! The writer writes for a fixed time and then flushes to the level of the system. The rate is over
+//! the whole time, so that no data remains in the page cache.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,20 +17,20 @@ use crate::record::Row;
 use crate::settings::Settings;
 use crate::usage::process_cpu_ns;
 
-/// The writer has a journal, the reader none; flushed until received.
+/// Journal at the writer only; flushed until received.
 pub const RECEIVED: &str = "journal-received";
-/// Both have one; flushed until read.
+/// Journals at both ends; flushed until read.
 pub const READ: &str = "journal-read";
-/// Both have one; flushed until durable at the reader.
+/// Journals at both ends; flushed until durable at the reader.
 pub const DURABLE: &str = "journal-durable";
-/// All of S6.
+/// All systems of S6.
 pub const SYSTEMS: [&str; 6] = [RAW, disk::DIRECT, disk::SYNCED, RECEIVED, READ, DURABLE];
 /// Elements of a call.
 pub const CALLS: [usize; 2] = [10_000, 100_000];
 
 /// Longer than any flush takes.
 const FLUSH_MAX: Duration = Duration::from_secs(120);
-/// The setting that names the folder of the journals, and the one that says that a reader has one.
+/// The settings for the folder of the journals and for a journal at the reader.
 const FOLDER: &str = "folder";
 const BOTH: &str = "both";
 
@@ -65,7 +65,7 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     let writer_ns = (process_cpu_ns() - cpu) as f64 / elements as f64;
     let flushed = start.elapsed();
     let counted = tap.finish()?;
-    // Without a flush, raw has everything when its reader says so.
+    // Raw has no flush: it is done when its reader reports.
     let elapsed = until.map_or_else(|| start.elapsed(), |_| flushed);
     let counted = Counted {
         elements: elements as f64,
@@ -88,7 +88,7 @@ fn write_for(tap: &mut Tap, time: Duration, until: Option<Until>) -> Outcome<()>
     Ok(())
 }
 
-/// The journal of an end, when it has one.
+/// Returns the journal of an end, if it has one.
 pub(super) fn options(settings: &Settings, end: &str) -> Outcome<Option<JournalOptions>> {
     let folder: String = settings.value_or(FOLDER, String::new())?;
     let is_there = !folder.is_empty() && (end == "writer" || settings.value(BOTH)?);

@@ -1,4 +1,4 @@
-//! W4: half the round trip of one element, each flushed.
+//! W4: half the round trip of one element. Each element is flushed.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -16,12 +16,11 @@ use crate::same_host::{self, RAW_MEMORY};
 use crate::settings::Settings;
 use crate::statistics::Summary;
 
-/// Elements that a buffer of this test holds.
 const CAPACITY: usize = 4096;
-/// Round trips before the measured ones.
+/// Round trips before measuring starts.
 const WARM_UP: u64 = 1000;
 
-/// Measures with one system: this process asks, another one answers.
+/// Measures one system: this process sends, another one answers.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let spins: u32 = settings.value_or("spin", 1)?;
     let count: u64 = settings.value("count")?;
@@ -74,7 +73,7 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     })
 }
 
-/// Asks again and again, and enters the times.
+/// Runs round trips and enters the times.
 pub fn measure(
     mut row: Row,
     count: u64,
@@ -92,7 +91,7 @@ pub fn measure(
     Ok(row)
 }
 
-/// Round trips one after the other, of whoever gets the answers.
+/// The state of the end that receives the answers.
 #[derive(Debug)]
 pub struct Pings {
     count: u64,
@@ -103,7 +102,7 @@ pub struct Pings {
 }
 
 impl Pings {
-    /// So many, after those of the warm-up.
+    /// Creates it for `count` round trips after the warm-up.
     pub fn new(count: u64) -> Self {
         Self {
             count,
@@ -114,13 +113,13 @@ impl Pings {
         }
     }
 
-    /// What is to be sent now.
+    /// Returns the next element to send.
     pub fn send(&mut self) -> u64 {
         self.sent = Instant::now();
         self.next
     }
 
-    /// Takes what came back; whether there is another one to be sent.
+    /// Takes an answer. Returns true if another element is to be sent.
     pub fn is_back(&mut self, number: u64) -> bool {
         let time = self.sent.elapsed();
         self.wrong += u64::from(number != self.next);
@@ -131,10 +130,9 @@ impl Pings {
         self.next < WARM_UP + self.count
     }
 
-    /// Enters half the times.
     pub fn enter(mut self, row: &mut Row) -> Outcome<()> {
         let times = Summary::of(&mut self.times).ok_or("nothing was measured")?;
-        // They are in order now.
+        // The times are sorted now.
         let p999 = self.times[(self.times.len() * 999 / 1000).min(self.times.len() - 1)];
         row.figure("one_way_us", times.mean);
         row.figure("median_us", times.median);
@@ -148,7 +146,7 @@ impl Pings {
     }
 }
 
-/// Eight bytes, from a socket that may not block.
+/// Reads eight bytes from a socket that may be non-blocking.
 fn receive(socket: &mut impl Read) -> Outcome<[u8; 8]> {
     let mut bytes = [0; 8];
     let mut filled = 0;
@@ -163,7 +161,6 @@ fn receive(socket: &mut impl Read) -> Outcome<[u8; 8]> {
     Ok(bytes)
 }
 
-/// The far end of raw.
 pub fn echo_raw(settings: &Settings) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     say(&format!("LISTENING {}", listener.local_addr()?));
@@ -182,7 +179,6 @@ pub fn echo_raw(settings: &Settings) -> Outcome<()> {
     Ok(())
 }
 
-/// The far end of Trunkline.
 pub fn echo_stream(settings: &Settings) -> Outcome<()> {
     let form = Form::of(&settings.value::<String>("system")?)?;
     let (there, back): (u16, u16) = (settings.value("there")?, settings.value("back")?);

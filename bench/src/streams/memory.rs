@@ -1,5 +1,5 @@
-//! The limit of W3 on one machine: a ring in memory between two threads, each on a CPU of its own.
-//! What processes share costs them the same.
+//! The limit of W3 on one machine: a ring in memory between two threads, each on its own CPU.
+//! Memory shared by processes costs the same.
 
 use std::hint::spin_loop;
 use std::thread;
@@ -12,10 +12,10 @@ use crate::placement::{End, pin};
 use crate::record::Row;
 use crate::usage::thread_cpu_ns;
 
-/// Fruitless looks after which a thread lets others run: on a machine where it has to share.
+/// Unsuccessful polls after which a thread yields, for machines where both share a CPU.
 const PATIENCE: u32 = 10_000;
 
-/// Writes in this thread, reads in another one; elements are filled and checked where they lie.
+/// Writes in this thread and reads in another. Elements are filled and checked in place.
 pub(super) fn measure(flow: Flow, row: &mut Row) -> Outcome<()> {
     let (producer, consumer) = RingBuffer::new(flow.capacity());
     let far = thread::spawn(move || {
@@ -30,7 +30,7 @@ pub(super) fn measure(flow: Flow, row: &mut Row) -> Outcome<()> {
     Ok(())
 }
 
-/// Looks until it holds and lets others run now and then; false when it is over instead.
+/// Polls until the condition holds, and yields sometimes. Returns false at the end of the run.
 fn wait(mut holds: impl FnMut() -> bool, mut is_over: impl FnMut() -> bool) -> bool {
     loop {
         for _ in 0..PATIENCE {
@@ -46,7 +46,7 @@ fn wait(mut holds: impl FnMut() -> bool, mut is_over: impl FnMut() -> bool) -> b
     }
 }
 
-/// Until nobody reads any more, which it notices as the ring is full then; how many there were.
+/// Writes until the reader has stopped, when the ring stays full. Returns the number of elements.
 fn write(mut producer: Producer<f64>, flow: Flow) -> u64 {
     let mut numbers = Numbers::default();
     loop {

@@ -1,8 +1,8 @@
-//! W3 and W4: elements of f64, lossless and in order, from one process to another.
+//! W3 and W4: streams of f64 elements, lossless and in order, from one process to another.
 //!
-//! W3: as many as can be, by call size. W4: one at a time, each sent at once, there and back. S6:
-//! with journals. The published methods: throughput by buffer and by call (NS-87), and what
-//! processors do at a fixed rate (NS-88).
+//! W3: throughput by call size. W4: the round trip of single elements. S6: journals. The published
+//! methods: throughput by buffer size and by call size (NS-87), and CPU load at a fixed rate
+//! (NS-88).
 
 pub mod disk;
 pub mod drain;
@@ -27,26 +27,26 @@ use crate::settings::Settings;
 
 pub const THROUGHPUT: &str = "stream_throughput";
 pub const LATENCY: &str = "stream_latency";
-/// Journals, beside the disk that they are on.
+/// Streams with journals, and the disk of the journals.
 pub const JOURNALS: &str = "stream_journal";
-/// Throughput by size of buffer, then by size of call.
+/// Throughput by buffer size, then by call size.
 pub const SWEEP: &str = "stream_sweep";
-/// CPU by rate.
+/// CPU load by rate.
 pub const PACED: &str = "stream_paced";
-/// Elements of each call of W3.
+/// Elements per call of W3.
 pub const CALLS: [usize; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
-/// Over TCP, elements copied into the endpoint and out of it.
+/// Over TCP; elements are copied into and out of the endpoints.
 pub const COPIED: &str = "trunkline";
-/// Over TCP, elements written and read where they lie.
+/// Over TCP; elements are written and read in place.
 pub const IN_PLACE: &str = "trunkline-in-place";
-/// As [`COPIED`], through memory that both processes have mapped.
+/// Like [`COPIED`], over shared memory.
 pub const SHARED_COPIED: &str = "trunkline-shm";
-/// As [`IN_PLACE`], through that memory.
+/// Like [`IN_PLACE`], over shared memory.
 pub const SHARED_IN_PLACE: &str = "trunkline-shm-in-place";
 
-/// Raw, with a connection for each direction, as two streams have: nothing that is sent back brings
-/// the acknowledgements of TCP, which are packets of their own then.
+/// Raw with one connection per direction, like two streams. TCP acknowledgements are separate
+/// packets then, because no data goes the other way.
 pub const RAW_EACH_WAY: &str = "raw-tcp-each-way";
 
 /// The systems of W3.
@@ -58,12 +58,12 @@ pub const SYSTEMS: [&str; 6] = [
     SHARED_COPIED,
     SHARED_IN_PLACE,
 ];
-/// The systems of W4 where ends sleep. Memory that is polled is beside those that spin.
+/// The systems of W4 whose ends sleep. Polled memory is compared with the systems that spin.
 pub const SLEEPING_SYSTEMS: [&str; 4] = [RAW, RAW_EACH_WAY, COPIED, SHARED_COPIED];
-/// The systems of W4 where ends look.
+/// The systems of W4 whose ends spin.
 pub const SPINNING_SYSTEMS: [&str; 5] = [RAW, RAW_EACH_WAY, COPIED, RAW_MEMORY, SHARED_COPIED];
 
-/// How an end of Trunkline goes about it.
+/// How an end of Trunkline writes or reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     is_shared: bool,
@@ -85,7 +85,7 @@ impl Form {
         })
     }
 
-    /// Options of an end with a buffer of so many elements.
+    /// Returns the options of an end with a buffer of `elements`.
     fn options(self, capacity: usize, settings: &Settings) -> Outcome<Options> {
         let mut options = Options {
             capacity,
@@ -100,7 +100,7 @@ impl Form {
     }
 }
 
-/// A port that nobody uses at the moment.
+/// Returns a free port.
 fn free_port() -> Outcome<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())

@@ -1,5 +1,5 @@
-//! What processors do at a rate (NS-88): the writer keeps a rate, which is raised until an end has
-//! no more CPU to give, or the rate is not kept.
+//! CPU load at a rate (NS-88): the writer keeps a rate, which is raised until an end uses its whole
+//! CPU or the rate is no longer reached.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,27 +13,27 @@ use crate::record::Row;
 use crate::settings::Settings;
 use crate::usage::{Usage, process_cpu_ns};
 
-/// Those compared.
+/// The compared systems.
 pub const SYSTEMS: [&str; 2] = [RAW, COPIED];
-/// Elements of a call; raw, and others, have the small ones (NS-88).
+/// Elements per call. Raw and other systems are measured with the small calls (NS-88).
 pub const CALLS: [usize; 2] = [SMALL, 100_000];
 /// See [`CALLS`].
 pub const SMALL: usize = 10_000;
-/// Elements per second that are asked for, one after the other.
+/// Requested rates in elements per second, in order.
 pub const RATES: [f64; 9] = [5e6, 1e7, 2e7, 4e7, 8e7, 1.6e8, 3.2e8, 6.4e8, 1.28e9];
 
-/// A core has no more to give.
+/// Load in percent from which a core counts as saturated.
 const BUSY_PERCENT: f64 = 90.0;
-/// A rate is not kept.
+/// Share of a rate below which it counts as not reached.
 const KEPT_SHARE: f64 = 0.95;
-/// Samples of the CPU time of a rate.
+/// CPU time samples per rate.
 const SAMPLES: u32 = 6;
 
 pub fn case(call: usize, rate: f64) -> String {
     format!("call={call} rate={rate}")
 }
 
-/// All rates of one system.
+/// Measures all rates of one system.
 pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let call: usize = settings.value("call")?;
     let settings = settings.clone().with("warm_ms", 0);
@@ -48,7 +48,7 @@ pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<
     Ok(rows)
 }
 
-/// Raises the rate of a writer; `write` does one call of it, `far` is the reader's process.
+/// Raises the rate of a writer. `write` makes one call; `far` is the process of the reader.
 pub fn raise(
     system: &str,
     settings: &Settings,
@@ -77,24 +77,24 @@ pub fn raise(
     Ok(rows)
 }
 
-/// What became of a rate.
+/// The result of one rate.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     rate: f64,
-    /// Of a core, of writer and reader.
+    /// Load of a core by the writer and by the reader, in percent.
     percent: (f64, f64),
-    /// The largest sample of either.
+    /// Largest sample of either load.
     busiest: f64,
 }
 
 impl Kept {
-    /// Whether there is nothing beyond it.
+    /// Returns true if no higher rate can be reached.
     fn is_limit(&self, asked: f64) -> bool {
         self.percent.0.max(self.percent.1) > BUSY_PERCENT || self.rate < asked * KEPT_SHARE
     }
 }
 
-/// Writes at a rate; `cpu` tells CPU nanoseconds of writer and reader.
+/// Writes at a rate; `cpu` returns the CPU nanoseconds of writer and reader.
 fn keep(
     rate: f64,
     call: usize,
@@ -132,7 +132,7 @@ fn keep(
     })
 }
 
-/// Of a core, in percent.
+/// Returns the load of a core in percent.
 fn percent(before: (u64, u64), after: (u64, u64), elapsed: Duration) -> (f64, f64) {
     let share = |before: u64, after: u64| {
         after.saturating_sub(before) as f64 * 100.0 / elapsed.as_nanos() as f64
@@ -175,7 +175,7 @@ mod tests {
                 Ok(())
             },
         );
-        // One call is due at once, and one every ms.
+        // The first call is due at once, then one per millisecond.
         assert!((1..=21).contains(&calls), "{calls}");
         assert!(kept.unwrap().rate <= 10_500.0);
     }

@@ -1,4 +1,4 @@
-//! The cells of streams.
+//! The cells of the stream scenarios.
 
 use super::{
     CALLS, JOURNALS, LATENCY, PACED, SLEEPING_SYSTEMS, SPINNING_SYSTEMS, SWEEP, SYSTEMS,
@@ -8,9 +8,10 @@ use crate::peers::Peer;
 use crate::plan::{Cell, Extent};
 use crate::settings::Settings;
 
-/// Calls of W3 with which servers between the ends are measured: they are far from the others.
+/// Call sizes of W3 for systems with a server between the ends: they are much slower than the
+/// others.
 const SERVED_CALLS: [usize; 3] = [1, 1000, 100_000];
-/// Calls of W3 with which those of one machine are measured.
+/// Call sizes of W3 for systems that work on one machine only.
 pub const NEAR_CALLS: [usize; 3] = [1, 100, 10_000];
 
 pub(crate) fn cells(extent: Extent) -> Vec<Cell> {
@@ -53,7 +54,7 @@ pub(crate) fn cells(extent: Extent) -> Vec<Cell> {
     cells
 }
 
-/// Whether another system takes part in a cell of streams.
+/// Returns true if another system takes part in a cell of streams.
 pub(crate) fn has_peer(extent: Extent, scenario: &str, peer: &Peer, settings: &Settings) -> bool {
     let call: usize = settings.value_or("call", 0).unwrap_or(0);
     let is_sleeping = settings.value_or("spin", 1).unwrap_or(1) == 0;
@@ -61,7 +62,7 @@ pub(crate) fn has_peer(extent: Extent, scenario: &str, peer: &Peer, settings: &S
         THROUGHPUT if extent == Extent::Quick => true,
         THROUGHPUT if peer.is_near() => NEAR_CALLS.contains(&call),
         THROUGHPUT if peer.is_served() => SERVED_CALLS.contains(&call),
-        // They poll, and the others sleep.
+        // These poll, and the other systems sleep.
         LATENCY => is_sleeping != peer.is_near(),
         PACED => call == paced::SMALL,
         _ => true,

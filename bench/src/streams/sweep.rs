@@ -1,5 +1,5 @@
-//! Throughput by the published method (NS-87): the size of the buffer is varied, with calls of a
-//! tenth of it; then the size of the calls, with the buffer that was best.
+//! Throughput by the published method (NS-87): first the buffer size varies, with calls of a tenth
+//! of it; then the call size varies, with the best buffer.
 
 use std::time::Duration;
 
@@ -10,24 +10,23 @@ use crate::cells::RAW;
 use crate::record::Row;
 use crate::settings::Settings;
 
-/// Those compared. Raw has no buffer but the system's: it has the calls alone.
+/// The compared systems. Raw has only the buffer of the system: its call size alone varies.
 pub const SYSTEMS: [&str; 3] = [RAW, COPIED, IN_PLACE];
-/// Elements of the buffers.
+/// Buffer sizes in elements.
 pub const BUFFERS: [usize; 5] = [1000, 10_000, 100_000, 1_000_000, 10_000_000];
-/// Elements of the calls with the best of them; those that are larger are left out.
+/// Call sizes in elements, for the best buffer. Sizes above the buffer size are left out.
 pub const CALLS: [usize; 6] = [1, 10, 100, 1000, 10_000, 100_000];
 
-/// The case of a buffer.
 pub fn by_buffer(buffer: usize) -> String {
     format!("sweep=buffer buffer={buffer} call={}", buffer / 10)
 }
 
-/// The case of a call with the best buffer; which one that was is a figure.
+/// Returns the case of a call with the best buffer. Which buffer was the best is a figure.
 pub fn by_call(call: usize) -> String {
     format!("sweep=call call={call}")
 }
 
-/// Both sweeps of one system.
+/// Measures both sweeps of one system.
 pub fn cells(system: &str, settings: &Settings, placement: &str) -> Outcome<Vec<Row>> {
     let (warm_ms, ms) = (settings.value("warm_ms")?, settings.value("ms")?);
     let point = |case: String, buffer: usize, call: usize| {
@@ -71,7 +70,7 @@ mod tests {
     fn calls_are_varied_with_the_best_buffer() {
         let rows = sweep(|case, buffer, call| {
             let mut row = Row::new(SWEEP, RAW, case, "cross");
-            // Best in the middle, worst with the largest.
+            // The best size is in the middle, the worst is the largest.
             let rate = if buffer == 10_000 { 9.0 } else { 1.0 };
             row.figure("elements_per_s", rate);
             row.figure("buffer", buffer as f64);

@@ -1,4 +1,4 @@
-//! W3: how many elements per second, by call size.
+//! W3: elements per second by call size.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -16,7 +16,7 @@ use crate::same_host::RAW_MEMORY;
 use crate::settings::Settings;
 use crate::usage::process_cpu_ns;
 
-/// Measures with one system: this process writes, another one reads and counts.
+/// Measures one system: this process writes, another one reads and counts.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let flow = Flow::read(settings)?;
     let case = format!("call={}", flow.call);
@@ -26,7 +26,7 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     Ok(row)
 }
 
-/// Moves elements as fast as they go.
+/// Writes as fast as possible.
 pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
     if system == RAW_MEMORY {
         return memory::measure(flow, row);
@@ -42,7 +42,7 @@ pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
         let mut buffer = vec![0.0_f64; flow.packed()];
         loop {
             numbers.fill(&mut buffer);
-            // It ends when the reader has counted enough.
+            // The connection ends when the reader has counted enough.
             if socket.write_all(bytemuck::cast_slice(&buffer)).is_err() {
                 break;
             }
@@ -62,8 +62,8 @@ pub(super) fn measure(system: &str, flow: Flow, row: &mut Row) -> Outcome<()> {
     Ok(())
 }
 
-/// One call of a writer. Inlined, as it is in a program's own loop: a call of a function for each
-/// element would cost as much as the element.
+/// One call of a writer. Inlined, as in the loop of a program: a function call per element would
+/// cost as much as the element.
 #[inline(always)]
 pub(super) fn write(
     writer: &mut Writer<f64>,
@@ -84,7 +84,6 @@ pub(super) fn write(
     Ok(())
 }
 
-/// One call of a reader.
 #[inline(always)]
 pub(super) fn read(
     reader: &mut Reader<f64>,
@@ -104,7 +103,6 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The far end of raw.
 pub fn read_raw(settings: &Settings) -> Outcome<()> {
     let flow = Flow::read(settings)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, settings.value("port")?))?;
@@ -124,7 +122,6 @@ pub fn read_raw(settings: &Settings) -> Outcome<()> {
     }
 }
 
-/// The far end of Trunkline.
 pub fn read_stream(settings: &Settings) -> Outcome<()> {
     let flow = Flow::read(settings)?;
     let form = Form::of(&settings.value::<String>("system")?)?;

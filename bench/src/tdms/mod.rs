@@ -1,7 +1,7 @@
-//! R3 and R4: TDMS files, read whole and in slices, and written as many small segments.
+//! R3 and R4: TDMS files read whole and in slices, and written in many small segments.
 //!
-//! Files are in the system's cache when they are measured: what counts is the format, not the disk.
-//! The limit is the same bytes, read or written without a format.
+//! Files are in the page cache: the format is measured, not the disk. The limit is the same bytes
+//! read or written without a format.
 
 pub mod reading;
 pub mod writing;
@@ -17,10 +17,9 @@ pub const READING: &str = "tdms_read";
 pub const WRITING: &str = "tdms_write";
 /// The same bytes without a format.
 pub const RAW_FILE: &str = "raw-file";
-/// The systems of both, beside npTDMS.
+/// The systems of both, besides npTDMS.
 pub const SYSTEMS: [&str; 2] = [RAW_FILE, crate::cells::TRUNKLINE];
 
-/// The cells of both.
 pub(crate) fn cells(extent: Extent) -> Vec<Cell> {
     let is_quick = extent == Extent::Quick;
     let (segments, ms) = if is_quick { (8, 100) } else { (256, 2000) };
@@ -38,7 +37,7 @@ pub(crate) fn cells(extent: Extent) -> Vec<Cell> {
     cells
 }
 
-/// What was done until the time was over.
+/// Passes within the measuring time.
 struct Passes {
     count: u64,
     seconds: f64,
@@ -46,7 +45,7 @@ struct Passes {
 }
 
 impl Passes {
-    /// Does it once unmeasured, then until the time is over, at least twice.
+    /// Runs one pass unmeasured, then at least two until the time is over.
     fn of(time: Duration, mut pass: impl FnMut() -> crate::Outcome<()>) -> crate::Outcome<Self> {
         pass()?;
         let (start, cpu) = (Instant::now(), process_cpu_ns());
@@ -62,7 +61,7 @@ impl Passes {
         })
     }
 
-    /// Enters the rate at which so many bytes of values a pass went by.
+    /// Enters the rate for the given bytes of values per pass.
     fn enter(&self, bytes: u64, row: &mut Row) {
         let all = (bytes * self.count) as f64;
         row.figure("mb_per_s", all / 1e6 / self.seconds);

@@ -1,4 +1,4 @@
-//! R3: a whole channel into memory, and slices of one.
+//! R3: a whole channel read into memory, and slices of one.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -20,9 +20,9 @@ use crate::streams::disk;
 
 /// All values of the only channel.
 pub const WHOLE: &str = "whole";
-/// The same into memory that is allocated for each pass, as npTDMS returns it.
+/// All values of the only channel, into memory allocated for each pass, as npTDMS does.
 pub const FRESH: &str = "fresh";
-/// All values of four channels that lie row by row.
+/// All values of four interleaved channels.
 pub const INTERLEAVED: &str = "interleaved";
 /// Slices of the only channel.
 pub const SLICES: &str = "slices";
@@ -31,25 +31,25 @@ pub const WHATS: [&str; 4] = [WHOLE, FRESH, INTERLEAVED, SLICES];
 /// Values of f64 in a segment: 1 MiB.
 const PER_SEGMENT: usize = 1 << 17;
 const CHANNELS: usize = 4;
-/// Values of a slice, and slices of a pass.
+/// Values per slice, and slices per pass.
 const SLICE: usize = 1000;
 const SLICES_A_PASS: u64 = 1000;
-/// Bytes of a raw read.
+/// Bytes per raw read.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A file, and where its values are.
+/// A file and the positions of its values.
 struct Specimen {
     _folder: TempDir,
     path: PathBuf,
     channels: usize,
-    /// Of all channels.
+    /// Values of all channels.
     values: usize,
-    /// Where the values of each segment begin.
+    /// Offsets at which the values of each segment begin.
     places: Vec<u64>,
 }
 
 impl Specimen {
-    /// Value `n` of the file, row by row, is `n`.
+    /// Creates a file whose value `n`, row by row, is `n`.
     fn new(what: &str, segments: usize) -> Outcome<Self> {
         let folder = disk::folder()?;
         let path = folder.path().join("specimen.tdms");
@@ -97,7 +97,7 @@ fn name(channel: usize) -> String {
     format!("c{channel}")
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes read.
 struct Watched {
     file: File,
     bytes: Cell<u64>,
@@ -115,7 +115,7 @@ impl ReadAt for Watched {
     }
 }
 
-/// Measures with one system.
+/// Measures one system.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let what: String = settings.value("what")?;
     let mut row = Row::new(READING, system, format!("what={what}"), placement);
@@ -131,20 +131,20 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
     Ok(row)
 }
 
-/// Whether each pass reads into memory of its own. Otherwise all of them read into the same, whose
-/// pages are there after the first, unmeasured one.
+/// Returns true if each pass reads into newly allocated memory. Otherwise all passes share memory,
+/// whose pages exist after the first, unmeasured pass.
 fn is_fresh(settings: &Settings) -> Outcome<bool> {
     Ok(settings.value::<String>("what")? == FRESH)
 }
 
-/// The bytes of the values, segment by segment, to where they are wanted.
+/// Reads the bytes of the values, segment by segment.
 fn raw(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()> {
     let file = File::open(&specimen.path)?;
     let is_fresh = is_fresh(settings)?;
     let mut values = vec![0.0_f64; specimen.values];
     let passes = Passes::of(time(settings)?, || {
         if is_fresh {
-            // First the old one, so that there are never two.
+            // Drops the old one first, so that two never exist.
             drop(std::mem::take(&mut values));
             values = vec![0.0; specimen.values];
             trunkline_ring::advise_large_pages(bytemuck::cast_slice_mut(&mut values));
@@ -169,7 +169,7 @@ fn channel<R: ReadAt>(file: &TdmsFile<R>, at: usize) -> Outcome<Channel<'_, R>> 
     Ok(file.channel(&path).ok_or("a channel is missing")?)
 }
 
-/// Opened, and every channel read.
+/// Opens the file and reads every channel.
 fn whole(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()> {
     let per_channel = specimen.values / specimen.channels;
     let is_fresh = is_fresh(settings)?;
@@ -179,7 +179,7 @@ fn whole(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()>
         for (at, column) in columns.iter_mut().enumerate() {
             let channel = channel(&file, at)?;
             if is_fresh {
-                // First the old one, so that there are never two.
+                // Drops the old one first, so that two never exist.
                 drop(std::mem::take(column));
                 *column = channel.read_vec(0, per_channel as u64)?;
             } else {
@@ -200,12 +200,12 @@ fn whole(specimen: &Specimen, settings: &Settings, row: &mut Row) -> Outcome<()>
     Ok(())
 }
 
-/// Where slices begin, all over the file and never the same twice in a row.
+/// Generates starts of slices all over the file, never the same twice in a row.
 fn starts(values: usize) -> impl FnMut() -> usize {
     let room = (values - SLICE) as u64;
     let mut state: u64 = 1;
     move || {
-        // Knuth's constants for 64 bits; the upper half is what varies.
+        // Knuth's constants for 64 bits; the upper half varies.
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);

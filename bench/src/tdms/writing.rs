@@ -1,4 +1,4 @@
-//! R4: many small segments, of 1,000 channels with 100 values each.
+//! R4: many small segments of 1,000 channels with 100 values each.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ const VALUES: usize = 100;
 /// Segments of a file.
 pub const SEGMENTS: usize = 50;
 
-/// Measures with one system: whole files, made, written and closed, into the system's cache.
+/// Measures one system: whole files created, written into the page cache and closed.
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let segments: usize = settings.value("segments")?;
     let mut row = Row::new(WRITING, system, "what=segments".to_owned(), placement);
@@ -36,7 +36,7 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
             let mut file = File::create(&path)?;
             let mut segment = Vec::new();
             for _ in 0..segments {
-                // Gathered as a segment is.
+                // Collected like a segment.
                 segment.clear();
                 for column in &columns {
                     segment.extend_from_slice(bytemuck::cast_slice(column));

@@ -1,4 +1,4 @@
-//! What a cell of W5 says, the same for every system.
+//! The figures of a W5 cell, for all systems.
 
 use std::thread;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use crate::record::Row;
 use crate::role::{Role, say};
 use crate::settings::Settings;
 
-/// How much of the measured time the subscriber may need to take what was still on its way.
+/// Share of the measured time in which the subscriber must take the updates in transit.
 const BACKLOG_SHARE_MAX: f64 = 0.1;
 
-/// What one subscriber took.
+/// Counts of one subscriber.
 #[derive(Debug)]
 pub struct Share {
-    /// Updates taken, from the first, and those out of order.
+    /// Updates taken since the first, and those out of order.
     pub taken: Taken,
-    /// In the measured time, with the CPU time of the whole process.
+    /// Window of measuring, with the CPU time of the whole process.
     pub measured: Option<Measured>,
 }
 
-/// Lets each subscriber take in a thread of its own, and tells the writer what all of them took.
+/// Runs each subscriber in a thread and reports their counts to the writer.
 pub fn take_with(
     subscribers: usize,
     take: impl Fn(usize) -> Result<Share, String> + Sync,
@@ -63,22 +63,22 @@ pub fn take_with(
     Ok(())
 }
 
-/// What the writing process did, all but the subscriber.
+/// Counts of the writing process.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// Subscribers that are to take each of them.
+    /// Subscribers of each update.
     pub subscribers: usize,
-    /// Updates written, from the first.
+    /// Updates written since the first.
     pub count: u64,
-    /// In the measured time, with the CPU time of the writing thread.
+    /// Window of measuring, with the CPU time of the writing thread.
     pub by_writer: Measured,
-    /// CPU nanoseconds of the other threads of the process in that time.
+    /// CPU nanoseconds of the other threads of the process in the window.
     pub others_cpu_ns: u64,
-    /// From the last write to the subscriber's having taken everything.
+    /// Time from the last write until the subscribers have taken everything.
     pub backlog: Duration,
 }
 
-/// Reads what the subscriber took.
+/// Reads the counts of the subscribers.
 pub fn taken_of(subscriber: &mut Role) -> Outcome<Settings> {
     let words: Vec<String> = subscriber
         .expect("TAKEN")?

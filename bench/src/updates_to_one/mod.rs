@@ -14,30 +14,29 @@ use crate::settings::Settings;
 pub const SCENARIO: &str = "updates_to_one";
 /// Numbers of variables of the published chart.
 pub const VARIABLES: [usize; 4] = [1, 10, 100, 1000];
-/// Those with which other systems are measured too.
+/// Numbers of variables with which other systems are measured.
 pub const BESIDE_OTHERS: [usize; 3] = [1, 100, 1000];
 /// Name of the scenario with several subscribers.
 pub const SEVERAL: &str = "updates_to_many";
-/// Its numbers of subscribers.
+/// Numbers of subscribers of `SEVERAL`.
 pub const SUBSCRIBERS: [usize; 3] = [1, 8, 32];
-/// Its number of variables.
+/// Number of variables of `SEVERAL`.
 pub const SEVERAL_VARIABLES: usize = 100;
-/// Updates per call where calls take several.
+/// Updates per call of batched writes.
 pub const PER_CALL: usize = 100;
 
-/// What one cell is.
+/// Settings of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     pub variables: usize,
-    /// Subscribers, each of which takes every update.
+    /// Number of subscribers; each takes every update.
     pub subscribers: usize,
-    /// Time before the measured one.
+    /// Time before measuring.
     pub warm_up: Duration,
     pub measured: Duration,
 }
 
 impl Stream {
-    /// Reads the settings of a cell.
     pub fn read(settings: &Settings) -> Outcome<Self> {
         Ok(Self {
             variables: settings.value("vars")?,
@@ -49,7 +48,6 @@ impl Stream {
 }
 
 impl Stream {
-    /// The case of a row.
     pub fn case(&self, scenario: &str) -> String {
         match scenario {
             SCENARIO => format!("vars={}", self.variables),
@@ -57,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// For the process of the subscribers.
+    /// Returns the settings for the process of the subscribers.
     pub fn settings(&self) -> Settings {
         Settings::default()
             .with("vars", self.variables)
@@ -67,17 +65,18 @@ impl Stream {
     }
 }
 
-/// The subscriber's side of the count: every update of each variable is there, once, in order.
+/// Counts for a subscriber, and checks that every update of each variable arrives once and in
+/// order.
 #[derive(Debug)]
 pub struct Taken {
     next: Vec<u64>,
     pub count: u64,
-    /// Those that were not the next of their variable.
+    /// Updates that were not the next one of their variable.
     pub out_of_order: u64,
 }
 
 impl Taken {
-    /// Nothing taken yet. Values of each variable are 1, 2, 3.
+    /// Creates the count. The values of each variable are 1, 2, 3 and so on.
     pub fn new(variables: usize) -> Self {
         Self {
             next: vec![1; variables],
@@ -99,7 +98,8 @@ impl Taken {
     }
 }
 
-/// The measured window of one end: starts a second after the first update, ends with the last.
+/// The window of one end: starts after the warm-up that follows the first update, and ends with the
+/// last update.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     warm: Instant,
@@ -110,14 +110,14 @@ pub struct Window {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     pub updates: u64,
-    /// Its length in seconds.
+    /// Length in seconds.
     pub seconds: f64,
-    /// CPU nanoseconds, by the clock the window was given.
+    /// CPU nanoseconds, measured with the function passed to the window.
     pub cpu_ns: u64,
 }
 
 impl Window {
-    /// The first update is there.
+    /// Creates the window at the first update.
     pub fn open(warm_up: Duration) -> Self {
         Self {
             warm: Instant::now() + warm_up,
@@ -125,7 +125,7 @@ impl Window {
         }
     }
 
-    /// Looks at the clock: to be called every few hundred updates. `count` is the number so far.
+    /// Reads the clock; called every few hundred updates. `count` is the number so far.
     pub fn look(&mut self, count: u64, cpu_ns: impl FnOnce() -> u64) -> Instant {
         let now = Instant::now();
         if self.start.is_none() && now >= self.warm {
@@ -134,12 +134,12 @@ impl Window {
         now
     }
 
-    /// When the measured time of a writer is over.
+    /// Returns when the measured time of a writer is over.
     pub fn end(&self, measured: Duration) -> Instant {
         self.start.map_or(self.warm, |(start, ..)| start) + measured
     }
 
-    /// The last update is there. `None` when the warm-up was never over.
+    /// Ends the window at the last update. Returns `None` if the warm-up was not over.
     pub fn close(&self, count: u64, cpu_ns: u64) -> Option<Measured> {
         let (start, count_then, cpu_then) = self.start?;
         Some(Measured {

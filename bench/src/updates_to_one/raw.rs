@@ -1,4 +1,4 @@
-//! W5 over a socket by hand: packed records of 24 bytes, one clock read per buffer.
+//! W5 over a plain socket: packed records of 24 bytes, one clock read per buffer.
 //!
 //! ```text
 //! record  variable u32 | quality u32 | timestamp i64 | value f64
@@ -18,10 +18,10 @@ use crate::role::{Role, say};
 use crate::usage::{others_cpu_ns, process_cpu_ns, thread_cpu_ns};
 
 const RECORD: usize = 24;
-/// Records of one call: 64 KiB of them.
+/// Records per call: 64 KiB.
 const BUFFER: usize = (1 << 16) / RECORD;
 const INBOX: usize = 1 << 18;
-/// In place of a variable: there are no more.
+/// Used as a variable: no more records follow.
 const END: u32 = u32::MAX;
 
 /// The far end: every subscriber takes every record.
@@ -66,7 +66,7 @@ fn take_one(stream: Stream, mut socket: TcpStream) -> Outcome<Share> {
     }
 }
 
-/// The near end: writes as fast as it can.
+/// The near end: writes as fast as possible.
 pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
     let mut far = Role::start("updates_to_one-raw", &stream.settings())?;
     let address = far.expect("LISTENING")?;

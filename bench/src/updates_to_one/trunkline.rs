@@ -16,13 +16,13 @@ use crate::role::{Role, say};
 use crate::trunkline_calls::PATIENCE;
 use crate::usage::{others_cpu_ns, process_cpu_ns, thread_cpu_ns};
 
-/// How long a write may wait for the feed: a subscriber that is not stuck never ends for it.
+/// Longest wait of a write for the feed: longer than any subscriber needs unless it is stuck.
 const STALL: Duration = Duration::from_secs(20);
 
-/// Readings the subscriber takes at once, at most; it looks at each of them.
+/// Maximum number of readings that a subscriber takes at once. It checks each of them.
 const AT_ONCE: usize = 1000;
 
-/// What writes: one call per update, each with its own timestamp, or one for all of them.
+/// The writer: one call per update, each with its own timestamp, or one call for all of them.
 #[derive(Debug)]
 struct Source {
     engine: Engine,
@@ -42,7 +42,7 @@ impl Source {
         })
     }
 
-    /// Writes the updates, in order: variable and value.
+    /// Writes the updates in order: variable and value.
     fn write(&self, updates: &[(usize, f64)]) -> Outcome<()> {
         let writes = updates
             .iter()
@@ -65,7 +65,7 @@ impl Source {
     }
 }
 
-/// The near end: hosts the variables and writes them as fast as it can, one by one or, with
+/// The near end: hosts the variables and writes them as fast as possible, one by one or, with
 /// `batched`, 100 per call.
 pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
     let source = Source::new(stream.variables, batched)?;
@@ -117,7 +117,7 @@ pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
     )
 }
 
-/// The far end: every subscriber is a client of its own and takes every update, reading by reading.
+/// The far end: every subscriber is a client and takes every update, reading by reading.
 pub fn take_all(stream: Stream, url: &str) -> Outcome<()> {
     let subscribed = AtomicUsize::new(0);
     take_with(stream.subscribers, |_| {
