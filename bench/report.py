@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
 """Writes RESULTS.md and plots/ from the result files.
 
-    bench/report.py                  of bench/results, into bench
-    bench/report.py --folder FOLDER  of FOLDER/results, into FOLDER
-    bench/report.py --check          fails where RESULTS.md is not what the results say; draws nothing
+    bench/report.py                  from bench/results into bench
+    bench/report.py --folder FOLDER  from FOLDER/results into FOLDER
+    bench/report.py --check          fails if RESULTS.md does not match the results; draws nothing
 
-A scenario comes from the newest result file that has it, and its parts, plots and bars with other
-systems from the newest one that has them too: never one table from two files. `report.toml` defines
-the page. A scenario has parts (heading, text, table) and plots. A value is a figure of a system in
-a case, and is written as a table of keys:
+A scenario comes from the newest result file that contains it, and its parts, plots and bars with other
+systems from the newest one that contains them too: never one table from two files. `report.toml`
+defines the page. A scenario has parts (heading, text, table) and plots. A value is a figure of a
+system in a case, written as a table of keys:
 
-    scenario, system, case, figure   which one; a case is a set of `key=value` words
-    total, inverse                   the sum of the repeats instead of their median; N divided by it
-    sum, min, max                    of several values, each of which takes the keys of the whole
+    scenario, system, case, figure   select the figure; a case is a set of `key=value` words
+    total, inverse                   the sum of the repeats instead of the median; N divided by it
+    sum, min, max                    of several values, which inherit the keys of the whole
     most, least                      the best of other systems: `peers`, `far-peers`, `near-peers`
-    value, over                      a value, and what it is divided by; a name alone is a system
+    value, over                      a value and its divisor; a name alone is a system
     times, per                       numbers, words that are numbers, or a number for each system
 
-Every other key is a word, which `{word}` stands for in texts. In `rows`, `across`, `each`, `lines`,
-`points` and `values` a list stands for one entry per element, the first key outermost. A row of which
-nothing was measured is left out.
+Every other key is a word, used as `{word}` in texts. In `rows`, `across`, `each`, `lines`, `points`
+and `values`, a list means one entry per element, the first key outermost. Rows without any
+measured value are left out.
 """
 
 import argparse
@@ -37,41 +37,40 @@ HERE = pathlib.Path(__file__).resolve().parent
 HEAD = """\
 # Results
 
-Written by `bench/run` from the files in `bench/results`; not edited by hand, except its last part. \
-[Measure](../docs/how-to/measure.md) says how it was measured and how to read it."""
+Written by `bench/report.py` from the files in `bench/results`; only the last part is edited by hand. \
+[Measure](../docs/how-to/measure.md) explains how it was measured and how to read it."""
 
 RULES = """\
-Placement `cross`: one process per CPU, its threads included; `same`: both ends on one CPU. Waiting: raw \
-blocks at once, on both sides, and so does Trunkline in W1 and W2: the spinning that its programs do by \
-default is switched off there, except in the rows that name it, and in those of shared memory that do not \
-name sleeping. In all other scenarios with connections Trunkline waits as its programs do by default, also \
-beside a raw that sleeps: an end may look for a while before it sleeps, where that has paid lately. In the \
-FIFOs of W7 both ends spin without end.
+Placement `cross`: one CPU per process, including its threads; `same`: both ends on one CPU. Waiting: raw \
+blocks at once on both sides. So does Trunkline in W1 and W2, where spinning, its default, is off, except \
+in the rows that name it and in the rows of shared memory that do not name sleeping. In all other scenarios \
+with connections Trunkline waits as it does by default, even where raw sleeps: an end may spin for a while \
+before it sleeps if that has helped recently. In the FIFOs of W7 both ends spin without limit.
 
-Every figure is the median of the repeats of one run, in which the systems took turns cell by cell; each \
-scenario is of the newest run that has it, which its section names. *Raw* is TCP used by hand: the least \
-code that does the same work. Only `bench/run --peers` measures other systems; tables, plots and bars with \
-them are of the newest such run, and name it where it is an older one. Each system has the \
-settings that its documentation names for speed, keeps nothing on disk, and its rows count only if nothing \
-was lost, out of order or of another content. Ratios are to raw where nothing else is said; figures of \
-different runs must not be compared. An asterisk: an end was often answered before it could sleep (less than \
-0.9 voluntary context switches per wait), so the row is no measurement of sleeping ends. In W1 and W2 that is \
-the machine's doing, not a spinning program's; elsewhere it is either, in the rows of Trunkline."""
+Every figure is the median of the repeats of one run, in which the systems took turns cell by cell. Each \
+scenario shows its newest run, which its section names. *Raw* is plain TCP with the least code that does \
+the same work. Only `bench/run --peers` measures other systems; tables, plots and bars with them use the \
+newest such run, and name it if it is an older one. Each system has the settings that its documentation \
+recommends for speed and stores nothing on disk; its rows count only if nothing was lost, out of order or \
+wrong. Ratios are to raw unless stated otherwise; figures of different runs must not be compared. An \
+asterisk: an end was often answered before it could sleep (less than 0.9 voluntary context switches per \
+wait), so the row does not measure sleeping ends. In W1 and W2 the machine causes this, because no program \
+spins there; elsewhere, in the rows of Trunkline, either may be the cause."""
 
 BARS = """\
-Where a bar is not met yet, the distance is known. Those against other systems are to the best of the same \
-run; which one that was is in brackets. Instructions are those of `bench/instructions.toml`."""
+A bar that is not met shows the distance to it. Bars against other systems compare with the best one of the \
+same run, named in brackets. Instructions are those of `bench/instructions.toml`."""
 
 STATEMENTS = """\
-The published tests of shared variables state ratios and shapes rather than figures. Each is redrawn by the \
-scenario named; the figures are of that section's run."""
+The published tests of shared variables state ratios and shapes rather than figures. The named scenario \
+repeats each test; the figures are from the run of its section."""
 
-# Keys that say what is done with a value: the values below it do not take them over.
+# Keys that process a value. The values below it do not inherit them.
 OPERATIONS = {
     "beside", "bracket", "bracket_show", "ends", "given", "head", "least", "mark", "max", "min", "most", "over",
     "per", "show", "sum", "times", "total", "value", "word",
 }
-# Keys whose lists are not one entry per element.
+# Keys whose lists do not mean one entry per element.
 LISTS = {"cells", "given", "max", "min", "sum"}
 NEAR = {"iceoryx2", "aeron"}
 # Groups of other systems.
@@ -83,7 +82,7 @@ GROUPS = {
 
 
 def figure(value):
-    """Three digits, or a dash for what was not measured."""
+    """Three digits, or a dash if it was not measured."""
     if value is None:
         return "-"
     if value == 0:
@@ -102,7 +101,7 @@ def table(head, rows, are_numbers):
 
 
 class Run:
-    """A result file: what the machine was, and a row for each system, cell and repeat."""
+    """A result file: the machine, and a row for each system, cell and repeat."""
 
     def __init__(self, path):
         first, *rows = path.read_text().splitlines()
@@ -134,7 +133,7 @@ class Run:
         placements = sorted({row["placement"] for row in rows} - {""})
         return (
             f"*`{scenario}`, run of {self.moment()}, {self.machine['run']}; {self.kind()}; placement: "
-            f"{', '.join(placements)}; load before it {self.load()}; `results/{self.file}`.*"
+            f"{', '.join(placements)}; load before {self.load()}; `results/{self.file}`.*"
         )
 
 
@@ -163,7 +162,7 @@ class Report:
         return [row for row in rows if words <= row["words"]]
 
     def value(self, spec, outer):
-        """The value that `spec` stands for within `outer`, or None where it was not measured."""
+        """The value that `spec` selects within `outer`, or None if it was not measured."""
         spec = {"system": spec} if isinstance(spec, str) else spec
         here = {key: value for key, value in outer.items() if key not in OPERATIONS} | spec
         value = self.undivided(spec, here)
@@ -211,11 +210,11 @@ class Report:
         return choose((value for value in values if value[0] is not None), default=None)
 
     def group(self, name):
-        """The systems that a name stands for."""
+        """The systems of a name."""
         return [system for system in self.peers if GROUPS[name](system)] if name in GROUPS else [name]
 
     def entries(self, specs):
-        """The entries that tables with lists stand for."""
+        """The entries of tables with lists."""
         for spec in specs:
             keys = [key for key in spec if key == "system" or isinstance(spec[key], list) and key not in LISTS]
             choices = [spec[key] if isinstance(spec[key], list) else [spec[key]] for key in keys]
@@ -236,12 +235,12 @@ class Report:
         return fill(all_names.get(system, system), context)
 
     def mark(self, context):
-        """The sign behind figures of an end that was often answered before it could sleep."""
+        """The mark of figures of an end that was often answered before it could sleep."""
         is_mixed = any(row["waiting"] == "mixed" and not row["invalid"] for row in self.repeats(context))
         return " *" if is_mixed else ""
 
     def cell(self, column, row):
-        """A cell of a table, and whether something was measured for it."""
+        """A cell of a table, and whether it has a measured value."""
         context = row | column
         mark = self.mark(context) if column.get("mark") else ""
         if "word" in column:
@@ -296,12 +295,12 @@ class Report:
         return table(head, rows, numbers) if numbers else None
 
     def is_void(self, context):
-        """Whether repeats were measured and none of them counts."""
+        """True if repeats were measured and none of them counts."""
         repeats = self.repeats(context)
         return bool(repeats) and all(row["invalid"] for row in repeats)
 
     def part(self, part, context):
-        """The blocks of a part; none where its table is empty."""
+        """The blocks of a part; none if its table is empty."""
         blocks = []
         context = self.of_compared(part, context)
         if "heading" in part:
@@ -352,7 +351,7 @@ class Report:
             cells = [", ".join(names), run.moment(), machine["run"], run.kind(), machine["kernel"], program]
             if names:
                 rows.append([*cells, run.load()])
-        head = ["scenarios", "date", "run", "processor", "system", "program", "load before it"]
+        head = ["scenarios", "date", "run", "processor", "system", "program", "load before"]
         return [HEAD, table(head, rows, [False] * 6 + [True]), RULES]
 
     def bars(self):
@@ -360,7 +359,7 @@ class Report:
         for bar in self.page["bar"]:
             for words in self.entries(bar.get("each", [{}])):
                 rows.append(self.bar(bar | words))
-        head = ["bar", "what", "asked", "measured", ""]
+        head = ["bar", "measure", "required", "measured", ""]
         return ["## Distance to the bars", BARS, table(head, rows, [False, False, True, True, False])]
 
     def bar(self, bar):
@@ -394,7 +393,7 @@ class Report:
         for one in self.page["statement"]:
             here = one["here"].format(*self.values(one, one))
             rows.append([one["test"], one["stated"], one["redrawn"], here])
-        head = ["test", "stated", "redrawn", "here"]
+        head = ["test", "statement", "scenario", "measured"]
         return ["## T1 to T6", STATEMENTS, table(head, rows, [False] * 4)]
 
     def not_counting(self):
@@ -407,7 +406,7 @@ class Report:
                 rows = [row for row in run.rows if row["system"] == system]
                 if rows and not any(row["figures"] for row in rows):
                     reasons.setdefault(system, "; ".join(rows[0]["invalid"]))
-        lines = [f"- {self.peers[system]} was not run: {reason}" for system, reason in reasons.items()]
+        lines = [f"- {self.peers[system]} did not run: {reason}" for system, reason in reasons.items()]
         for scenario, run in pairs:
             for row in run.rows:
                 if row["scenario"] == scenario and row["invalid"] and row["system"] not in reasons:
@@ -417,7 +416,7 @@ class Report:
         return ["## Rows that do not count", text]
 
     def fit(self):
-        """The line with the least squares through the bytes that variables add."""
+        """The least-squares line through the added bytes by number of variables."""
         context = {"scenario": self.page["fit"], "case": "what=memory vars={vars} type=f64", "figure": "bytes_per_variable"}
         counts = [500, 1000, 100_000, 1_000_000]
         each = [(count, self.value({"vars": count}, context)) for count in counts]
@@ -441,7 +440,7 @@ class Report:
     # Plots.
 
     def series(self, plot, context):
-        """The lines or bars of a plot: name, points, whether it is context."""
+        """The lines or bars of a plot: name, points, and whether it is a limit."""
         context = self.of_compared(plot, context | words_of(plot))
         groups = list(self.entries(plot.get("groups") or [plot["points"]]))
         for one in self.entries(plot["lines"]):
@@ -500,7 +499,7 @@ class Report:
 
 
 def fill(text, words):
-    """`text` with its words; a word that is not there stays, for the next time."""
+    """`text` with its words replaced; unknown words remain for a later call."""
     for key, value in words.items():
         if f"{{{key}" in text:
             text = text.replace(f"{{{key}}}", str(value))
@@ -531,7 +530,7 @@ def column_words(column):
 
 
 def words_of(table):
-    """What the values below a table take over from it."""
+    """The keys that the values below a table inherit."""
     structure = {"part", "plot", "columns", "lead", "across", "rows", "each", "values", "text", "heading", "title",
                  "file", "groups", "lines", "points", "x", "x_label", "y_label", "x_per"}
     return {key: value for key, value in table.items() if key not in OPERATIONS | structure}
@@ -540,7 +539,7 @@ def words_of(table):
 def main():
     arguments = argparse.ArgumentParser(description="Writes tables and plots of the results.")
     arguments.add_argument("--folder", type=pathlib.Path, default=HERE, help="folder of `results`, the page and the plots")
-    arguments.add_argument("--check", action="store_true", help="fail where the page is not what the results say")
+    arguments.add_argument("--check", action="store_true", help="fail if the page does not match the results")
     arguments = arguments.parse_args()
     folder = arguments.folder
     files = sorted((folder / "results").glob("*.jsonl"))
@@ -554,7 +553,7 @@ def main():
     target = folder / "RESULTS.md"
     if arguments.check:
         old = target.read_text().splitlines()
-        differences = list(difflib.unified_diff(old, text.splitlines(), str(target), "the results say", lineterm=""))
+        differences = list(difflib.unified_diff(old, text.splitlines(), str(target), "from the results", lineterm=""))
         if differences:
             print("\n".join(differences))
             sys.exit("error: RESULTS.md is stale; run bench/report.py")

@@ -105,7 +105,7 @@ class Test(unittest.TestCase):
         for part in [
             "| 1 | raw TCP | 8.00 | 1.00 |",
             "| 1 | Redis | does not count | - |",
-            "- NATS was not run: it failed: no package",
+            "- NATS did not run: it failed: no package",
             "- updates `vars=1` redis, repeat 1: 3 updates out of order",
             "## Costs",
         ]:

@@ -1,5 +1,5 @@
-//! Servers that stand between the ends: started for one cell, on a free port of this machine, and
-//! ended with it.
+//! Servers between the ends: started for one cell on a free port of this machine, and stopped with
+//! it.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use trunkline_bench::Outcome;
 use trunkline_bench::placement::{End, pin, unpin};
 
-/// How long one may take to listen.
+/// Longest time that a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// Where it runs.
+/// CPUs of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the far end's CPU, because it is the far end.
+    /// The CPU of the far end, because the server is the far end.
     FarEnd,
-    /// On any CPU: it is a third process between two ends.
+    /// Any CPU: the server is a third process between two ends.
     Between,
 }
 
@@ -30,7 +30,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts the server of a system; `None` when the system has none.
+    /// Starts the server of a system; `None` if it has none.
     pub fn start(system: &str, place: Place) -> Outcome<Option<Broker>> {
         let port = free_port()?;
         let folder = std::env::temp_dir().join(format!("trunkline-peer-{}", std::process::id()));
@@ -54,7 +54,7 @@ impl Broker {
         std::fs::create_dir_all(&folder)?;
         command.current_dir(&folder).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        // A child has the CPUs of the thread that starts it.
+        // A child process inherits the CPUs of the thread that starts it.
         let started = thread::spawn(move || {
             match place {
                 Place::FarEnd => drop(pin(End::Far).map_err(|error| error.to_string())?),
@@ -91,14 +91,14 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // It keeps nothing, and has nothing to lose.
+        // The server stores nothing, so it can be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Nothing is kept on disk, and no subscriber is cut off for what waits for it.
+/// Nothing is stored on disk, and no slow subscriber is disconnected.
 fn redis(port: u16) -> Command {
     let mut command = Command::new(found("redis-server"));
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
@@ -107,7 +107,7 @@ fn redis(port: u16) -> Command {
     command
 }
 
-/// Without Nagle's algorithm, without limits that would make it drop.
+/// Without Nagle's algorithm and without limits that would drop messages.
 fn mosquitto(port: u16) -> String {
     format!(
         "listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n\
@@ -115,7 +115,7 @@ fn mosquitto(port: u16) -> String {
     )
 }
 
-/// Servers are in folders that not everybody's search path has.
+/// Servers may be in folders outside the search path.
 fn found(program: &str) -> PathBuf {
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     let paths = folders
@@ -125,14 +125,14 @@ fn found(program: &str) -> PathBuf {
     there.next().unwrap_or_else(|| PathBuf::from(program))
 }
 
-/// A port that nobody listens on now.
+/// Returns a free port.
 pub fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port())
 }
 
-/// What the placement of a row says of a system's server.
+/// Returns how the placement of a row names a system's server.
 pub fn placement(placement: &str, broker: Option<&Broker>, place: Place) -> String {
     match (broker, place) {
         (None, _) => placement.to_owned(),

@@ -1,5 +1,5 @@
-//! One small interface over every system that publishes: numbered variables in a name space, put on
-//! one side, given to a function on the other.
+//! One small interface to all systems that publish: numbered variables in a name space, put at one
+//! end, passed to a function at the other.
 
 use trunkline_bench::Outcome;
 
@@ -8,43 +8,43 @@ pub trait Put: Send {
     /// Publishes a value of a variable, or adds it to a batch.
     fn put(&mut self, variable: usize, value: &[u8]) -> Outcome<()>;
 
-    /// Publishes one that the system may keep, where it can without a copy.
+    /// Publishes a value that the system may keep, without a copy if possible.
     fn put_owned(&mut self, variable: usize, value: Vec<u8>) -> Outcome<()> {
         self.put(variable, &value)
     }
 
-    /// Hands everything put so far to the system.
+    /// Passes all batched values to the system.
     fn flush(&mut self) -> Outcome<()> {
         Ok(())
     }
 }
 
-/// Gets variable and value; `false` ends the subscription.
+/// Receives variable and value; returning `false` ends the subscription.
 pub type Taking<'a> = &'a mut (dyn FnMut(usize, &[u8]) -> bool + Send);
 
 /// Subscribes.
 pub trait Take: Send {
-    /// Subscribes, and gives every value until the function has had enough.
+    /// Subscribes and passes on every value until the function returns `false`.
     fn run(self: Box<Self>, taking: Taking<'_>) -> Outcome<()>;
 }
 
-/// What one process has of a connection.
+/// One end of a connection.
 pub struct Ends {
     pub put: Box<dyn Put>,
     pub take: Box<dyn Take>,
-    /// It may drop, or queue without end, when the subscriber is slower: the loop has to hold the
-    /// writer back by acknowledgements, the least that makes it lossless.
+    /// True if it may drop or queue without limit when the subscriber is slower. The loop then
+    /// holds the writer back with acknowledgements, which make it lossless.
     pub windowed: bool,
 }
 
-/// What one process puts and takes: `space` and numbers below `count`.
+/// The variables that one process puts and takes: `space` and numbers below `count`.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
     pub put: Space,
     pub take: Space,
-    /// Listens; the other side connects. Systems with a server ignore it.
+    /// True if this end listens and the other one connects. Systems with a server ignore it.
     pub listen: bool,
-    /// The port of the server, or of the side that listens.
+    /// Port of the server, or of the end that listens.
     pub port: u16,
 }
 
@@ -61,7 +61,7 @@ impl Space {
     }
 }
 
-/// Opens one side of a system.
+/// Opens one end of a system.
 pub fn open(system: &str, side: &Side) -> Outcome<Ends> {
     match system {
         "redis" => crate::redis_server::open(side),

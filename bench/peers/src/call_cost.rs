@@ -24,7 +24,7 @@ pub fn serve(settings: &Settings) -> Outcome<()> {
 pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Row>> {
     let (calls, passes) = (settings.value("calls")?, settings.value("passes")?);
     let operations: String = settings.value("operations")?;
-    // The server of NATS only stands between the two ends.
+    // The server of NATS runs between the two ends.
     let of_broker = if system == "nats" {
         Place::Between
     } else {
@@ -58,7 +58,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         "zeromq" => Box::new(zeromq::Calls::connect(port)?),
         _ => return Err(format!("there is no system {system}").into()),
     };
-    // Gets find a value.
+    // So that gets return a value.
     near.put_all(0, VARIABLES)?;
     let mut rows = Vec::new();
     for name in operations.split(',') {
@@ -74,7 +74,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     Ok(rows)
 }
 
-/// The number that bytes are.
+/// Reads a number from bytes.
 pub fn number(bytes: &[u8]) -> Outcome<f64> {
     Ok(f64::from_le_bytes(
         bytes.try_into().map_err(|_| "a value of another length")?,

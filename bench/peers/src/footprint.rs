@@ -1,4 +1,4 @@
-//! W8: from nothing to a first full set.
+//! W8: time to the first full set.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use trunkline_bench::usage::{Usage, process_cpu_ns};
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::{mosquitto, redis_server, zenoh_peer, zeromq};
 
-/// One pass that takes longer than this is the only one.
+/// After a pass that takes longer than this, no further pass runs.
 const PASS_MAX: Duration = Duration::from_secs(2);
 
-/// Names begin like those that the queries of Zenoh are for.
+/// Prefix of the names, which the queries of Zenoh match.
 fn names(count: usize) -> Vec<String> {
     (0..count)
         .map(|index| name(index).replacen("bench", "ch", 1))
@@ -90,7 +90,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         let far_ns = (Usage::of(far)? - far_before).cpu_ns;
         wrong += set.wrong;
         drop(ends);
-        // The first pass finds caches cold and is not counted, unless it is the only one.
+        // The first pass has cold caches and is not counted, unless it is the only one.
         let is_long = time > PASS_MAX;
         if pass > 0 || is_long {
             elapsed.push(time.as_secs_f64() * 1e3);
@@ -109,7 +109,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     Ok(vec![row])
 }
 
-/// The number that a name ends with.
+/// Returns the number at the end of a name.
 pub fn index_of(name: &str) -> Outcome<usize> {
     let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
     name[digits..]

@@ -1,5 +1,5 @@
-//! iceoryx2: publish and subscribe over shared memory, one service each way, both ends polling.
-//! Streams are slices, written and read where they lie; a publisher waits for a full buffer.
+//! iceoryx2: publish and subscribe over shared memory, one service per direction; both ends poll.
+//! Streams are slices, written and read in place; a publisher waits while the buffer is full.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ use trunkline_bench::usage::process_cpu_ns;
 
 type Shared = ipc::Service;
 
-/// One end: what it sends, and what it receives.
+/// One end: its publisher and its subscriber.
 pub struct Ends {
     publisher: Publisher<Shared, u64, ()>,
     subscriber: Subscriber<Shared, u64, ()>,
@@ -22,7 +22,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Opens both services; `name` is of the run.
+    /// Opens both services; `name` is the name of the run.
     pub fn open(name: &str, puts: &str, takes: &str) -> Outcome<Self> {
         set_log_level(LogLevel::Error);
         let node = NodeBuilder::new().create::<Shared>()?;
@@ -47,7 +47,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Polls until there is one.
+    /// Polls until a sample arrives.
     pub fn receive(&self) -> Outcome<u64> {
         loop {
             if let Some(sample) = self.subscriber.receive()? {
@@ -57,13 +57,13 @@ impl Ends {
         }
     }
 
-    /// Whether there is one.
+    /// Returns a sample if there is one.
     pub fn try_receive(&self) -> Outcome<Option<u64>> {
         Ok(self.subscriber.receive()?.map(|sample| *sample.payload()))
     }
 }
 
-/// Elements that a subscriber's buffer holds, so that it stays in the caches; and samples.
+/// Elements of a subscriber's buffer, so that it stays in the caches, and samples.
 const BUFFERED: usize = 100_000;
 const SAMPLES: (usize, usize) = (8, 1024);
 
@@ -73,7 +73,7 @@ struct Slices {
     _node: Node<Shared>,
 }
 
-/// Both ends have to give it the same limits.
+/// Both ends must set the same limits.
 fn slices(name: &str, call: usize) -> Outcome<Slices> {
     set_log_level(LogLevel::Error);
     let node = NodeBuilder::new().create::<Shared>()?;
@@ -92,8 +92,8 @@ fn slices(name: &str, call: usize) -> Outcome<Slices> {
     })
 }
 
-/// W3's writer: says hello until it is heard, as a subscriber that has not looked yet gets no more
-/// than its buffer holds; then writes as long as it is asked to go on.
+/// W3's writer: sends a greeting until the reader answers, because a subscriber that does not poll
+/// yet receives at most one buffer. Then writes while `goes_on` returns true.
 pub fn write(
     name: &str,
     call: usize,
@@ -138,7 +138,7 @@ pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
         let mut left = Flow::calls_per_look(flow.call);
         while left > 0 {
             match subscriber.receive()? {
-                // Others may have been on their way.
+                // More greetings may be in transit.
                 Some(sample) if sample.payload()[0].is_nan() => {}
                 Some(sample) => {
                     counting.numbers.check(sample.payload());

@@ -1,8 +1,8 @@
-//! Other systems, measured by the loops, clocks and checks of the project's own bench.
+//! Other systems, measured with the loops, clocks and checks of the project's bench.
 //!
-//! `cell` and `role` mean what they mean there: a cell is the near end of one scenario with one
-//! system and prints its rows; a role is a far end. Each system is used by its public interface,
-//! with the settings that its documentation names for speed; its file says which.
+//! `cell` and `role` have the same meaning as there: a cell is the near end of one scenario with
+//! one system and prints its rows; a role is a far end. Each system is used through its public
+//! interface, with the settings that its documentation recommends for speed; its file lists them.
 
 mod brokers;
 mod bus;

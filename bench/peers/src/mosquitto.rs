@@ -1,6 +1,6 @@
-//! MQTT: mosquitto and the client `rumqttc`, without Nagle's algorithm on either side. Updates go
-//! with quality 0, puts with quality 1: they are done when the server says so. Values are retained
-//! where they are to be read; MQTT has no get.
+//! MQTT: mosquitto and the client `rumqttc`, without Nagle's algorithm at either end. Updates have
+//! quality 0; puts have quality 1 and are done when the server confirms them. Values that are read
+//! later are retained; MQTT has no get.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -16,7 +16,7 @@ use crate::bus::{Ends, Put, Side, Take, Taking};
 
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Topics of one subscribe packet.
+/// Topics per subscribe packet.
 const AT_ONCE: usize = 1000;
 
 struct Publisher {
@@ -115,7 +115,7 @@ impl Retained {
     }
 }
 
-/// A client, and a word for each of its publications that the server has taken.
+/// A client, and a message for each publication that the server has confirmed.
 fn acknowledged(port: u16) -> (Client, Receiver<()>) {
     let (client, mut events) = connect(port);
     let (sender, answers) = channel();
@@ -151,7 +151,7 @@ impl Variables for Retained {
         Ok(())
     }
 
-    /// Not measured, only to check what was put: a new client is told what is retained.
+    /// Not measured; checks what was put: a new client receives the retained values.
     fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()> {
         let (client, mut connection) = connect(self.port);
         client.subscribe("ch/+", QoS::AtMostOnce)?;
@@ -174,7 +174,7 @@ impl Variables for Retained {
     }
 }
 
-/// W8: every variable has its index as its retained value.
+/// W8: the retained value of each variable is its index.
 pub fn fill(port: u16, names: &[String]) -> Outcome<()> {
     let (client, answers) = acknowledged(port);
     for (index, name) in names.iter().enumerate() {
@@ -187,7 +187,7 @@ pub fn fill(port: u16, names: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// W8: subscribes by name; the server tells what it has retained.
+/// W8: subscribes by name; the server sends the retained values.
 pub fn first_set(
     port: u16,
     names: &[String],

@@ -1,5 +1,5 @@
-//! NATS: core subjects with the server's default configuration, `async-nats` with two threads. Its
-//! core keeps no last value, so a get is a request to the program that has it.
+//! NATS: core subjects with the default configuration of the server, `async-nats` with two threads.
+//! Its core keeps no last value, so a get is a request to the program that holds it.
 
 use std::sync::OnceLock;
 
@@ -43,7 +43,7 @@ impl Put for Publisher {
         let publishing = self
             .client
             .publish(self.subjects[variable].clone(), value.to_vec().into());
-        // Ready at once unless the client's queue is full: its own task writes.
+        // Ready at once unless the queue of the client is full: a task of the client writes.
         let _guard = runtime().enter();
         match publishing.now_or_never() {
             Some(result) => Ok(result?),
@@ -63,7 +63,7 @@ impl Take for Subscriber {
         let mut messages = runtime().block_on(self.client.subscribe(subject))?;
         runtime().block_on(self.client.flush())?;
         let prefix = self.space.len() + 1;
-        // The function runs outside of the runtime, since it may publish.
+        // The function runs outside of the runtime, because it may publish.
         while let Some(message) = runtime().block_on(messages.next()) {
             let mut message = Some(message);
             while let Some(one) = message {
@@ -95,7 +95,7 @@ pub fn open(side: &Side) -> Outcome<Ends> {
     })
 }
 
-/// W2's far end: the program that has the values.
+/// W2's far end: the program that holds the values.
 pub fn serve(port: u16) -> Outcome<()> {
     let client = connect(port)?;
     runtime().block_on(async {

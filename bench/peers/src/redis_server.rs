@@ -1,5 +1,5 @@
-//! Redis: `PUBLISH` in pipelines of at most 256 commands, `SUBSCRIBE` by name; `SET`, `GET`, and
-//! `MSET`, `MGET` where many go at once. Nothing is kept on disk.
+//! Redis: `PUBLISH` in pipelines of at most 256 commands, `SUBSCRIBE` by name; `SET` and `GET`, and
+//! `MSET` and `MGET` for many at once. Nothing is stored on disk.
 
 use redis::{Connection, Pipeline};
 use trunkline_bench::Outcome;
@@ -8,9 +8,9 @@ use trunkline_bench::footprint::connect::FirstSet;
 
 use crate::bus::{Ends, Put, Side, Take, Taking};
 
-/// Commands of a pipeline.
+/// Commands per pipeline.
 const PIPELINE: usize = 256;
-/// Names of one command.
+/// Names per command.
 const AT_ONCE: usize = 10_000;
 
 struct Publisher {
@@ -146,7 +146,7 @@ impl Variables for Keys {
     }
 }
 
-/// W8: every variable has its index as its value.
+/// W8: the value of each variable is its index.
 pub fn fill(port: u16, names: &[String]) -> Outcome<()> {
     let mut connection = connect(port)?;
     for (chunk, names) in names.chunks(AT_ONCE).enumerate() {
@@ -161,7 +161,7 @@ pub fn fill(port: u16, names: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// W8: subscribes by name, then reads what is there.
+/// W8: subscribes by name, then reads the values.
 pub fn first_set(
     port: u16,
     names: &[String],

@@ -1,4 +1,4 @@
-//! W1: these systems call back, so the time of a notification is taken in their callback.
+//! W1: the time of a notification is taken in the callback of the system.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -16,13 +16,13 @@ use trunkline_bench::usage::Usage;
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Put, Side, Space, open};
 
-/// How long the first value may take to come back.
+/// Longest time until the first value returns.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// When, variable, tick.
+/// Time, variable, tick.
 type Notices = Arc<Mutex<Vec<(Instant, usize, u32)>>>;
 
-/// The far end of a system without a server: sends back what it receives.
+/// The far end of a system without a server: echoes.
 pub fn echo(settings: &Settings) -> Outcome<()> {
     let (system, count): (String, usize) = (settings.value("system")?, settings.value("n")?);
     let side = Side {
@@ -56,7 +56,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         settings.value("n")?,
         Kind::named(&settings.value::<String>("type")?)?,
     );
-    // A server is the far end: the client hears from it what it has put.
+    // The server is the far end: the client receives from it what it has put.
     let broker = Broker::start(system, Place::FarEnd)?;
     let port = broker
         .as_ref()
@@ -118,7 +118,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     Ok(rows)
 }
 
-/// Puts until each way is open: what is lost before somebody listens is not measured.
+/// Puts until both directions work: earlier losses do not count.
 fn connected(put: &mut dyn Put, kind: Kind, count: usize, notices: &Notices) -> Outcome<()> {
     let deadline = Instant::now() + CONNECT_MAX;
     let has_last = |notices: &[(Instant, usize, u32)]| {

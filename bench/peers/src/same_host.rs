@@ -1,4 +1,4 @@
-//! V9: a value from one process to another and back over shared memory.
+//! V9: the round trip of a value between two processes over shared memory.
 
 use trunkline_bench::Outcome;
 use trunkline_bench::record::Row;
@@ -8,7 +8,7 @@ use trunkline_bench::settings::Settings;
 
 use crate::iceoryx::Ends;
 
-/// The far end: gives back what comes.
+/// The far end: echoes.
 pub fn echo(settings: &Settings) -> Outcome<()> {
     let ends = Ends::open(&settings.value::<String>("name")?, "back", "there")?;
     say("LISTENING");
@@ -36,13 +36,13 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     Ok(vec![row])
 }
 
-/// Both ends: the far one gives back what comes.
+/// Both ends; the far one echoes.
 pub fn connect() -> Outcome<(Role, Ends)> {
     let name = format!("trunkline-peer-{}", std::process::id());
     let mut far = Role::start("same_host-echo", &Settings::default().with("name", &name))?;
     far.expect("LISTENING")?;
     let ends = Ends::open(&name, "there", "back")?;
-    // Until both ends know each other, what is sent is lost.
+    // Messages are lost until both ends have found each other.
     let mut heard = false;
     while !heard {
         ends.send(0)?;

@@ -1,5 +1,5 @@
-//! W4: a number there and back. These systems call back, so the time is taken in their callback;
-//! iceoryx2 is polled.
+//! W4: the round trip of a number. The time is taken in the callback of the system; iceoryx2 is
+//! polled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,11 +17,11 @@ use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Ends, Put, Side, Space, open};
 use crate::{iceoryx, same_host, zeromq};
 
-/// Messages that may wait.
+/// Limit of queued messages.
 const QUEUE: usize = 1000;
-/// What is sent until the far end answers.
+/// Sent until the far end answers.
 const HELLO: u64 = u64::MAX;
-/// How long that may take.
+/// Longest time until the far end answers.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 fn open_both(system: &str, side: &Side) -> Outcome<Ends> {
@@ -35,7 +35,6 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// The far end.
 pub fn echo(settings: &Settings) -> Outcome<()> {
     let system: String = settings.value("system")?;
     let side = Side {
@@ -94,7 +93,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     take.run(&mut |_, bytes| {
         let number = number(bytes);
         if number == HELLO {
-            // Others of it may be on their way.
+            // More of them may be in transit.
             if is_heard.swap(true, Ordering::AcqRel) {
                 return true;
             }
@@ -114,7 +113,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     Ok(vec![row])
 }
 
-/// Sends a word until one comes back: what is lost before is not measured.
+/// Sends a message until one returns: earlier losses do not count.
 fn greet(put: Arc<Mutex<Box<dyn Put>>>, is_heard: Arc<AtomicBool>) {
     thread::spawn(move || {
         let deadline = Instant::now() + CONNECT_MAX;

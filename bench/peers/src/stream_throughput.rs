@@ -1,5 +1,5 @@
-//! W3: elements of f64, a message per call; and CPU at a rate (NS-88). A system that would drop, or
-//! queue without end, gets acknowledgements: the writer is never more than a window ahead.
+//! W3: f64 elements, one message per call; and CPU load at a rate (NS-88). If a system would drop
+//! or queue without limit, acknowledgements keep the writer within a window.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,18 +19,18 @@ use crate::bus::{Ends, Put, Side, Space, open};
 use crate::updates_to_one::greet;
 use crate::{iceoryx, zeromq};
 
-/// Elements that may wait, and messages.
+/// Limits of waiting elements and messages.
 const WAITING: usize = 8_000_000;
 const MESSAGES: (usize, usize) = (16, 8192);
-/// Calls of fewer elements are put from a buffer that is used again.
+/// Calls of fewer elements use a reused buffer.
 const SMALL: usize = 64;
-/// Without an acknowledgement for so long, messages were lost.
+/// Without an acknowledgement for this long, messages were lost.
 const STUCK: Duration = Duration::from_secs(5);
-/// The message before the first, until it is heard; and the one behind the last.
+/// The message sent before the first one until the reader answers, and the one after the last.
 const HELLO: f64 = f64::NAN;
 const END: &[u8] = &[];
 
-/// Messages that may be on their way.
+/// Limit of messages in transit.
 fn window(call: usize) -> usize {
     (WAITING / call).clamp(MESSAGES.0, MESSAGES.1)
 }
@@ -48,7 +48,7 @@ struct Feed {
     call: usize,
     small: Vec<u8>,
     numbers: Numbers,
-    /// Messages that were put, and that the reader has acknowledged where it has to.
+    /// Messages put, and messages acknowledged by the reader.
     messages: u64,
     acknowledged: Option<Arc<AtomicU64>>,
 }
@@ -119,8 +119,8 @@ impl Feed {
     }
 }
 
-/// The far end of all but iceoryx2. With `drains` it takes until the last message, otherwise as
-/// long as the flow says.
+/// The far end of all systems except iceoryx2. With `drains` it takes until the last message,
+/// otherwise for the time that the flow has set.
 pub fn take_all(settings: &Settings) -> Outcome<()> {
     let (system, port): (String, u16) = (settings.value("system")?, settings.value("port")?);
     let flow = Flow::read(settings)?;
@@ -176,7 +176,7 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
         }
         failed.is_none()
     })?;
-    // Its end would be noticed at the other one.
+    // Dropping it would disturb the other end.
     std::mem::forget(put);
     failed.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -188,7 +188,7 @@ pub fn take_memory(settings: &Settings) -> Outcome<()> {
     Ok(())
 }
 
-/// Both ends of a system, and the server between.
+/// Both ends of a system, and the server between them.
 struct Ready {
     feed: Feed,
     far: Role,
@@ -227,7 +227,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
     let case = format!("call={}", flow.call);
     let mut row = Row::new(THROUGHPUT, system, case, place);
     row.waiting = "mixed".to_owned();
-    // A writer that waits for a reader that has ended is left behind in its thread.
+    // A writer that waits for an ended reader stays blocked in its thread.
     if system == "iceoryx2" {
         row.waiting = "spinning".to_owned();
         let name = format!("trunkline-peer-{}", std::process::id());
@@ -251,7 +251,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         is_heard.store(true, Ordering::Release);
         let counted = Counted::of(&mut far)?;
         let cpu = process_cpu_ns() - cpu;
-        // It gives back the memory that it shares, unless it waits for the reader.
+        // Lets it free its shared memory, unless it waits for the reader.
         is_over.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + Duration::from_secs(1);
         while !writer.is_finished() && Instant::now() < deadline {
@@ -279,7 +279,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         loop {
             if let Err(error) = feed.write() {
                 eprintln!("{error}");
-                // Not dropped: what is on its way may be more than the reader waits for.
+                // Not dropped: more messages may be in transit than the reader waits for.
                 std::mem::forget(feed);
                 return;
             }

@@ -1,5 +1,5 @@
-//! W5 and W6: updates to one subscriber, or several, of all. A system that would drop, or queue
-//! without end, gets acknowledgements: the writer is never more than a window ahead of the slowest.
+//! W5 and W6: updates to one or several subscribers of all. If a system would drop or queue without
+//! limit, acknowledgements keep the writer within a window of the slowest one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,20 +17,19 @@ use trunkline_bench::usage::{Usage, others_cpu_ns, process_cpu_ns, thread_cpu_ns
 use crate::brokers::{Broker, Place, free_port, placement};
 use crate::bus::{Ends, Put, Side, Space, open};
 
-/// Updates that may be unacknowledged, of all subscribers together.
+/// Limit of unacknowledged updates of all subscribers together.
 const WINDOW: u64 = 8192;
 
-/// Those of one subscriber. Pipelines of 256 fit twice, except where that would be a backlog that
-/// is longer than the rule of the scenario allows.
+/// Limit of unacknowledged updates of one subscriber: at least two pipelines of 256; fewer if the
+/// backlog would exceed the rule of the scenario.
 fn window(system: &str, subscribers: usize) -> u64 {
     let least = if system == "mosquitto" { 256 } else { 512 };
     (WINDOW / subscribers as u64).max(least)
 }
 
-/// Without an acknowledgement for so long, updates were lost.
+/// Without an acknowledgement for this long, updates were lost.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// The far end.
 pub fn take_all(settings: &Settings) -> Outcome<()> {
     let (system, port): (String, u16) = (settings.value("system")?, settings.value("port")?);
     let stream = Stream::read(settings)?;
@@ -65,7 +64,7 @@ fn take_one(
     take.run(&mut |variable, value| {
         let value = crate::call_cost::number(value).unwrap_or(f64::NEG_INFINITY);
         if value == 0.0 {
-            // The first word of the last variable: every subscription is there.
+            // The first message of the last variable: all subscriptions are active.
             if variable + 1 == stream.variables && !is_known {
                 is_known = true;
                 if subscribed.fetch_add(1, Ordering::Relaxed) + 1 == stream.subscribers {
@@ -93,7 +92,7 @@ fn take_one(
         return Err(error.into());
     }
     let measured = window.and_then(|window| window.close(taken.count, process_cpu_ns()));
-    // Its end would be noticed at the other one.
+    // Dropping it would disturb the other end.
     std::mem::forget(put);
     Ok(Share { taken, measured })
 }
@@ -193,7 +192,7 @@ pub fn measure(
     Ok(vec![row])
 }
 
-/// Puts a word until every subscriber has heard it: what is lost before is not measured.
+/// Puts a message until every subscriber has received it: earlier losses do not count.
 pub fn greet(put: &mut dyn Put, variable: usize, word: f64, far: &mut Role) -> Outcome<()> {
     let stop = AtomicBool::new(false);
     let said = thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Zenoh: two peers over TCP, without router or scouting; publishers and subscribers are declared,
-//! nothing is dropped on congestion. `zenoh-express` does not wait to batch.
+//! Zenoh: two peers over TCP, without router or scouting. Publishers and subscribers are declared;
+//! nothing is dropped on congestion. `zenoh-express` does not delay sending to batch.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
@@ -67,10 +67,10 @@ impl Put for Declared {
     }
 }
 
-/// A function that takes values, until it has had enough.
+/// A function that takes values until it returns `false`.
 type Function = &'static mut (dyn FnMut(usize, &[u8]) -> bool + Send);
 
-/// What the callbacks of all subscribers share, and whether they go on.
+/// State shared by the callbacks of all subscribers, and whether they continue.
 struct Shared {
     taking: Mutex<Option<Function>>,
     ended: Condvar,
@@ -137,7 +137,7 @@ pub fn open(side: &Side, express: bool) -> Outcome<Ends> {
     })
 }
 
-/// The far end of W2 and W8: answers queries with what it holds, and takes puts.
+/// The far end of W2 and W8: takes puts, and answers queries with its values.
 pub fn serve(port: u16, names: Vec<String>) -> Outcome<()> {
     let session = session(true, port)?;
     let held: Vec<Vec<u8>> = (0..names.len())
@@ -148,7 +148,7 @@ pub fn serve(port: u16, names: Vec<String>) -> Outcome<()> {
     let answering = session.declare_queryable("ch/**").callback(move |query| {
         let mut held = held.lock().expect("no callback panics");
         let key = query.key_expr().as_str();
-        // One variable is put or read; of a wildcard each is answered.
+        // Each key names one variable; a wildcard matches all of them.
         if let Ok(variable) = crate::footprint::index_of(key) {
             if let Some(value) = query.payload() {
                 held[variable] = value.to_bytes().to_vec();
@@ -203,7 +203,7 @@ impl Queries {
                 .wait();
             publishers.push(declared.map_err(text)?);
         }
-        // Declarations travel by themselves.
+        // Declarations are sent asynchronously.
         std::thread::sleep(Duration::from_millis(500));
         Ok(Self {
             _session: session,
@@ -239,7 +239,7 @@ impl Variables for Queries {
         self.ask(variable, None)
     }
 
-    /// Publications, and a query behind the last one.
+    /// Publications, followed by a query.
     fn put_all(&mut self, first: u64, count: usize) -> Outcome<()> {
         for index in 0..count - 1 {
             let value = (first + index as u64) as f64;
@@ -305,7 +305,7 @@ pub fn first_set(
     Ok(Box::new((session, subscribers)))
 }
 
-/// A queue that holds every answer.
+/// The queue has room for all answers.
 fn queue_of(answers: usize) -> zenoh::handlers::FifoChannel {
     zenoh::handlers::FifoChannel::new(answers.max(1))
 }

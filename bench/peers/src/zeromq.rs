@@ -1,6 +1,6 @@
-//! ZeroMQ: `PUSH` and `PULL` for streams; `XPUB` and `SUB` with a prefix per variable, blocking
-//! when a queue is full; `DEALER` and `ROUTER` for calls. A subscription that arrives is answered
-//! with the last value, as its guide proposes for last-value caches.
+//! ZeroMQ: `PUSH` and `PULL` for streams; `XPUB` and `SUB` with a prefix per variable, which block
+//! when a queue is full; `DEALER` and `ROUTER` for calls. A new subscription receives the last
+//! value, as the ZeroMQ guide proposes for last-value caches.
 
 use trunkline_bench::Outcome;
 use trunkline_bench::call_cost::{VARIABLES, Variables};
@@ -10,7 +10,7 @@ use zmq::{Context, Message, Socket, SocketType};
 
 use crate::bus::{Ends, Put, Side, Take, Taking};
 
-/// Messages that may wait on either side.
+/// Limit of queued messages at either end.
 const QUEUE: i32 = 10_000;
 const GET: u8 = 2;
 const PUT: u8 = 1;
@@ -80,7 +80,7 @@ pub fn open(side: &Side) -> Outcome<Ends> {
     nodrop(&mut publishing)?;
     publishing.set_sndhwm(QUEUE)?;
     subscribed.set_rcvhwm(QUEUE)?;
-    // Subscriptions are messages, too: beyond this bound they would be dropped.
+    // Subscriptions are messages too: beyond this limit they would be dropped.
     subscribed.set_sndhwm(0)?;
     for variable in 0..side.take.count {
         subscribed.set_subscribe(&(variable as u32).to_be_bytes())?;
@@ -131,7 +131,7 @@ impl Take for Pulling {
     }
 }
 
-/// W3, W4: a pipeline each way; so many messages may wait on either side.
+/// W3, W4: a pipeline per direction, with this limit of queued messages at either end.
 pub fn open_pipes(side: &Side, queue: usize) -> Outcome<Ends> {
     let context = Context::new();
     let pushing = context.socket(SocketType::PUSH)?;
@@ -240,7 +240,7 @@ impl Variables for Calls {
     }
 }
 
-/// W8's far end: the last value of each variable goes to whoever subscribes to it.
+/// W8's far end: each new subscriber receives the last value of its variable.
 pub fn serve_last_values(port: u16) -> Outcome<()> {
     let mut socket = Context::new().socket(SocketType::XPUB)?;
     socket.set_sndhwm(0)?;
@@ -268,7 +268,7 @@ pub fn first_set(
 ) -> Outcome<Box<dyn std::any::Any>> {
     let socket = Context::new().socket(SocketType::SUB)?;
     socket.set_rcvhwm(0)?;
-    // Subscriptions are messages, too: beyond this bound they would be dropped.
+    // Subscriptions are messages too: beyond this limit they would be dropped.
     socket.set_sndhwm(0)?;
     socket.connect(&format!("tcp://127.0.0.1:{port}"))?;
     for name in names {
