@@ -5,12 +5,12 @@
 //!                a waiter comes
 //!        +---------------------------+     a waiter comes while the background thread sleeps:
 //!        |                           v     takes over at once, and mutes the sleep, or ends it
-//!     nobody <----- leaves ----- a waiter <---------------------------------------------------+
+//!       none <----- leaves ----- a waiter <---------------------------------------------------+
 //!        |                           |  |                                                     |
 //!        |                           |  +--- leaves while the thread sleeps on: resumes it -->|
-//!        |                           +--> hands over to another that is parked                |
+//!        |                           +--> passes it to another, parked waiter                |
 //!        |                                                                                    |
-//!        +--- nobody came for a while, a task waits, or offline ----------------------> background
+//!        +--- no waiter for a while, a task waits, or offline ------------------------> background
 //! ```
 //!
 //! Every waiter that does not drive is *parked*. The driver wakes the parked ones after every

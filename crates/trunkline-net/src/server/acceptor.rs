@@ -39,7 +39,7 @@ pub(super) struct Acceptor {
     poll: Poll,
     listeners: Vec<Listener>,
     admission: Arc<Admission>,
-    told: Told,
+    flags: AcceptorFlags,
     limits: ArrivalLimits,
     arrivals: Arrivals,
     clock: Clock,
@@ -49,7 +49,7 @@ pub(super) struct Acceptor {
 }
 
 /// Flags that the server sets for its acceptor. It then wakes the acceptor.
-pub(super) struct Told {
+pub(super) struct AcceptorFlags {
     /// The acceptor must end.
     pub(super) stop: Arc<AtomicBool>,
     /// The acceptor must not accept connections yet.
@@ -114,7 +114,7 @@ impl Acceptor {
         poll: Poll,
         listeners: Vec<ListenSocket>,
         admission: Arc<Admission>,
-        told: Told,
+        flags: AcceptorFlags,
         limits: ArrivalLimits,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Acceptor {
             poll,
             listeners: listeners.into_iter().map(ready).collect(),
             admission,
-            told,
+            flags,
             limits,
             arrivals: Arrivals::new(limits.per_address),
             clock: Clock::new(),
@@ -142,10 +142,10 @@ impl Acceptor {
     /// The main loop of the thread. When it must stop, it closes the listeners and ends.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(16);
-        while !self.told.stop.load(Ordering::Acquire) {
+        while !self.flags.stop.load(Ordering::Acquire) {
             let now = self.clock.now();
             let paused = self.pause.filter(|pause| pause.until > now);
-            if paused.is_none() && !self.told.held.load(Ordering::Acquire) {
+            if paused.is_none() && !self.flags.held.load(Ordering::Acquire) {
                 self.accept_waiting();
             }
             let pause = self.pause.map(|pause| pause.until.since(self.clock.now()));
@@ -165,7 +165,7 @@ impl Acceptor {
     fn accept_waiting(&mut self) {
         self.spare = self.spare.take().or_else(spare);
         for index in 0..self.listeners.len() {
-            while self.listeners[index].ready && !self.told.stop.load(Ordering::Acquire) {
+            while self.listeners[index].ready && !self.flags.stop.load(Ordering::Acquire) {
                 match self.listeners[index].socket.accept() {
                     Ok(arrival) => {
                         self.pause = None;

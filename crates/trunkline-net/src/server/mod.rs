@@ -1,9 +1,9 @@
 //! The engine's side of connections: accepts them and drives their sessions.
 //!
 //! ```text
-//!   acceptor           accepts, admits or turns away, hands to the connection threads in turn
-//!   connection thread  owns sessions: reads, hands to their endpoints, sends, keeps their timers
-//!   Notifier           from any thread: this session has something to send
+//!   acceptor           accepts or turns away; distributes sessions to the connection threads
+//!   connection thread  owns sessions: reads for their endpoints, sends, runs their timers
+//!   Notifier           any thread announces through it that a session has output
 //! ```
 //!
 //! A session's receive half belongs to its connection thread, which uses it in turns of bounded
@@ -42,7 +42,7 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
 use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
 
-use acceptor::{Acceptor, ArrivalLimits, ListenSocket, Told};
+use acceptor::{Acceptor, AcceptorFlags, ArrivalLimits, ListenSocket};
 use admission::{Admission, Bounds, Census};
 use mailbox::{Mailbox, Ring};
 use unix_listener::BoundSocket;
@@ -177,7 +177,7 @@ impl Server {
             let thread = spawn("trunkline-conn", move || worker.run())?;
             lock(&server.threads).workers.push(thread);
         }
-        let told = Told {
+        let flags = AcceptorFlags {
             stop: server.stop.clone(),
             held: server.held.clone(),
         };
@@ -187,7 +187,7 @@ impl Server {
             same_user: options.same_user,
             per_address: options.connections_per_address,
         };
-        let acceptor = Acceptor::new(poll, sockets, admission, told, limits)
+        let acceptor = Acceptor::new(poll, sockets, admission, flags, limits)
             .map_err(BindError::Descriptors)?;
         let thread = spawn("trunkline-accept", move || acceptor.run())?;
         lock(&server.threads).acceptor = Some(thread);
@@ -233,7 +233,7 @@ impl Server {
     }
 
     /// Stops accepting, lets every session send its pending output, closes all sessions and ends
-    /// the threads, within `grace` at most. Endpoints that say goodbye must have been told before.
+    /// the threads, within `grace` at most. Notify endpoints that send a final message first.
     pub fn shutdown(&self, grace: Duration) {
         self.admission.close();
         self.stop.store(true, Ordering::Release);

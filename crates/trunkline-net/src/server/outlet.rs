@@ -1,14 +1,11 @@
 //! The send half of a session: its endpoint and the transport's send half.
 //!
-//! ```text
-//!   connection thread  locks it for a turn: input, what is due, output
-//!   a thread that has changed something for the session
-//!                      tries it, and sends what there is; where that is not all there is to do, or
-//!                      somebody has it, the connection thread is told as if nobody had tried
-//! ```
+//! The connection thread locks it for a turn: input, timers, output. A thread that has changed
+//! something for the session tries the lock and sends what is there. If the lock is taken, or more
+//! than sending is due, it notifies the connection thread instead.
 //!
-//! Data to be sent is marked in the endpoint's reach before, so the next thread with the lock finds
-//! it. Lock order: a thread takes this lock only while it holds no lock of a variable or a feed. A
+//! Data to be sent is marked for the endpoint first, so the next thread with the lock finds it. Lock
+//! order: a thread takes this lock only while it holds no lock of a variable or a feed. A
 //! writer that holds it waits only for locks that are held briefly, and threads that hold those
 //! never wait for an outlet.
 

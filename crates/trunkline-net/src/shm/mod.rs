@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   dialler                                                     acceptor
-//!   first bytes + file  ------------- socket ----------------->  maps it, says so in it
+//!   first bytes + file  ------------- socket ----------------->  maps it, sets a flag in it
 //!   bytes  ============ ring ==================================>
 //!         <============ ring ==================================  bytes
 //!   doorbell, hang-up  <------------- socket ----------------->  doorbell, hang-up
@@ -18,8 +18,8 @@
 //! no seam.
 //!
 //! The socket stays open. A byte on it is a *doorbell*: it wakes an end that has announced in the
-//! ring that it sleeps, so two ends that are awake make no system call. The end of the socket tells
-//! that the other process has ended, at whatever instruction.
+//! ring that it sleeps, so two ends that are awake make no system call. The end of the socket
+//! shows that the other process has ended, at whatever instruction.
 //!
 //! Values that the other process writes into the memory are checked for plausibility; bytes are
 //! copied out before they are interpreted.
@@ -334,7 +334,7 @@ enum Step {
     /// The result for the caller.
     Moved(Option<usize>),
     /// The stream continues in the ring.
-    GoOn,
+    Continue,
 }
 
 fn from_nonsense(Corrupt: Corrupt) -> io::Error {

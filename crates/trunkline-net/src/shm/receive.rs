@@ -32,7 +32,7 @@ impl ReceiveHalf for SharedReceive {
         if matches!(self.stage, ReceiveStage::Socket) {
             match self.read_socket(buffer)? {
                 Step::Moved(count) => return Ok(count),
-                Step::GoOn => {}
+                Step::Continue => {}
             }
         }
         self.read_ring(buffer)
@@ -137,7 +137,7 @@ impl SharedReceive {
         }
         // Below the length of the buffer, which is a usize.
         Ok(match rest as usize {
-            0 => Step::GoOn,
+            0 => Step::Continue,
             rest => Step::Moved(Some(rest)),
         })
     }

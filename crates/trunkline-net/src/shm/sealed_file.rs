@@ -47,7 +47,7 @@ pub(super) struct Mapped {
     length: usize,
 }
 
-// SAFETY: only an address range; whoever makes references into it vouches for them.
+// SAFETY: only an address range; code that creates references into it guarantees their validity.
 #[allow(unsafe_code)]
 unsafe impl Send for Mapped {}
 // SAFETY: as above.

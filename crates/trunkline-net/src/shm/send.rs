@@ -33,7 +33,7 @@ impl SendHalf for SharedSend {
         if let SendStage::Socket(offer) = &mut self.stage {
             match write_socket(&self.local, offer, bytes)? {
                 Step::Moved(written) => return Ok(written),
-                Step::GoOn => self.enter_ring(),
+                Step::Continue => self.enter_ring(),
             }
         }
         match &mut self.stage {
@@ -97,7 +97,7 @@ fn write_socket(local: &Local, offer: &mut Option<OwnedFd>, bytes: &[u8]) -> io:
         local.leave_socket(&mut over_socket);
     }
     if over_socket.left {
-        return Ok(Step::GoOn);
+        return Ok(Step::Continue);
     }
     let written = not_blocked(|| match &offer {
         Some(file) => passing::send_with(&local.stream, bytes, file.as_fd()),
