@@ -58,9 +58,9 @@ macro_rules! fault_codes {
 fault_codes! {
     /// No variable has this name; check its spelling with `trunkline find`.
     UnknownName = 1, "unknown-name";
-    /// The text is not a legal name; the sentence says which rule it breaks.
+    /// The text is not a legal name; the sentence names the broken rule.
     BadName = 2, "bad-name";
-    /// The text is not a legal pattern; the sentence says which rule it breaks.
+    /// The text is not a legal pattern; the sentence names the broken rule.
     BadPattern = 3, "bad-pattern";
     /// The variable can only be written; its access type forbids reading.
     NotReadable = 4, "not-readable";
@@ -68,7 +68,7 @@ fault_codes! {
     NotWritable = 5, "not-writable";
     /// The caller has no right to do this; ask who administers the engine.
     Denied = 6, "denied";
-    /// The value is not of the variable's type; the caller must send one that is.
+    /// The value does not have the variable's type; the caller must send one that has.
     WrongType = 7, "wrong-type";
     /// The value is outside the variable's range; the caller must send one inside it.
     OutOfRange = 8, "out-of-range";
@@ -86,13 +86,13 @@ fault_codes! {
     UnknownHandle = 14, "unknown-handle";
     /// No subscription of this session has this number; the client is at fault.
     UnknownSubscription = 15, "unknown-subscription";
-    /// A newer value is there already: the sample was kept for history only.
+    /// A newer value exists already; the sample was kept for history only.
     Late = 16, "late";
     /// The variable's provider is gone; nothing can be written until it is back.
     ProviderGone = 17, "provider-gone";
     /// The variable's provider refused; the sentence is the provider's.
     ProviderRefused = 18, "provider-refused";
-    /// Nobody answered in time; whether the write was carried out is not known.
+    /// No answer arrived in time; it is unknown whether the write was carried out.
     TimedOut = 19, "timed-out";
     /// A subscriber's buffer is full and the owner lets writers wait; try again.
     WouldBlock = 20, "would-block";
@@ -104,75 +104,75 @@ fault_codes! {
     Overrun = 23, "overrun";
     /// The position is of another epoch: the engine was restarted; start from the current value.
     EpochChanged = 24, "epoch-changed";
-    /// The request makes no sense; the peer that sent it is at fault.
+    /// The request is not valid; the peer that sent it is at fault.
     BadRequest = 25, "bad-request";
     /// The engine cannot do this, or the feature was not agreed in the hello.
     NotSupported = 26, "not-supported";
     /// The versions of the two programs do not work together; update the older one.
     VersionMismatch = 27, "version-mismatch";
-    /// The engine has no room for another connection now; come back after the time it names.
+    /// The engine has no room for another connection now; try again after the time it names.
     Overloaded = 28, "overloaded";
-    /// The engine is being stopped; it may be back soon.
+    /// The engine is stopping; it may return soon.
     ShuttingDown = 29, "shutting-down";
     /// The peer was silent past the deadline: its machine, its program or the network stalled.
     PeerSilent = 30, "peer-silent";
     /// The peer sent bytes that are not the protocol; its program is at fault.
     Malformed = 31, "malformed";
-    /// A fault of the engine's own; report it with the sentence.
+    /// An internal fault of the engine; report it with the sentence.
     Internal = 32, "internal";
     /// No library of this name is deployed; `trunkline ls` lists those that are.
     UnknownLibrary = 33, "unknown-library";
     /// A library of this name is deployed already; replace it, or undeploy it first.
     LibraryExists = 34, "library-exists";
-    /// Something in the library's definition is wrong; the sentence says where and what.
+    /// The library's definition has an error; the sentence names the place and the error.
     BadLibrary = 35, "bad-library";
-    /// Somebody uses what is to be removed; the sentence says how many.
+    /// Subscriptions still use what is to be removed; the sentence has their number.
     InUse = 36, "in-use";
-    /// The engine's store cannot keep it, so nothing was changed; the sentence says why.
+    /// The engine's store cannot keep it, so nothing was changed; the sentence has the reason.
     StoreFailed = 37, "store-failed";
-    /// Somebody holds the variable at a value; have it unforced, then write again.
+    /// The variable is forced to a value; unforce it, then write again.
     Forced = 38, "forced";
-    /// The variable is not forced, so there is nothing to take back.
+    /// The variable is not forced, so there is nothing to unforce.
     NotForced = 39, "not-forced";
-    /// Nothing was written to the variable yet; set it first.
+    /// The variable has not been written yet; set it first.
     NoValue = 40, "no-value";
     /// The variable's provider does not know whether it was carried out; the sentence is its own.
     ProviderUnsure = 41, "provider-unsure";
-    /// A provider of this name runs already; give this one another name, or stop that one.
+    /// A provider of this name is already running; give this one another name, or stop the other.
     NameTaken = 42, "name-taken";
     /// The variable has another source than this connection; only its own provider publishes it.
     NotItsProvider = 43, "not-its-provider";
-    /// The variable can have no part in a group write; write it by itself, or set it.
+    /// The variable cannot take part in a group write; write it alone, or set it.
     NotGroupable = 50, "not-groupable";
-    /// Another member of the group was refused, so none was written; that one has the reason.
+    /// Another member of the group was refused, so none was written; its fault has the reason.
     GroupRefused = 51, "group-refused";
-    /// The variable has a single writer, and that is another one; the sentence names it.
+    /// The variable has a single writer, which is another program; the sentence names it.
     SingleWriter = 52, "single-writer";
-    /// This session does not hold the lease, or no longer; take it again.
+    /// This session does not hold the lease, or no longer holds it; take it again.
     NotLeased = 53, "not-leased";
     /// A group has the variable twice; the caller must name it once.
     TwiceInGroup = 54, "twice-in-group";
-    /// Variables have no such field; the sentence names those there are.
+    /// Variables have no such field; the sentence lists the fields.
     UnknownField = 60, "unknown-field";
-    /// The engine's memory for waiting updates is full; come back later or subscribe with `latest`.
+    /// The engine's memory for waiting updates is full; try again later or subscribe with `latest`.
     MemoryFull = 61, "memory-full";
     /// The variable is an alias whose target is not deployed, or does not fit; see `trunkline why`.
     AliasUnbound = 80, "alias-unbound";
-    /// No stream endpoint has this name now; the other program has to create it.
+    /// No stream endpoint has this name now; the other program must create it.
     UnknownEndpoint = 100, "unknown-endpoint";
     /// A stream endpoint of this name exists already; give this one another name.
     EndpointTaken = 101, "endpoint-taken";
-    /// The endpoint's name is a part of another's path, or the other way round; choose another.
+    /// The endpoint's name is part of another endpoint's path, or the reverse; choose another.
     EndpointNested = 102, "endpoint-nested";
     /// The two endpoints have different element types; create both with the same one.
     StreamType = 103, "stream-type";
-    /// Both endpoints write, or both read; one has to be the writer and the other the reader.
+    /// Both endpoints write, or both read; one must be the writer and the other the reader.
     StreamDirection = 104, "stream-direction";
     /// The endpoint is to be connected with another one; correct the URL that names the peer.
     StreamPeer = 105, "stream-peer";
     /// The endpoint is connected already; it takes no second peer.
     StreamConnected = 106, "stream-connected";
-    /// The endpoint is not the one that was connected: it was created anew; create this one anew.
+    /// The endpoint was created again since it was connected; create this one again too.
     StreamRestarted = 107, "stream-restarted";
     /// The two endpoints do not fit together any more: elements between them are lost.
     StreamDataLost = 108, "stream-data-lost";
@@ -180,7 +180,7 @@ fault_codes! {
     StreamOutdated = 109, "stream-outdated";
     /// The ticket is unknown, used, or of another endpoint; ask the directory for a new one.
     BadTicket = 110, "bad-ticket";
-    /// Another program uses streams with this context on that machine; name a context of its own.
+    /// Another program uses streams with this context on that machine; choose another context.
     ContextBusy = 111, "context-busy";
     /// The endpoint was destroyed by its program.
     StreamDestroyed = 112, "stream-destroyed";
