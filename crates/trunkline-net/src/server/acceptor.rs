@@ -187,38 +187,26 @@ impl Acceptor {
         // On an error the peer is gone already.
         match arrival {
             Arrival::Tcp(stream, peer) => {
-                let ArrivalLimits {
-                    user_timeout,
-                    per_address,
-                    same_user,
-                    ..
-                } = self.limits;
+                let limits = self.limits;
                 let Ok(local) = stream.local_addr() else {
                     return;
                 };
                 let user = move || peer_user::of_tcp_peer(local, peer);
-                let Ok(transport) = tcp_transport(stream, peer, user_timeout) else {
+                let Ok(transport) = tcp_transport(stream, peer, limits.user_timeout) else {
                     return;
                 };
-                match self.arrivals.admit(peer, self.clock.now()) {
-                    Ok(()) if same_user && user() != Some(own_uid()) => {
-                        let refusal = Refusal::NotSameUser {
-                            owner: own_uid(),
-                            uid: user(),
-                        };
-                        self.admission.refuse(transport, refusal, None);
-                    }
-                    Ok(()) => {
-                        let is_ours = || user() == Some(own_uid());
-                        self.admission.admit(transport, is_ours);
-                    }
-                    Err(wait) => {
-                        let refusal = Refusal::TooOften {
-                            per_second: per_address,
-                        };
-                        self.admission.refuse(transport, refusal, Some(wait));
-                    }
+                if let Err(wait) = self.arrivals.admit(peer, self.clock.now()) {
+                    let per_second = limits.per_address;
+                    let refusal = Refusal::TooOften { per_second };
+                    return self.admission.refuse(transport, refusal, Some(wait));
                 }
+                let is_ours = move || user() == Some(own_uid());
+                if limits.same_user && !is_ours() {
+                    let (owner, uid) = (own_uid(), user());
+                    let refusal = Refusal::NotSameUser { owner, uid };
+                    return self.admission.refuse(transport, refusal, None);
+                }
+                self.admission.admit(transport, is_ours);
             }
             Arrival::Unix(stream) => {
                 let credentials = Credentials::of_peer(&stream);
@@ -284,20 +272,15 @@ impl Acceptor {
                 let factory = &self.admission.factory;
                 let retry_after = self.admission.retry_after(Refusal::Descriptors);
                 // A fresh socket takes the bytes at once or not at all; waiting is not worthwhile.
+                let refusal = |peer| factory.refusal(peer, Refusal::Descriptors, retry_after);
                 let _ = match arrival {
-                    Arrival::Tcp(mut stream, peer) => {
-                        let bytes =
-                            factory.refusal(Peer::Tcp(peer), Refusal::Descriptors, retry_after);
-                        stream
-                            .set_nonblocking(true)
-                            .and_then(|()| stream.write_all(&bytes))
-                    }
-                    Arrival::Unix(mut stream) => Credentials::of_peer(&stream).and_then(|peer| {
-                        let bytes = factory.refusal(peer.into(), Refusal::Descriptors, retry_after);
-                        stream
-                            .set_nonblocking(true)
-                            .and_then(|()| stream.write_all(&bytes))
-                    }),
+                    Arrival::Tcp(mut stream, peer) => stream
+                        .set_nonblocking(true)
+                        .and_then(|()| stream.write_all(&refusal(Peer::Tcp(peer)))),
+                    Arrival::Unix(mut stream) => stream
+                        .set_nonblocking(true)
+                        .and_then(|()| Credentials::of_peer(&stream))
+                        .and_then(|peer| stream.write_all(&refusal(peer.into()))),
                 };
             }
         }
