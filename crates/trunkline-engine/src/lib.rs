@@ -4,106 +4,77 @@
 //! program supplies threads and time. The path of a sample:
 //!
 //! ```text
-//! try_write --> check --> lock --> decide --> commit --> wakes          write, accept
-//!              caller     variable  scale,     cell, marks, feeds       cell, interest, feed
+//! try_write --> check --> lock --> decide --> commit --> wakes          write
+//!              caller     variable  scale,     cell, marks, feeds       variable, delivery
 //!              type                 deadband                                 |
 //!                                                                            v
 //!                                            Consumer::drain  <-- outbox (indices, not copies)
 //! ```
 //!
 //! # Layout
-//! - [`Engine`](engine), [`Library`], `registry`: libraries, names, handles.
-//! - [`Variable`], `flags`, `cell`, `update`: one variable and its newest update.
-//! - `alias`: variables that show and write others.
-//! - `force`: variables that a person holds at a value.
-//! - `write`, `accept`, [`outcome`]: the write path and the five ends of a write.
-//! - `plain`: the fast path for numbers without rules.
-//! - `lease`: exclusive rights to write a variable: leases and single writers.
-//! - `mirror`: last values in tables that other programs read without a request.
-//! - `group`: several variables written or read at one instant.
-//! - `latest`, `interest`, `outbox`, `feed`, `retained`, `budget`: what a commit does for each
-//!   contract.
-//! - [`Consumer`]: subscriptions, deliveries, their side of the ledger.
-//! - [`Order`]: requests that change the engine itself.
-//! - [`provider`]: values owned by another party.
-//! - [`realtime`]: cells and FIFOs for time-critical threads.
-//! - `audit`: audit entries on their way to the host's store.
-//! - [`health`]: totals over all variables.
-//! - [`store`]: state that survives a restart.
-//! - [`field`]: a variable's configuration and state, as cells of their own.
-//! - [`search`]: variables by their fields.
-//! - `explain`: why a variable does not update.
+//! In the order in which they may know each other; decision 0057 lists what does not keep to it yet.
+//! - `sync`, `caller`, `update`, [`outcome`]: locks and atomics; who asks; a value with its quality; the
+//!   ends of a write.
+//! - `delivery`: what a commit does for each subscriber, by its contract.
+//! - `variable`: one variable: its newest update, its state, the data that features keep there.
+//! - `variables`: names and handles.
+//! - `write`: the write path, and how features take part in it.
+//! - `subscriptions`: consumers, deliveries, their side of the ledger.
+//! - `features`: what variables can do besides holding a value.
+//! - `queries`: answers about many variables, or about one in many words.
+//! - `host`: what the engine's host does for it.
+//! - [`engine`]: the public type, with all features.
 
 #![forbid(unsafe_code)]
 
-mod accept;
-mod age;
-mod alias;
-mod audit;
-mod budget;
 mod caller;
-mod cell;
-mod clock;
-mod consumer;
+mod delivery;
 pub mod engine;
-mod explain;
-mod feed;
-pub mod field;
-mod flags;
-mod force;
-mod group;
-pub mod health;
-mod interest;
-mod latest;
-mod lease;
-mod library;
-mod mirror;
-mod order;
-mod outbox;
+mod features;
+mod fifo;
+mod host;
 pub mod outcome;
-mod plain;
-pub mod provider;
-pub mod realtime;
-mod registry;
-mod retained;
-pub mod search;
-pub mod store;
+mod queries;
+mod subscriptions;
 mod sync;
 mod update;
 mod variable;
-mod watch;
+mod variables;
 mod write;
-mod writers;
 
-pub use alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
-pub use audit::{
+pub use caller::{Caller, Principal, Rights};
+pub use delivery::feed::SharedRun;
+pub use delivery::group_room::GROUP_MAX;
+pub use delivery::mail::{ProviderId, ProviderOrder, SourceItem, Ticket};
+pub use delivery::outbox::{Reader, Wake, Wakes, Whose};
+pub use delivery::rings::BUFFER_BYTES_MAX;
+pub use engine::{Engine, EngineOptions};
+pub use features::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
+pub use features::audit::{
     AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, AuditKeeping, AuditRoom, NoAuditRoom,
     OrderNote,
 };
-pub use caller::{Caller, Principal, Rights};
-pub use clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};
-pub use consumer::{Consumer, Delivery, ITEMS_MAX, Looked, ProviderOrder, Sink, Subscribe};
-pub use engine::{Engine, EngineOptions};
-pub use feed::SharedRun;
-pub use force::{ForcedPage, ForcedVariable};
-pub use group::{GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Snapshot};
-pub use lease::{
+pub use features::forcing::{ForcedPage, ForcedVariable};
+pub use features::groups::{GroupAttempt, GroupMember, GroupOutcome, Snapshot};
+pub use features::leases::{
     Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseRequest, LeaseVerb, WRITERS_WAITING_MAX,
 };
-pub use library::{
-    DeployError, Deployed, Library, LibraryState, Retained, RetainedValues, UnknownLibrary,
+pub use features::libraries::{
+    DeployError, Deployed, Library, Retained, RetainedValues, UnknownLibrary,
 };
-pub use mirror::Mirror;
-pub use order::{Administrator, Order, OrderResult, Reply, Report};
-pub use outbox::{Reader, Wake, Wakes, Whose};
+pub use features::providers::{Answer, NameTaken, PROVIDER_PENDING_MAX, Provider};
+pub use features::tables::Mirror;
+pub use features::{fields as field, providers as provider, realtime};
+pub use host::orders::{Administrator, Order, Reply};
+pub use host::store;
+pub use outcome::orders::{LibraryState, OrderResult, Report};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
-pub use plain::PlainUpdate;
-pub use provider::{
-    Answer, NameTaken, PROVIDER_PENDING_MAX, Provider, ProviderId, SourceItem, Ticket,
-};
-pub use registry::{FollowedHandles, HandleReader, SlotCounts, VARIABLES_MAX};
-pub use retained::BUFFER_BYTES_MAX;
+pub use queries::names::{Watch, WatchProgress, WatchSlice};
+pub use queries::{health, search};
+pub use subscriptions::{Consumer, Delivery, ITEMS_MAX, Looked, Sink, Subscribe};
 pub use update::{Encoded, LARGE_BYTES, NoMemory, Update, check_room_to_decode};
 pub use variable::Variable;
-pub use watch::{Watch, WatchProgress, WatchSlice};
+pub use variable::fast_path::PlainUpdate;
+pub use variables::{FollowedHandles, HandleReader, SlotCounts, VARIABLES_MAX};
+pub use write::wall_clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};
 pub use write::{Completion, Origin, Write, WriteValue, WriteVerb};

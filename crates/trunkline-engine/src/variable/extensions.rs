@@ -8,7 +8,7 @@ use trunkline_types::{Moment, Properties, Quality, WriteVerb};
 
 use super::{Redirect, State, Variable};
 use crate::caller::Caller;
-use crate::outbox::Wakes;
+use crate::delivery::outbox::Wakes;
 use crate::outcome::Refusal;
 use crate::update::Update;
 

@@ -3,10 +3,13 @@
 use trunkline_types::Properties;
 
 use super::extensions::Extensions;
-use crate::interest::Interests;
-use crate::latest::Plains;
+use crate::delivery::group_room::GroupRooms;
+use crate::delivery::latest::Plains;
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::delivery::subscribers::{Interest, Interests, Kind};
 use crate::outcome::Refusal;
 use crate::sync::Arc;
+use crate::update::Update;
 
 /// The state guarded by the variable's lock.
 #[derive(Debug, Default)]
@@ -120,5 +123,68 @@ impl State {
         self.offered += count;
         let extra = self.extra.get_or_insert_default();
         *which(extra.unapplied.get_or_insert_default()) += count;
+    }
+}
+
+impl State {
+    /// Adds a subscription with any contract except `all`.
+    pub(crate) fn add_interest(&mut self, interest: Interest) {
+        if matches!(interest.kind, Kind::Mark) && !interest.only_changes {
+            self.plains.add(interest.outbox, interest.item);
+        } else {
+            self.make_interests().add(interest);
+        }
+    }
+
+    /// Removes a subscription. Returns `None` if it was a `latest` one without filters, or not
+    /// found.
+    pub(crate) fn remove_interest(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Interest> {
+        if self.plains.remove(outbox, item) {
+            return None;
+        }
+        self.interests_mut()?.remove(outbox, item)
+    }
+
+    /// Returns true if the item is a `latest` subscription without filters.
+    pub(crate) fn is_plain(&self, outbox: &Arc<Outbox>, item: u32) -> bool {
+        self.plains.items_of(outbox).any(|one| one == item)
+    }
+
+    /// The items of a consumer, except those of `all` subscriptions.
+    pub(crate) fn items_of(&self, outbox: &Arc<Outbox>) -> impl Iterator<Item = u32> {
+        let others = self.interests().map(Interests::iter).into_iter().flatten();
+        let others = others.filter(|one| one.is_of(outbox));
+        self.plains
+            .items_of(outbox)
+            .chain(others.map(|one| one.item))
+    }
+
+    /// Marks the `latest` subscriptions without filters.
+    #[inline]
+    pub(crate) fn announce_plain(&self, wakes: &mut Wakes) {
+        self.plains.announce(wakes);
+    }
+
+    /// Step 4, last part: delivers a numbered update to every subscription. Updates of a `group`
+    /// enter the feeds once the group is complete.
+    pub(crate) fn announce(
+        &mut self,
+        update: &Update,
+        changed: bool,
+        group: Option<&mut GroupRooms>,
+        wakes: &mut Wakes,
+    ) {
+        self.plains.announce(wakes);
+        if let Some(interests) = self.interests_mut() {
+            interests.announce(update, changed, group, wakes);
+        }
+    }
+
+    /// Notifies every subscription, after its last update, that the variable was undeployed.
+    pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
+        self.plains.announce(wakes);
+        if let Some(interests) = self.interests() {
+            interests.announce_gone(wakes);
+        }
     }
 }

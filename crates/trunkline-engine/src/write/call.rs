@@ -4,8 +4,8 @@ use trunkline_types::{Moment, Properties, WriteVerb};
 
 use super::{Completion, Origin, Write, WriteEnd, WriteObserver};
 use crate::caller::Caller;
+use crate::delivery::outbox::Wakes;
 use crate::engine::Engine;
-use crate::outbox::Wakes;
 use crate::outcome::{Refusal, WriteOutcome};
 use crate::update::{Encoded, Update};
 use crate::variable::{Admission, Redirect, Variable};

@@ -6,12 +6,12 @@ use trunkline_types::{ClockSync, Level, Properties, Reason, Timestamp};
 
 use super::finish::{Commit, commit_update};
 use super::{Call, Completion, Origin, WriteVerb};
-use crate::accept::{Accepted, within_deadband};
-use crate::feed::Stall;
-use crate::outbox::Wakes;
+use crate::delivery::feed::Stall;
+use crate::delivery::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::update::Update;
 use crate::variable::{Admission, Extra, State, Variable};
+use crate::write::accept::{Accepted, within_deadband};
 
 /// The decision on a write that no rule refuses.
 pub(crate) enum Decision {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use trunkline_types::Moment;
 
-use crate::feed::Stall;
-use crate::group::GroupRooms;
-use crate::outbox::Wakes;
+use crate::delivery::feed::Stall;
+use crate::delivery::group_room::GroupRooms;
+use crate::delivery::outbox::Wakes;
 use crate::update::Update;
 use crate::variable::{Redirect, State, Variable};
 

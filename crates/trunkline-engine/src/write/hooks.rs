@@ -7,8 +7,8 @@ use std::fmt::Debug;
 use trunkline_types::Timestamp;
 
 use super::Call;
+use crate::delivery::outbox::Wakes;
 use crate::engine::Engine;
-use crate::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::update::{Encoded, Update};
 use crate::variable::Variable;

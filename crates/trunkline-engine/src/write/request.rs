@@ -2,11 +2,11 @@
 
 use trunkline_types::{Position, Quality, Timestamp, Value, WriteVerb};
 
-use crate::accept::WriteValue;
-use crate::outbox::{Outbox, Wakes};
+use crate::delivery::outbox::{Outbox, Wakes};
 use crate::outcome::WriteOutcome;
 use crate::sync::Arc;
 use crate::variable::{Variable, unreached};
+use crate::write::accept::WriteValue;
 
 /// One write request.
 #[derive(Clone, Debug)]

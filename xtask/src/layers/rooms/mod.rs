@@ -21,10 +21,13 @@ type Ranks = &'static [&'static [&'static str]];
 const CRATES: &[(&str, Ranks)] = &[
     ("trunkline-engine", &[
         &["caller", "sync", "update"],
-        &["accept age alias audit budget cell clock consumer engine feed field flags force group \
-           health interest latest lease library mirror order outbox outcome plain provider realtime \
-           registry retained search variable watch write writers"],
-        &["explain", "store"],
+        &["outcome"],
+        &["fifo"],
+        &["delivery"],
+        &["variable"],
+        &["variables"],
+        &["engine features host queries subscriptions write"],
+        &["host/store", "queries/explain"],
     ]),
     ("trunkline-client", &[
         &["account", "error", "event", "lane", "options", "outcome", "state", "table"],

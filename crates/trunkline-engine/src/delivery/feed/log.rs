@@ -1,0 +1,299 @@
+//! The state behind a feed's lock: the entries, and the place of each member.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+
+use super::member::{Member, Terms};
+use super::{Event, FeedEntry, Room, SharedRun};
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::delivery::subscribers::Pressure;
+use crate::sync::Arc;
+use crate::update::Update;
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) entries: VecDeque<FeedEntry>,
+    /// Number of the first entry: the place of the slowest member that still takes entries.
+    pub(super) start: u64,
+    /// Encoded pieces of the entries, in order.
+    pub(super) runs: VecDeque<Arc<SharedRun>>,
+    /// Pieces that all members have passed, kept to reuse their memory.
+    pub(super) spent: VecDeque<Arc<SharedRun>>,
+    /// All updates put in so far that count against the bound. Wraps.
+    pub(super) written: Room,
+    pub(super) reserved: Room,
+    /// Room that every member is known to have. It is used up before the members are asked.
+    pub(super) at_hand: AtHand,
+    /// Room used from `at_hand` that the members have not recorded yet.
+    pub(super) unsettled: Room,
+    /// Members by number. Numbers are reused.
+    pub(super) members: Vec<Option<Member>>,
+    /// Number of members that have not ended.
+    pub(super) live: usize,
+    /// Number of those that [are not known to have been woken](Attention). Every writer checks
+    /// them.
+    pub(super) unattended: usize,
+    /// The list of wake-ups that contains all of those. A writer with the same list can skip them.
+    pub(super) waker: Option<NonZeroUsize>,
+    /// Number of variables.
+    pub(super) places: u32,
+    pub(super) next_place: u32,
+    /// Number of members that have ended so far. Identifies the members for which room was
+    /// reserved.
+    pub(super) turn: u32,
+    /// True if other subscriptions may join.
+    pub(super) open: bool,
+    /// Consumers with writes that wait for room here.
+    pub(super) parked: Vec<Arc<Outbox>>,
+}
+
+/// Room that can be used without asking the members.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AtHand {
+    pub(super) room: Room,
+    /// Bytes that were claimed in advance.
+    pub(super) claimed: usize,
+}
+
+impl Log {
+    /// Returns true if there is this room without asking the members.
+    #[inline]
+    pub(super) fn has_at_hand(&self, room: Room) -> bool {
+        room.updates <= self.at_hand.room.updates
+            && room.bytes <= self.at_hand.room.bytes
+            && room.cost() <= self.at_hand.claimed
+    }
+
+    /// Adds an update for which [there is room at hand](Self::has_at_hand).
+    #[inline]
+    pub(super) fn put(&mut self, place: u32, update: Update, room: Room, wakes: &mut Wakes) {
+        self.at_hand.room = self.at_hand.room.minus(room);
+        self.at_hand.claimed = self.at_hand.claimed.wrapping_sub(room.cost());
+        self.unsettled.add(room);
+        self.written.add(room);
+        let event = Event::Next(update);
+        self.entries.push_back(FeedEntry { place, event });
+        self.see_to_members(wakes);
+    }
+
+    /// Records in the members the entries added without asking them. Must be called before anything
+    /// that depends on what they have charged.
+    pub(super) fn settle(&mut self) {
+        let room = std::mem::take(&mut self.unsettled);
+        if !room.is_none() {
+            self.live_mut().for_each(|one| one.spend(room));
+        }
+    }
+
+    /// Like `settle`, and ends the use of room at hand. Must be called before the members change,
+    /// or before their room changes except by growing.
+    pub(super) fn settle_all(&mut self) {
+        self.settle();
+        self.at_hand = AtHand::default();
+    }
+
+    /// Determines the room at hand from now on.
+    pub(super) fn look(&mut self) {
+        let total = self.total();
+        let live = self.members.iter().flatten().filter(|one| !one.ended);
+        let least = |least: AtHand, one: AtHand| AtHand {
+            room: Room {
+                updates: least.room.updates.min(one.room.updates),
+                bytes: least.room.bytes.min(one.room.bytes),
+            },
+            claimed: least.claimed.min(one.claimed),
+        };
+        let at_hand = live.map(|one| one.at_hand(total)).reduce(least);
+        self.at_hand = at_hand.unwrap_or_default();
+    }
+
+    pub(super) fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    pub(super) fn new(terms: Terms) -> Self {
+        Self {
+            members: vec![Some(Member::new(terms))],
+            live: 1,
+            unattended: 1,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn add_place(&mut self) -> u32 {
+        self.places += 1;
+        let place = self.next_place;
+        self.next_place += 1;
+        place
+    }
+
+    pub(super) fn remove_place(&mut self) {
+        self.places = self.places.saturating_sub(1);
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.entries.len() as u64
+    }
+
+    /// Everything put in so far, plus the reserved room.
+    pub(super) fn total(&self) -> Room {
+        let mut total = self.written;
+        total.add(self.reserved);
+        total
+    }
+
+    pub(super) fn member(&self, member: usize) -> Option<&Member> {
+        self.members.get(member)?.as_ref()
+    }
+
+    pub(super) fn member_mut(&mut self, member: usize) -> Option<&mut Member> {
+        self.members.get_mut(member)?.as_mut()
+    }
+
+    pub(super) fn live_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+        self.members.iter_mut().flatten().filter(|one| !one.ended)
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.members.len() > 1 && self.members.iter().flatten().nth(1).is_some()
+    }
+
+    /// Ensures that every member is woken for an added entry.
+    #[inline]
+    pub(super) fn see_to_members(&mut self, wakes: &mut Wakes) {
+        if self.unattended > 0 && !wakes.has_number(self.waker) {
+            self.wake_members(wakes);
+        }
+    }
+
+    #[cold]
+    fn wake_members(&mut self, wakes: &mut Wakes) {
+        let mut unattended = 0;
+        for member in self.live_mut() {
+            member.wake(wakes);
+            unattended += usize::from(member.is_unattended());
+        }
+        self.unattended = unattended;
+        self.waker = Some(wakes.number());
+    }
+
+    /// Counts a member that is new, or has found nothing, and therefore needs a wake-up that is on
+    /// no list yet.
+    pub(super) fn add_unattended(&mut self) {
+        self.unattended += 1;
+        self.waker = None;
+    }
+
+    pub(super) fn wake_parked(&mut self, wakes: &mut Wakes) {
+        for outbox in self.parked.drain(..) {
+            wakes.add(&outbox);
+        }
+    }
+
+    /// Adds an entry that does not count against the bound.
+    pub(super) fn push(&mut self, entry: FeedEntry) {
+        let mut ended = self.members.iter_mut().flatten().filter(|one| one.ended);
+        match ended.next().filter(|_| self.live == 0) {
+            Some(member) => member.backlog.push_back(entry),
+            None => self.entries.push_back(entry),
+        }
+    }
+
+    pub(super) fn push_gone(&mut self, place: u32, wakes: &mut Wakes) {
+        if self.live > 0 {
+            let event = Event::Gone;
+            self.entries.push_back(FeedEntry { place, event });
+        }
+        self.see_to_members(wakes);
+        self.wake_parked(wakes);
+        for member in self.members.iter().flatten() {
+            member.wake_parked(wakes);
+        }
+    }
+
+    /// Advances a member's place in the log to at least `cursor`.
+    pub(super) fn skip_to(&mut self, member: usize, cursor: u64) {
+        if let Some(member) = self.member_mut(member).filter(|one| !one.ended) {
+            member.cursor = member.cursor.max(cursor);
+        }
+        self.trim();
+    }
+
+    /// Drops the entries that all members have taken.
+    pub(super) fn trim(&mut self) {
+        let live = self.members.iter().flatten().filter(|one| !one.ended);
+        let slowest = live.map(|one| one.cursor).min();
+        // Ended members keep their remaining entries in their own backlog.
+        let slowest = slowest.unwrap_or(self.end());
+        if slowest > self.start {
+            let count = ((slowest - self.start) as usize).min(self.entries.len());
+            self.entries.drain(..count);
+            self.start = slowest;
+            self.drop_runs();
+        }
+    }
+
+    pub(super) fn pass(&mut self, member: usize, room: Room, wakes: &mut Wakes) {
+        self.settle();
+        let total = self.total();
+        if let Some(member) = self.members.get_mut(member).and_then(Option::as_mut) {
+            let mut passed = member.passed;
+            passed.add(room);
+            let is_last = total.minus(passed).is_none();
+            member.pass(room, is_last, wakes);
+            if is_last {
+                // The bytes it had claimed in advance are returned.
+                self.at_hand = AtHand::default();
+            }
+            self.wake_parked(wakes);
+        }
+    }
+
+    fn entries_of(&self, member: usize) -> impl DoubleEndedIterator<Item = &FeedEntry> {
+        let one = self.member(member);
+        let backlog = one.into_iter().flat_map(|one| one.backlog.iter());
+        let from = match one.filter(|one| !one.ended) {
+            Some(one) => one.cursor.saturating_sub(self.start) as usize,
+            None => self.entries.len(),
+        };
+        backlog.chain(self.entries.range(from.min(self.entries.len())..))
+    }
+
+    pub(super) fn waiting_of(&self, member: usize, place: u32) -> u64 {
+        let entries = self.entries_of(member);
+        entries.filter(|entry| entry.is_update_of(place)).count() as u64
+    }
+
+    pub(super) fn newest_of(&self, member: usize, place: u32) -> Option<u64> {
+        let mut entries = self.entries_of(member).rev();
+        let newest = entries.find(|entry| entry.is_update_of(place))?;
+        Some(newest.sequence())
+    }
+
+    pub(super) fn has_ended(&self, member: usize) -> bool {
+        self.member(member).is_some_and(|one| one.ended)
+    }
+
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
+        let present = self.members.iter().flatten().filter(|one| !one.is_absent());
+        let outboxes = present.map(|one| &one.terms.outbox);
+        outboxes
+            .filter(|outbox| !outbox.is_service)
+            .map(visit)
+            .count()
+    }
+
+    /// Reports the buffer pressure of each member before an update of this size.
+    pub(super) fn pressures(&mut self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+        self.settle();
+        let total = self.total();
+        let members = self.members.iter().flatten().filter(|one| !one.is_absent());
+        for member in members.filter(|one| !one.terms.outbox.is_service) {
+            visit(match (member.ended, member.has_room(total, room)) {
+                (true, _) => Pressure::Ended,
+                (false, false) => Pressure::Full,
+                (false, true) => Pressure::None,
+            });
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! The bounded log behind `all` subscriptions: every update of their variables in commit order.
+//!
+//! A write reserves room before it is numbered and fills it at commit, so a commit cannot fail.
+//! First readings and undeployments are in the log too, at their place in the order, but do not
+//! count against its bound.
+//!
+//! Subscriptions of the same variables share one log. Each is a *member* with its own place in the
+//! log, its own bound and its own bytes, and an update is stored once for all of them. Lock order:
+//! variable, then feed.
+//!
+//! # Layout
+//! - `log`: the state behind the lock; `reserving`: room in the log; `reading`: entries taken out
+//!   by members.
+//! - `member`: one subscription's place, bound and charge; `moving`: members join and leave;
+//!   `share`: feeds of the same variables are merged.
+//! - `run`: a piece of the log, encoded once for all members.
+//! - `absent`: members whose session broke, and the updates that a log still has for their return.
+
+mod absent;
+mod log;
+mod member;
+mod moving;
+mod reading;
+mod reserving;
+mod run;
+mod share;
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+pub(crate) use self::absent::Older;
+use self::log::Log;
+pub(crate) use self::member::{Moved, Terms};
+pub use self::run::SharedRun;
+pub(crate) use self::share::Feeds;
+use crate::delivery::budget::cost_of;
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::delivery::subscribers::Pressure;
+use crate::sync::{Arc, Mutex};
+use crate::update::Update;
+
+/// Maximum number of entries copied out of a shared log at a time, and of updates in a run.
+const RUN: usize = 256;
+/// Bytes of values after which a run takes no further update.
+const RUN_BYTES: usize = 16 << 10;
+
+/// One entry of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedEntry {
+    /// The variable's place in the feed.
+    pub(crate) place: u32,
+    pub(crate) event: Event,
+}
+
+/// The content of an entry.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// The variable's update at the time of the subscription. Does not count against the bound.
+    First(Update),
+    /// An update. Counts against the bound.
+    Next(Update),
+    /// An update from before a re-created subscription, found in another feed. Counts against a
+    /// bound of its own, and is never in a log.
+    Past(Update),
+    /// The variable was undeployed. Does not count against the bound.
+    Gone,
+}
+
+impl FeedEntry {
+    /// The room it takes of the bound.
+    pub(crate) fn room(&self) -> Room {
+        match &self.event {
+            Event::Next(update) => Room::one(update.value.as_slice().len()),
+            Event::First(_) | Event::Past(_) | Event::Gone => Room::default(),
+        }
+    }
+
+    /// The memory cost of keeping it, even if it does not count against the bound.
+    pub(crate) fn cost(&self) -> usize {
+        self.update()
+            .map_or(0, |update| cost_of(1, update.value.as_slice().len()))
+    }
+
+    /// The room it takes of the bound for updates from before the subscription.
+    pub(crate) fn past(&self) -> Room {
+        match &self.event {
+            Event::Past(update) => Room::one(update.value.as_slice().len()),
+            Event::First(_) | Event::Next(_) | Event::Gone => Room::default(),
+        }
+    }
+
+    /// Its update or first reading.
+    pub(crate) fn update(&self) -> Option<&Update> {
+        match &self.event {
+            Event::First(update) | Event::Next(update) | Event::Past(update) => Some(update),
+            Event::Gone => None,
+        }
+    }
+
+    /// Its update, or `None` if the entry has no update.
+    pub(crate) fn into_update(self) -> Option<Update> {
+        match self.event {
+            Event::First(update) | Event::Next(update) | Event::Past(update) => {
+                (update.sequence > 0).then_some(update)
+            }
+            Event::Gone => None,
+        }
+    }
+
+    /// Returns true if it is an update of this place, or a first reading with an update.
+    pub(crate) fn is_update_of(&self, place: u32) -> bool {
+        self.place == place && self.sequence() > 0
+    }
+
+    /// The sequence of its update; 0 if it has none.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.update().map_or(0, |update| update.sequence)
+    }
+}
+
+/// Room for updates: those committed together (one, or a group), or all that are queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) updates: usize,
+    /// Bytes of the values.
+    pub(crate) bytes: usize,
+}
+
+impl Room {
+    /// Room for one update with a value of `bytes`.
+    pub(crate) fn one(bytes: usize) -> Self {
+        Self { updates: 1, bytes }
+    }
+
+    /// Its cost in the consumer's budget.
+    pub(crate) fn cost(self) -> usize {
+        cost_of(self.updates, self.bytes)
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        self.updates == 0
+    }
+
+    pub(crate) fn add(&mut self, other: Room) {
+        self.updates = self.updates.wrapping_add(other.updates);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+
+    /// Subtracts `other`, which must not exceed `self`.
+    pub(crate) fn leave(&mut self, other: Room) {
+        *self = self.minus(other);
+    }
+
+    fn minus(self, other: Room) -> Room {
+        Room {
+            updates: self.updates.wrapping_sub(other.updates),
+            bytes: self.bytes.wrapping_sub(other.bytes),
+        }
+    }
+}
+
+/// How long a write may wait for room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stall {
+    pub(crate) now: Tick,
+    /// The time that the variable's owner lets writers wait.
+    pub(crate) limit: Duration,
+}
+
+/// The result of reserving room.
+#[derive(Debug)]
+pub(crate) enum Reserve {
+    /// Room is reserved. Commit or release it with this number.
+    Reserved(u32),
+    /// Every subscription has ended with `overrun`. Nothing may be pushed.
+    Ended,
+    /// A member has no room, and writers may wait for it.
+    WouldBlock {
+        /// Time at which that subscription ends instead.
+        until: Tick,
+    },
+}
+
+/// The result of taking updates for a member.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// Entries were appended to those it had.
+    Entries,
+    /// Entries were appended that are not encoded yet. They begin at this place in the log.
+    Fresh(u64),
+    /// The next updates, already encoded for another member.
+    Run(Arc<SharedRun>),
+    /// Nothing to take. The member is marked when there is something again.
+    Nothing {
+        /// True if the member ended with `overrun`, so there will never be anything.
+        ended: bool,
+    },
+}
+
+/// A log and its members.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    log: Mutex<Log>,
+}
+
+impl Feed {
+    /// Creates a log with one member, which has number 0.
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self {
+            log: Mutex::new(Log::new(terms)),
+        }
+    }
+
+    /// Creates a log whose only member, number 0, comes from another log with all that is queued
+    /// for it. The log has `places` variables; the next one gets the number `next`.
+    pub(crate) fn moved_in(moved: Moved, places: u32, next: u32) -> Self {
+        Self {
+            log: Mutex::new(Log::moved_in(moved, places, next)),
+        }
+    }
+
+    /// Adds a variable to the feed and returns its number.
+    pub(crate) fn add_place(&self) -> u32 {
+        self.log.lock().add_place()
+    }
+
+    /// Removes a variable from the feed.
+    pub(crate) fn remove_place(&self) {
+        self.log.lock().remove_place();
+    }
+
+    /// Returns true if this room is available now.
+    pub(crate) fn has_room(&self, room: Room) -> bool {
+        self.log.lock().has_room(room)
+    }
+
+    /// Reserves room.
+    pub(crate) fn reserve(&self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
+        self.log.lock().reserve(room, stall, wakes)
+    }
+
+    /// Calls [`Feed::reserve`] and [`Feed::commit`] for one update under one lock. `publish`,
+    /// called between them, gives the update its sequence. It is called unless the write would
+    /// block.
+    pub(crate) fn commit_one(
+        &self,
+        place: u32,
+        update: &mut Update,
+        stall: Stall,
+        wakes: &mut Wakes,
+        publish: impl FnOnce(&mut Update),
+    ) -> Reserve {
+        let room = Room::one(update.value.as_slice().len());
+        let mut log = self.log.lock();
+        if log.has_at_hand(room) {
+            publish(update);
+            log.put(place, update.clone(), room, wakes);
+            return Reserve::Reserved(log.turn());
+        }
+        let reserve = log.reserve(room, stall, wakes);
+        match reserve {
+            Reserve::Reserved(turn) => {
+                publish(update);
+                log.fill(place, update.clone(), turn, wakes);
+            }
+            Reserve::Ended => {
+                drop(log);
+                publish(update);
+            }
+            Reserve::WouldBlock { .. } => log.note_needs(room, None),
+        }
+        reserve
+    }
+
+    /// Like [`Feed::commit_one`], for an update whose value is stored in place. Does nothing and
+    /// returns `None` unless all members have room at hand. Returns the sequence of the update.
+    #[inline]
+    pub(crate) fn commit_short(
+        &self,
+        place: u32,
+        mut update: Update,
+        wakes: &mut Wakes,
+        publish: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        let room = Room::one(update.value.as_slice().len());
+        let mut log = self.log.lock();
+        if !log.has_at_hand(room) {
+            return None;
+        }
+        update.sequence = publish();
+        let sequence = update.sequence;
+        log.put(place, update, room, wakes);
+        Some(sequence)
+    }
+
+    /// Records how much a write that was told to wait here needs from the budgets of the full
+    /// members.
+    pub(crate) fn note_need(&self, room: Room) {
+        self.log.lock().note_needs(room, None);
+    }
+
+    /// Like `note_need`, if the write has released `held` bytes to the consumer of this outbox. The
+    /// needs of other writers stay recorded until they are free.
+    pub(crate) fn note_need_of(&self, outbox: &Arc<Outbox>, room: Room, held: usize) {
+        self.log.lock().note_needs(room, Some((outbox, held)));
+    }
+
+    /// The consumers whose members have no room.
+    pub(crate) fn full_outboxes(&self) -> Vec<Arc<Outbox>> {
+        self.log.lock().full_outboxes()
+    }
+
+    /// Releases reserved room of a write that was not committed.
+    pub(crate) fn release(&self, room: Room, turn: u32, wakes: &mut Wakes) {
+        self.log.lock().release(room, turn, wakes);
+    }
+
+    /// Fills reserved room. Returns false if every subscription has ended since.
+    pub(crate) fn commit(&self, place: u32, update: &Update, turn: u32, wakes: &mut Wakes) -> bool {
+        self.log.lock().fill(place, update.clone(), turn, wakes)
+    }
+
+    /// Fills reserved room with the updates of a group, without other updates in between.
+    pub(crate) fn commit_run(&self, run: Vec<(u32, Update)>, turn: u32, wakes: &mut Wakes) {
+        let mut log = self.log.lock();
+        for (place, update) in run {
+            log.fill(place, update, turn, wakes);
+        }
+    }
+
+    /// Adds a first reading, outside the bound. The feed is not shared yet.
+    pub(crate) fn push_first(&self, place: u32, update: Update) {
+        self.log.lock().push(FeedEntry {
+            place,
+            event: Event::First(update),
+        });
+    }
+
+    /// Adds an entry after a variable's last update to report that it was undeployed, and wakes the
+    /// writers waiting for room. If the subscription has ended, its end is reported with what it
+    /// misses.
+    pub(crate) fn push_gone(&self, place: u32, wakes: &mut Wakes) {
+        self.log.lock().push_gone(place, wakes);
+    }
+
+    /// Takes the next updates for a member from the log and appends them to `out`. They count
+    /// against the bound until [`Feed::pass`]. `accepts` returns true if the member can use a run
+    /// encoded for all; it is called under the lock.
+    pub(crate) fn take(
+        &self,
+        member: usize,
+        accepts: Option<&dyn Fn(&SharedRun) -> bool>,
+        out: &mut VecDeque<FeedEntry>,
+    ) -> Taken {
+        self.log.lock().take(member, accepts, out)
+    }
+
+    /// Returns a run whose memory can be reused.
+    pub(crate) fn spare_run(&self) -> Option<Arc<SharedRun>> {
+        self.log.lock().spare_run()
+    }
+
+    /// Stores an encoded run for the other members.
+    pub(crate) fn put_run(&self, run: &Arc<SharedRun>) {
+        self.log.lock().put_run(run);
+    }
+
+    /// Frees the room of updates that a member has delivered, and wakes the writers that waited for
+    /// it.
+    pub(crate) fn pass(&self, member: usize, room: Room, wakes: &mut Wakes) {
+        if !room.is_none() {
+            self.log.lock().pass(member, room, wakes);
+        }
+    }
+
+    /// Removes the entries of these places, and lets every waiting writer try again. `freed` is the
+    /// room of entries that were already taken. The waiting time of writers keeps running unless
+    /// this has made room, so that no writer gains waiting time without cause. The feed must not be
+    /// shared.
+    pub(crate) fn remove_places(&self, places: &HashSet<u32>, freed: Room, wakes: &mut Wakes) {
+        if !places.is_empty() {
+            self.log.lock().remove_places(places, freed, wakes);
+        }
+    }
+
+    /// Registers `outbox` to be woken when room becomes free. Returns false if there is room
+    /// already, or never will be.
+    pub(crate) fn park(&self, outbox: &Arc<Outbox>) -> bool {
+        self.log.lock().park(outbox)
+    }
+
+    /// Number of updates of one place that are queued in the log for a member, including its first
+    /// reading.
+    pub(crate) fn waiting_of(&self, member: usize, place: u32) -> u64 {
+        self.log.lock().waiting_of(member, place)
+    }
+
+    /// The sequence of the newest update of a place that is queued in the log for a member.
+    pub(crate) fn newest_of(&self, member: usize, place: u32) -> Option<u64> {
+        self.log.lock().newest_of(member, place)
+    }
+
+    /// Returns true if a member ended with `overrun`. Updates queued before its end can still be
+    /// taken.
+    pub(crate) fn has_ended(&self, member: usize) -> bool {
+        self.log.lock().has_ended(member)
+    }
+
+    /// Removes a member, and wakes the writers that waited for it.
+    pub(crate) fn depart(&self, member: usize, wakes: &mut Wakes) {
+        self.log.lock().depart(member, wakes);
+    }
+
+    /// Removes a member unless it is the last one. The others continue with the same variables.
+    /// Returns true if the member was removed.
+    pub(crate) fn depart_from_others(&self, member: usize, wakes: &mut Wakes) -> bool {
+        let mut log = self.log.lock();
+        let is_shared = log.is_shared();
+        if is_shared {
+            log.depart(member, wakes);
+        }
+        is_shared
+    }
+
+    /// Prevents further members from joining, because the variables of the feed are about to
+    /// change. Returns true if the feed is shared.
+    pub(crate) fn shut(&self) -> bool {
+        self.log.lock().shut()
+    }
+
+    /// Visits the consumers of the feed, and returns their number. The engine's own are left out.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
+        self.log.lock().visit(visit)
+    }
+
+    /// Reports the buffer pressure of each of them before an update of this size. The engine's own
+    /// are left out.
+    pub(crate) fn pressures(&self, room: Room, visit: &mut dyn FnMut(Pressure)) {
+        self.log.lock().pressures(room, visit);
+    }
+
+    /// Returns true if this consumer is among them.
+    pub(crate) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
+        self.log.lock().is_of(outbox)
+    }
+}

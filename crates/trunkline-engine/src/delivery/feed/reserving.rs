@@ -1,0 +1,210 @@
+//! Room in a log: requested from every member, waited for, released and filled.
+
+use std::collections::VecDeque;
+
+use trunkline_types::Tick;
+
+use super::log::Log;
+use super::member::Member;
+use super::{Event, FeedEntry, Reserve, Room, Stall};
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::sync::Arc;
+use crate::update::Update;
+
+impl Log {
+    pub(super) fn has_room(&mut self, room: Room) -> bool {
+        self.settle();
+        let total = self.total();
+        let mut live = self.members.iter().flatten().filter(|one| !one.ended);
+        self.live > 0 && live.all(|one| one.has_room(total, room))
+    }
+
+    pub(super) fn reserve(&mut self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
+        self.settle_all();
+        // Full members come first: a write that one of them refuses takes no room from others.
+        let several = self.live > 1;
+        let mut blocked = self.reserve_where(several, room, stall, wakes);
+        if blocked.is_none() && several {
+            blocked = self.reserve_where(false, room, stall, wakes);
+        }
+        if let Some(until) = blocked {
+            return Reserve::WouldBlock { until };
+        }
+        if self.live == 0 {
+            return Reserve::Ended;
+        }
+        self.reserved.add(room);
+        self.live_mut().for_each(Member::forget_full);
+        self.look();
+        Reserve::Reserved(self.turn)
+    }
+
+    /// Claims room for every member; with `look`, only determines which ones have none. Returns the
+    /// earliest time until which writers may wait for full members. Ends members for which writers
+    /// may not wait.
+    fn reserve_where(
+        &mut self,
+        look: bool,
+        room: Room,
+        stall: Stall,
+        wakes: &mut Wakes,
+    ) -> Option<Tick> {
+        let (total, is_shared) = (self.total(), self.live > 1);
+        let mut blocked: Option<Tick> = None;
+        for at in 0..self.members.len() {
+            let Some(member) = self.member_mut(at).filter(|one| !one.ended) else {
+                continue;
+            };
+            let has_room = |member: &mut Member| match look {
+                true => member.has_room(total, room),
+                false => member.fits(total, room) && member.claim(room, is_shared),
+            };
+            let gives_way = !look && member.gives_way();
+            if !gives_way && has_room(member) {
+                continue;
+            }
+            if member.is_absent() {
+                // Writers do not wait for an absent member. Its oldest entries are dropped until
+                // there is room.
+                loop {
+                    let dropped = self.drop_oldest(at, room, wakes);
+                    if self.member_mut(at).is_some_and(has_room) {
+                        break;
+                    }
+                    if !dropped && !self.drop_older(at, wakes) {
+                        self.end_member(at, wakes);
+                        break;
+                    }
+                }
+                continue;
+            }
+            match member.full(stall) {
+                None => self.end_member(at, wakes),
+                Some(until) if look => {
+                    blocked = Some(blocked.map_or(until, |known| known.min(until)));
+                }
+                Some(until) => {
+                    let before = self.members.iter_mut().take(at).flatten();
+                    for member in before.filter(|one| !one.ended) {
+                        member.unclaim(room, wakes);
+                    }
+                    return Some(until);
+                }
+            }
+        }
+        blocked
+    }
+
+    pub(super) fn note_needs(&mut self, room: Room, of: Option<(&Arc<Outbox>, usize)>) {
+        let total = self.total();
+        for member in self.live_mut().filter(|one| one.full_since.is_some()) {
+            match of {
+                None => member.note_need(total, room, 0),
+                Some((outbox, held)) if Arc::ptr_eq(outbox, &member.terms.outbox) => {
+                    member.note_need(total, room, held);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn full_outboxes(&mut self) -> Vec<Arc<Outbox>> {
+        let full = self.live_mut().filter(|one| one.full_since.is_some());
+        full.map(|one| Arc::clone(&one.terms.outbox)).collect()
+    }
+
+    pub(super) fn release(&mut self, room: Room, turn: u32, wakes: &mut Wakes) {
+        self.settle_all();
+        self.reserved = self.reserved.minus(room);
+        let members = self.members.iter_mut().flatten();
+        for member in members.filter(|one| one.has_reserved(turn)) {
+            member.unclaim(room, wakes);
+            member.forget_full();
+        }
+        self.wake_parked(wakes);
+    }
+
+    /// Adds an update in the room reserved for it at `turn`. Returns false if no member is left to
+    /// get it.
+    pub(super) fn fill(
+        &mut self,
+        place: u32,
+        update: Update,
+        turn: u32,
+        wakes: &mut Wakes,
+    ) -> bool {
+        let event = Event::Next(update);
+        let entry = FeedEntry { place, event };
+        let room = entry.room();
+        self.reserved = self.reserved.minus(room);
+        let owed = turn != self.turn && self.fill_ended(&entry, turn, wakes);
+        if self.live == 0 {
+            return owed;
+        }
+        self.written.add(room);
+        self.entries.push_back(entry);
+        self.see_to_members(wakes);
+        true
+    }
+
+    /// Gives the update to members that have ended since the room was reserved for them.
+    #[cold]
+    fn fill_ended(&mut self, entry: &FeedEntry, turn: u32, wakes: &mut Wakes) -> bool {
+        let members = self.members.iter_mut().flatten();
+        let mut owed = false;
+        for member in members.filter(|one| one.ended && one.has_reserved(turn)) {
+            member.backlog.push_back(entry.clone());
+            member.terms.outbox.mark(member.terms.mark, wakes);
+            owed = true;
+        }
+        owed
+    }
+
+    /// Ends a member with `overrun`. It takes along its remaining entries, so that the log does not
+    /// have to keep them.
+    #[cold]
+    pub(super) fn end_member(&mut self, at: usize, wakes: &mut Wakes) {
+        self.trim();
+        let (start, end) = (self.start, self.end());
+        let slowest_other = self.members.iter().enumerate();
+        let slowest_other = slowest_other.filter(|(other, _)| *other != at);
+        let slowest_other = slowest_other.filter_map(|(_, one)| one.as_ref());
+        let slowest_other = slowest_other.filter(|one| !one.ended);
+        let rest = slowest_other.map(|one| one.cursor).min().unwrap_or(end);
+        self.turn += 1;
+        let turn = self.turn;
+        let Some(member) = self.members.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        let mut own: VecDeque<FeedEntry>;
+        if member.cursor <= start {
+            // The others usually need few of these entries, so theirs are copied.
+            let theirs = self.entries.iter().skip((rest - start) as usize).cloned();
+            let theirs = theirs.collect();
+            own = std::mem::replace(&mut self.entries, theirs);
+            self.start = rest;
+        } else {
+            let from = (member.cursor - start) as usize;
+            own = self.entries.iter().skip(from).cloned().collect();
+        }
+        member.backlog.append(&mut own);
+        let was_unattended = member.is_unattended();
+        member.end(turn, wakes);
+        member.miss_all(wakes);
+        self.unattended -= usize::from(was_unattended);
+        self.live -= 1;
+        self.drop_runs();
+        self.wake_parked(wakes);
+    }
+
+    pub(super) fn park(&mut self, outbox: &Arc<Outbox>) -> bool {
+        let mut waits = false;
+        for member in self.members.iter().flatten() {
+            waits |= member.park(outbox);
+        }
+        if waits && !self.parked.iter().any(|known| Arc::ptr_eq(known, outbox)) {
+            self.parked.push(Arc::clone(outbox));
+        }
+        waits
+    }
+}

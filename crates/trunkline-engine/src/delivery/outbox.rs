@@ -1,0 +1,325 @@
+//! Pending work of one consumer, kept as indices instead of copies, and how the consumer is woken.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::num::NonZeroUsize;
+
+use trunkline_ring::{MarkSet, TableWriter};
+
+use crate::delivery::budget::{Budget, EngineBudget};
+use crate::delivery::mail::ProviderOrder;
+use crate::outcome::WriteOutcome;
+use crate::outcome::orders::OrderResult;
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, unique_number};
+
+/// Called once when work becomes pending, on the writer's thread and outside every lock.
+///
+/// An implementation schedules and returns: it sets a flag, writes an eventfd, wakes a task. It
+/// never blocks and never runs user code.
+pub trait Wake: Send + Sync {
+    /// The outbox was empty and has work now.
+    fn wake(&self);
+
+    /// Like [`wake`](Self::wake), but the calling thread may also send the pending work itself, as
+    /// far as that is possible without blocking: see [`Wakes::send`].
+    fn send(&self) {
+        self.wake();
+    }
+
+    /// Owner of the consumer, for people.
+    fn whose(&self) -> Whose {
+        Whose::default()
+    }
+}
+
+/// A writer sends to fewer consumers than this itself. With more, their own threads send.
+const SENDS_BELOW: usize = 4;
+
+/// A consumer that needs no wake-up.
+pub(crate) struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
+}
+
+/// Owner of a consumer, for people.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Whose {
+    /// Number of the session; 0 if no session owns it.
+    pub session: u32,
+    /// Address of the peer; empty if unknown.
+    pub from: String,
+    /// Transport of its connection, in a word or two; empty if unknown.
+    pub transport: &'static str,
+}
+
+/// A subscriber of a variable.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reader {
+    /// Owner of the subscription.
+    pub whose: Whose,
+    /// Items of all its subscriptions that were sent again because the peer held something else. A
+    /// value other than 0 means that something is broken.
+    pub repaired: u64,
+}
+
+/// The writers' side of a consumer. An item is marked at most once, however often it changes.
+pub(crate) struct Outbox {
+    pub(crate) marks: MarkSet,
+    /// Number of drains so far, plus one.
+    drains: AtomicUsize,
+    /// Number of the drain after which the consumer was woken last.
+    woken_after: AtomicUsize,
+    /// Outcomes of writes that a provider has answered, bounded by the session's write credit.
+    completions: Mutex<VecDeque<(u64, WriteOutcome)>>,
+    /// Results of orders, bounded by the number that the session may have unanswered.
+    reports: Mutex<VecDeque<(u32, OrderResult)>>,
+    /// Orders for a provider behind this consumer. Lock order: after everything else.
+    pub(crate) orders: Mutex<VecDeque<ProviderOrder>>,
+    /// 1 if names appeared or disappeared since the followed patterns were last checked.
+    names_changed: AtomicU32,
+    pub(crate) budget: Arc<Budget>,
+    /// Belongs to a service of the engine: it is not listed as a subscriber.
+    pub(crate) is_service: bool,
+    /// Items that were sent again because the peer held something else.
+    pub(crate) repaired: AtomicU32,
+    /// Number of marks made, so that the planted bug can lose some of them.
+    #[cfg(feature = "planted")]
+    made: AtomicU32,
+    wake: Box<dyn Wake>,
+    /// Table that is written when a variable changes; its readers are never woken.
+    pub(crate) table: Option<TableWriter>,
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox")
+            .field("empty", &self.marks.is_empty())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Outbox {
+    pub(crate) fn new(
+        wake: Box<dyn Wake>,
+        is_service: bool,
+        engine: Option<&Arc<EngineBudget>>,
+    ) -> Self {
+        Self {
+            is_service,
+            #[cfg(feature = "planted")]
+            made: AtomicU32::new(0),
+            repaired: AtomicU32::new(0),
+            marks: MarkSet::new(),
+            drains: AtomicUsize::new(1),
+            woken_after: AtomicUsize::new(0),
+            completions: Mutex::new(VecDeque::new()),
+            reports: Mutex::new(VecDeque::new()),
+            orders: Mutex::new(VecDeque::new()),
+            names_changed: AtomicU32::new(0),
+            budget: Arc::new(Budget::within(engine)),
+            wake,
+            table: None,
+        }
+    }
+
+    /// Creates the outbox of a table, whose readers are never woken.
+    pub(crate) fn of_table(table: TableWriter) -> Self {
+        Self {
+            table: Some(table),
+            ..Self::new(Box::new(NoWake), true, None)
+        }
+    }
+
+    /// The consumer begins to drain. A mark made after this needs another wake-up.
+    pub(crate) fn begin_drain(&self) {
+        // SYNC POINT, pairs with `is_woken`: a marker that sees the number before this one has made
+        // its mark before the drain looks at the marks.
+        self.drains.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns true if the consumer was woken and has not begun to drain since. A writer checks
+    /// this after its mark and wakes the consumer if not, even if others have marked before: the
+    /// thread that should have woken the consumer may have lost its processor or be busy.
+    #[inline]
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken_after.load(Ordering::SeqCst) == self.drains.load(Ordering::SeqCst)
+    }
+
+    /// The consumer has ended and is never woken again.
+    pub(crate) fn end(&self) {
+        self.drains.store(usize::MAX, Ordering::SeqCst);
+        self.woken_after.store(usize::MAX, Ordering::SeqCst);
+    }
+
+    /// Wakes the consumer, then records that it was woken.
+    fn wake_by(&self, wake: impl FnOnce(&dyn Wake)) {
+        let drains = self.drains.load(Ordering::SeqCst);
+        wake(&*self.wake);
+        self.woken_after.store(drains, Ordering::SeqCst);
+    }
+
+    /// The subscriber behind this outbox.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader {
+            whose: self.wake.whose(),
+            // Relaxed: no other memory depends on this count.
+            repaired: u64::from(self.repaired.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Returns true if the planted bug loses the next mark.
+    #[cfg(feature = "planted")]
+    pub(crate) fn loses_mark(&self) -> bool {
+        trunkline_types::planted::is(trunkline_types::planted::Bug::LostMark)
+            && !self.is_service
+            && self.made.fetch_add(1, Ordering::Relaxed) % 32 == 31
+    }
+
+    /// Records the outcome of write `id`. The caller wakes the outbox after releasing all locks.
+    /// Lock order: variable, then this.
+    pub(crate) fn complete(&self, id: u64, outcome: WriteOutcome) {
+        self.completions.lock().push_back((id, outcome));
+    }
+
+    /// Commits the update of write `id` and records its outcome, in one step: `latest` reads the
+    /// cell without a lock, and a reader that has seen the update finds the answer here. Lock order:
+    /// variable, then this, then feeds and the variables that follow this one, whose commits
+    /// complete no write.
+    pub(crate) fn complete_with(&self, id: u64, commit: impl FnOnce() -> WriteOutcome) {
+        let mut completions = self.completions.lock();
+        let outcome = commit();
+        completions.push_back((id, outcome));
+    }
+
+    pub(crate) fn take_completion(&self) -> Option<(u64, WriteOutcome)> {
+        self.completions.lock().pop_front()
+    }
+
+    /// Records the result of order `id`. The caller wakes the outbox.
+    pub(crate) fn report(&self, id: u32, result: OrderResult) {
+        self.reports.lock().push_back((id, result));
+    }
+
+    pub(crate) fn take_report(&self) -> Option<(u32, OrderResult)> {
+        self.reports.lock().pop_front()
+    }
+
+    /// Names appeared or disappeared. The caller wakes the outbox.
+    pub(crate) fn set_names_changed(&self) {
+        // Release: the thread that takes the flag sees the names.
+        self.names_changed.store(1, Ordering::Release);
+    }
+
+    pub(crate) fn take_names_changed(&self) -> bool {
+        self.names_changed.load(Ordering::Relaxed) != 0
+            && self.names_changed.swap(0, Ordering::Acquire) != 0
+    }
+
+    /// Returns true if outcomes, results, orders for a provider or changes of names are pending.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.completions.lock().is_empty()
+            || !self.reports.lock().is_empty()
+            || !self.orders.lock().is_empty()
+            || self.names_changed.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// Outboxes that became non-empty while locks were held: step 5 of the write path.
+///
+/// [`Wakes::flush`] or dropping the list wakes each of them once. Pass the same list to all writes
+/// of a batch.
+#[derive(Debug, Default)]
+pub struct Wakes {
+    outboxes: Vec<Arc<Outbox>>,
+    /// Addresses of those beyond the first few, for a fast search.
+    known: HashSet<usize>,
+    /// Distinguishes these outboxes from those of other lists, and from those already woken.
+    number: Option<NonZeroUsize>,
+}
+
+/// Up to this many outboxes, the list is searched linearly.
+const LISTED_MAX: usize = 8;
+
+impl Wakes {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an outbox unless it is listed. Most batches have one.
+    #[inline]
+    pub(crate) fn add(&mut self, outbox: &Arc<Outbox>) {
+        let is_first = |first: &Arc<Outbox>| Arc::ptr_eq(first, outbox);
+        if !self.outboxes.first().is_some_and(is_first) {
+            self.add_behind(outbox);
+        }
+    }
+
+    fn add_behind(&mut self, outbox: &Arc<Outbox>) {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::LostWake)
+            && !self.outboxes.is_empty()
+        {
+            return;
+        }
+        let mut first = self.outboxes.iter().take(LISTED_MAX);
+        if first.any(|known| Arc::ptr_eq(known, outbox)) {
+            return;
+        }
+        let is_new =
+            self.outboxes.len() < LISTED_MAX || self.known.insert(Arc::as_ptr(outbox) as usize);
+        if is_new {
+            self.outboxes.push(Arc::clone(outbox));
+        }
+    }
+
+    /// A number for the current content of the list. No other list has it, and this list drops it
+    /// when it wakes the outboxes.
+    pub(crate) fn number(&mut self) -> NonZeroUsize {
+        *self.number.get_or_insert_with(unique_number)
+    }
+
+    /// Returns true if the list has this number.
+    #[inline]
+    pub(crate) fn has_number(&self, number: Option<NonZeroUsize>) -> bool {
+        number.is_some() && self.number == number
+    }
+
+    /// Wakes every outbox on the list and empties the list. The caller must hold no lock.
+    pub fn flush(&mut self) {
+        self.number = None;
+        for outbox in self.outboxes.drain(..) {
+            outbox.wake_by(|wake| wake.wake());
+        }
+        self.known.clear();
+    }
+
+    /// Must be called after a write, or after the last write of a batch. Works like
+    /// [`flush`](Self::flush), but with few outboxes the calling thread sends what it can send
+    /// without blocking. Not for threads that scan, call functions of the program or serve
+    /// real-time threads.
+    #[inline]
+    pub fn send(&mut self) {
+        if !self.outboxes.is_empty() {
+            self.send_all();
+        }
+    }
+
+    #[cold]
+    fn send_all(&mut self) {
+        if self.outboxes.len() >= SENDS_BELOW {
+            return self.flush();
+        }
+        self.number = None;
+        for outbox in self.outboxes.drain(..) {
+            outbox.wake_by(|wake| wake.send());
+        }
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

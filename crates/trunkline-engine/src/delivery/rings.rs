@@ -1,0 +1,260 @@
+//! The bounded buffers of updates behind `last:n` and `first:n`.
+
+use std::collections::VecDeque;
+
+use crate::delivery::budget::{Budget, EngineBudget, cost};
+use crate::sync::Arc;
+use crate::update::Update;
+
+/// Maximum number of bytes of values in one buffer, counting those too long to be stored in place,
+/// whatever its number of elements: 64 MiB. A buffer that reaches it drops as if it were full, and
+/// counts the drops.
+pub const BUFFER_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that a ring borrows from the engine at a time. There may be a million rings.
+const RING_CHUNK_BYTES: usize = 512;
+
+/// The rings of one variable: of all its updates, and of those that differ from the previous one.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    pub(crate) all: Option<Ring>,
+    pub(crate) changes: Option<Ring>,
+}
+
+impl Rings {
+    pub(crate) fn of(&self, only_changes: bool) -> Option<&Ring> {
+        if only_changes {
+            self.changes.as_ref()
+        } else {
+            self.all.as_ref()
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, only_changes: bool) -> &mut Option<Ring> {
+        if only_changes {
+            &mut self.changes
+        } else {
+            &mut self.all
+        }
+    }
+}
+
+/// The newest updates of one variable, shared by all its `last:n` subscribers. Each subscriber has
+/// a cursor. Updates that the ring has dropped beyond the cursor are the drops of that subscriber's
+/// buffer.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// Length of its subscribers' longest buffer.
+    capacity: usize,
+    /// Number of pushes before the first update kept. A cursor is a push number.
+    start: u64,
+    updates: VecDeque<Update>,
+    /// Bytes of the counted buffers in it.
+    bytes: usize,
+    /// Its cost in the engine's budget, and the bytes it has borrowed.
+    cost: usize,
+    borrowed: usize,
+    engine: Option<Arc<EngineBudget>>,
+}
+
+/// The updates that a ring has for a cursor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingRead {
+    /// Number of updates dropped between the cursor and the first one kept for it.
+    pub(crate) dropped: u64,
+    /// Push number of the first update kept for the cursor.
+    pub(crate) first: u64,
+    /// Number of updates kept from there on.
+    pub(crate) kept: u64,
+}
+
+impl Ring {
+    pub(crate) fn new() -> Self {
+        Self {
+            capacity: 0,
+            start: 0,
+            updates: VecDeque::new(),
+            bytes: 0,
+            cost: 0,
+            borrowed: 0,
+            engine: None,
+        }
+    }
+
+    /// Makes the ring borrow its bytes from the engine's budget. If it cannot borrow, it drops as
+    /// if it were full, but always keeps the newest update.
+    pub(crate) fn borrow_from(&mut self, engine: &Arc<EngineBudget>) {
+        if self.engine.is_none() {
+            self.engine = Some(Arc::clone(engine));
+        }
+    }
+
+    /// Sets the capacity to the longest of its subscribers' buffers, and frees surplus memory.
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        while self.updates.len() > capacity {
+            self.drop_oldest();
+        }
+        if self.updates.capacity() > capacity.saturating_mul(2).max(8) {
+            self.updates.shrink_to(capacity);
+        }
+        let kept = self.cost.next_multiple_of(RING_CHUNK_BYTES);
+        if let Some(engine) = self.engine.as_ref().filter(|_| self.borrowed > kept) {
+            // Writers that wait for bytes are woken when a consumer next returns some.
+            engine.take_back(self.borrowed - kept);
+            self.borrowed = kept;
+        }
+    }
+
+    pub(crate) fn push(&mut self, update: Update) {
+        let bytes = update.value.shared_bytes();
+        let is_full = |ring: &Self| {
+            let too_long = ring.bytes.saturating_add(bytes) > BUFFER_BYTES_MAX;
+            ring.updates.len() >= ring.capacity || (too_long && !ring.updates.is_empty())
+        };
+        while is_full(self) && !self.updates.is_empty() {
+            self.drop_oldest();
+        }
+        self.cost += cost(update.value.as_slice().len());
+        self.bytes += bytes;
+        while self.cost > self.borrowed && !self.borrow() && !self.updates.is_empty() {
+            self.drop_oldest();
+        }
+        self.updates.push_back(update);
+    }
+
+    /// Borrows the part of its cost that is not borrowed yet.
+    fn borrow(&mut self) -> bool {
+        let Some(engine) = &self.engine else {
+            return true;
+        };
+        let more = (self.cost - self.borrowed).next_multiple_of(RING_CHUNK_BYTES);
+        let lent = engine.borrow(more, self.updates.is_empty());
+        if lent {
+            self.borrowed += more;
+        }
+        lent
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(update) = self.updates.pop_front() {
+            self.start += 1;
+            self.bytes -= update.value.shared_bytes();
+            self.cost -= cost(update.value.as_slice().len());
+        }
+    }
+
+    /// Number of pushes so far.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.updates.len() as u64
+    }
+
+    /// Returns the updates pending after `cursor` for a subscriber that keeps `n`.
+    pub(crate) fn pending(&self, cursor: u64, n: u32) -> RingRead {
+        let oldest = self.start.max(self.end().saturating_sub(u64::from(n)));
+        let first = cursor.max(oldest);
+        #[cfg(feature = "planted")]
+        let cursor =
+            match trunkline_types::planted::is(trunkline_types::planted::Bug::DropNotCounted) {
+                true => first,
+                false => cursor,
+            };
+        RingRead {
+            dropped: first - cursor,
+            first,
+            kept: self.end().saturating_sub(first),
+        }
+    }
+
+    /// Like [`Ring::pending`], and appends up to `limit` of the updates to `out`.
+    pub(crate) fn read(
+        &self,
+        cursor: u64,
+        n: u32,
+        limit: usize,
+        out: &mut Vec<Update>,
+    ) -> RingRead {
+        let pending = self.pending(cursor, n);
+        // `first` is never below `start`, and the difference fits in memory like everything kept.
+        let offset = usize::try_from(pending.first - self.start).unwrap_or(usize::MAX);
+        out.extend(self.updates.iter().skip(offset).take(limit).cloned());
+        pending
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some(engine) = &self.engine {
+            engine.take_back(self.borrowed);
+        }
+    }
+}
+
+/// The buffer of one `first:n` subscriber. When full, it keeps its updates and drops new ones.
+#[derive(Debug)]
+pub(crate) struct FirstQueue {
+    capacity: usize,
+    /// Each update with the number of updates dropped before it.
+    updates: VecDeque<(u64, Update)>,
+    /// Number of updates dropped after the newest one kept.
+    dropped: u64,
+    /// Bytes of the counted buffers in it.
+    bytes: usize,
+    /// Bytes charged to the consumer's budget.
+    charged: usize,
+}
+
+impl FirstQueue {
+    pub(crate) fn new(capacity: u32) -> Self {
+        Self {
+            capacity: capacity as usize,
+            updates: VecDeque::new(),
+            dropped: 0,
+            bytes: 0,
+            charged: 0,
+        }
+    }
+
+    /// Keeps `update` and returns true, or counts it as dropped and returns false. The consumer's
+    /// budget must have room too.
+    pub(crate) fn push(&mut self, update: &Update, budget: &Budget) -> bool {
+        let bytes = self.bytes.saturating_add(update.value.shared_bytes());
+        let room = self.updates.len() < self.capacity
+            && (bytes <= BUFFER_BYTES_MAX || self.updates.is_empty());
+        let cost = cost(update.value.as_slice().len());
+        let room = room && budget.claim(cost);
+        if room {
+            self.charged += cost;
+            let dropped = std::mem::take(&mut self.dropped);
+            self.bytes = bytes;
+            self.updates.push_back((dropped, update.clone()));
+        } else {
+            self.dropped += 1;
+        }
+        room
+    }
+
+    /// Takes the oldest update. Returns the number of updates dropped before it, the update, and
+    /// its cost in the budget.
+    pub(crate) fn pop(&mut self) -> Option<(u64, Update, usize)> {
+        let (dropped, update) = self.updates.pop_front()?;
+        self.bytes -= update.value.shared_bytes();
+        let cost = cost(update.value.as_slice().len());
+        self.charged -= cost;
+        Some((dropped, update, cost))
+    }
+
+    /// Bytes charged to the consumer's budget.
+    pub(crate) fn charged(&self) -> usize {
+        self.charged
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.updates.len()
+    }
+
+    /// Number of drops not yet reported to the subscriber.
+    pub(crate) fn untold(&self) -> u64 {
+        self.dropped + self.updates.iter().map(|(dropped, _)| dropped).sum::<u64>()
+    }
+}

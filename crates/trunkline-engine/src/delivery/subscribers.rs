@@ -1,0 +1,503 @@
+//! The subscriptions of one variable, and the work of a commit for each of them.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use crate::delivery::feed::{Feed, Reserve, Room, Stall};
+use crate::delivery::group_room::GroupRooms;
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::delivery::rings::{FirstQueue, Ring, Rings};
+use crate::fifo::ReaderFifo;
+use crate::sync::{Arc, crossing};
+use crate::update::Update;
+
+/// One subscription of one variable, as seen by its commits.
+#[derive(Debug)]
+pub(crate) struct Interest {
+    pub(crate) outbox: Arc<Outbox>,
+    /// The item to mark in the outbox.
+    pub(crate) item: u32,
+    /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
+    pub(crate) only_changes: bool,
+    /// Number of updates held back by `only_changes`.
+    pub(crate) filtered: u64,
+    pub(crate) kind: Kind,
+}
+
+/// The part of the contract that concerns commits.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// `latest`: commits only mark the item; the value is read when it is sent.
+    Mark,
+    /// `sampled`: commits do not even mark; the consumer reads once per period.
+    Sampled,
+    /// `last:n`: the variable's ring keeps the updates.
+    Last(u32),
+    /// `first:n`: a queue of its own.
+    First(Box<FirstQueue>),
+    /// A real-time reader with a FIFO of its own (NV-03).
+    Fifo(Arc<ReaderFifo>),
+}
+
+/// A variable's place in the feed of `all` subscriptions.
+#[derive(Debug)]
+pub(crate) struct FeedInterest {
+    pub(crate) feed: Arc<Feed>,
+    /// The variable's number in the feed.
+    pub(crate) place: u32,
+    /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
+    pub(crate) only_changes: bool,
+    /// Set while room is reserved for the current write.
+    reserved: Option<u32>,
+    /// True if the current write finds no room.
+    blocked: bool,
+    /// Number of updates held back by `only_changes`.
+    pub(crate) filtered: u64,
+    /// Number of updates made after every subscription of the feed had ended.
+    pub(crate) missed: u64,
+}
+
+impl FeedInterest {
+    pub(crate) fn new(feed: Arc<Feed>, place: u32, only_changes: bool) -> Self {
+        Self {
+            feed,
+            place,
+            only_changes,
+            reserved: None,
+            blocked: false,
+            filtered: 0,
+            missed: 0,
+        }
+    }
+}
+
+/// The subscriptions of one variable that are not plain `latest` ones.
+#[derive(Debug, Default)]
+pub(crate) struct Interests {
+    list: Vec<Interest>,
+    feeds: Vec<FeedInterest>,
+    /// Number of subscriptions, feeds included, that want only changes.
+    filters: u32,
+    rings: Option<Box<Rings>>,
+}
+
+impl Interests {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Interest> {
+        self.list.iter()
+    }
+
+    /// Returns true if a subscription needs to know whether an update differs from the previous
+    /// one.
+    pub(crate) fn wants_changes(&self) -> bool {
+        self.filters > 0
+    }
+
+    pub(crate) fn add(&mut self, interest: Interest) {
+        self.filters += u32::from(interest.only_changes);
+        let is_last = matches!(interest.kind, Kind::Last(_));
+        let only_changes = interest.only_changes;
+        if self.list.len() < FEW {
+            // Most variables have one or two subscribers, for which doubling the capacity would
+            // waste memory.
+            self.list.reserve_exact(1);
+        }
+        self.list.push(interest);
+        if is_last {
+            self.fit_ring(only_changes);
+        }
+    }
+
+    /// Removes a subscription, and frees memory that no other one needs.
+    pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Interest> {
+        let place = self
+            .list
+            .iter()
+            .position(|interest| interest.is(outbox, item))?;
+        let interest = self.list.remove(place);
+        if self.list.is_empty() {
+            self.list = Vec::new();
+        }
+        self.filters -= u32::from(interest.only_changes);
+        if matches!(interest.kind, Kind::Last(_)) {
+            self.fit_ring(interest.only_changes);
+        }
+        Some(interest)
+    }
+
+    pub(crate) fn find(&self, outbox: &Arc<Outbox>, item: u32) -> Option<&Interest> {
+        self.list.iter().find(|interest| interest.is(outbox, item))
+    }
+
+    pub(crate) fn find_mut(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<&mut Interest> {
+        self.list
+            .iter_mut()
+            .find(|interest| interest.is(outbox, item))
+    }
+
+    pub(crate) fn feeds(&self) -> std::slice::Iter<'_, FeedInterest> {
+        self.feeds.iter()
+    }
+
+    pub(crate) fn add_feed(&mut self, interest: FeedInterest) {
+        self.filters += u32::from(interest.only_changes);
+        if self.feeds.len() < FEW {
+            self.feeds.reserve_exact(1);
+        }
+        self.feeds.push(interest);
+    }
+
+    pub(crate) fn remove_feed(&mut self, feed: &Arc<Feed>) -> Option<FeedInterest> {
+        let is_it = |interest: &FeedInterest| Arc::ptr_eq(&interest.feed, feed);
+        let place = self.feeds.iter().position(is_it)?;
+        let interest = self.feeds.remove(place);
+        if self.feeds.is_empty() {
+            self.feeds = Vec::new();
+        }
+        self.filters -= u32::from(interest.only_changes);
+        Some(interest)
+    }
+
+    pub(crate) fn find_feed(&self, feed: &Arc<Feed>) -> Option<&FeedInterest> {
+        self.feeds
+            .iter()
+            .find(|interest| Arc::ptr_eq(&interest.feed, feed))
+    }
+
+    /// The ring of the `last:n` subscriptions.
+    pub(crate) fn ring(&self, only_changes: bool) -> Option<&Ring> {
+        self.rings.as_ref()?.of(only_changes)
+    }
+
+    /// Resizes the ring to the longest buffer that uses it.
+    fn fit_ring(&mut self, only_changes: bool) {
+        let longest = self
+            .list
+            .iter()
+            .filter(|interest| interest.only_changes == only_changes);
+        let mut memory = None;
+        let longest = longest.filter_map(|interest| match interest.kind {
+            Kind::Last(n) => {
+                memory = memory.or(interest.outbox.budget.engine());
+                Some(n as usize)
+            }
+            _ => None,
+        });
+        match longest.max() {
+            Some(n) => {
+                let rings = self.rings.get_or_insert_default();
+                let ring = rings.of_mut(only_changes).get_or_insert_with(Ring::new);
+                if let Some(memory) = memory {
+                    ring.borrow_from(memory);
+                }
+                ring.resize(n);
+            }
+            None => {
+                if let Some(rings) = &mut self.rings {
+                    *rings.of_mut(only_changes) = None;
+                    if rings.all.is_none() && rings.changes.is_none() {
+                        self.rings = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Step 3, last part: reserves room for one update of `bytes` in every `all` feed, or in none.
+    /// If a feed is full, returns the time until which the write may wait for it.
+    ///
+    /// If a write may not wait, the subscription ends here. It is marked, so that its consumer
+    /// learns of the end at once.
+    pub(crate) fn reserve_room(
+        &mut self,
+        changed: bool,
+        bytes: usize,
+        stall: Stall,
+        wakes: &mut Wakes,
+    ) -> Result<(), Tick> {
+        if self.feeds.is_empty() {
+            return Ok(());
+        }
+        let room = Room::one(bytes);
+        // Full feeds come first. A write that one of them refuses must not take room from the
+        // others even for a moment, because their writers could then find them full.
+        let several = self.feeds.len() > 1;
+        let mut blocked = self.reserve_where(changed, room, stall, wakes, several);
+        if blocked.is_none() && several {
+            blocked = self.reserve_where(changed, room, stall, wakes, false);
+        }
+        let Some(until) = blocked else {
+            return Ok(());
+        };
+        let mut released = Vec::new();
+        for interest in &mut self.feeds {
+            if let Some(turn) = interest.reserved.take() {
+                interest.feed.release(room, turn, wakes);
+                released.push((Arc::clone(&interest.feed), room));
+            }
+        }
+        for interest in &mut self.feeds {
+            if std::mem::take(&mut interest.blocked) {
+                note_need(&interest.feed, room, &released);
+            }
+        }
+        Err(until)
+    }
+
+    fn reserve_where(
+        &mut self,
+        changed: bool,
+        room: Room,
+        stall: Stall,
+        wakes: &mut Wakes,
+        full_only: bool,
+    ) -> Option<Tick> {
+        let mut blocked: Option<Tick> = None;
+        for interest in &mut self.feeds {
+            if (interest.only_changes && !changed)
+                || interest.reserved.is_some()
+                || (full_only && interest.feed.has_room(room))
+            {
+                continue;
+            }
+            match interest.feed.reserve(room, stall, wakes) {
+                Reserve::Reserved(turn) => interest.reserved = Some(turn),
+                Reserve::Ended => {}
+                Reserve::WouldBlock { until } => {
+                    interest.blocked = true;
+                    blocked = Some(blocked.map_or(until, |known| known.min(until)));
+                    if !full_only {
+                        break;
+                    }
+                }
+            }
+        }
+        blocked
+    }
+
+    /// Returns true if an update needs room in exactly one feed.
+    #[inline]
+    pub(crate) fn has_one_feed(&self) -> bool {
+        self.feeds.len() == 1
+    }
+
+    /// Returns true if there are no subscriptions except at most one feed without a filter.
+    #[inline]
+    pub(crate) fn is_feed_at_most(&self) -> bool {
+        self.feeds.len() <= 1 && self.has_only_feeds()
+    }
+
+    /// Returns true if there are no subscriptions except `all` ones without filters.
+    #[inline]
+    pub(crate) fn has_only_feeds(&self) -> bool {
+        self.filters == 0 && self.list.is_empty() && self.rings.is_none()
+    }
+
+    /// Step 3 (its last part) and step 4 if there is [at most one feed](Self::is_feed_at_most).
+    /// `publish` gives the update its sequence. Returns `None`, without publishing, if the feed
+    /// lacks room.
+    #[inline]
+    pub(crate) fn commit_short(
+        &mut self,
+        update: Update,
+        wakes: &mut Wakes,
+        publish: impl FnOnce() -> u64,
+    ) -> Option<u64> {
+        match self.feeds.first() {
+            Some(interest) => interest
+                .feed
+                .commit_short(interest.place, update, wakes, publish),
+            None => Some(publish()),
+        }
+    }
+
+    /// Step 3 (its last part) and step 4 if there is [one feed](Self::has_one_feed), locking it
+    /// once. `publish` gives the update its sequence.
+    #[inline]
+    pub(crate) fn commit_one(
+        &mut self,
+        update: &mut Update,
+        changed: bool,
+        stall: Stall,
+        wakes: &mut Wakes,
+        publish: impl FnOnce(&mut Update),
+    ) -> Result<(), Tick> {
+        let Some(interest) = self.feeds.first_mut() else {
+            return Ok(());
+        };
+        if interest.only_changes && !changed {
+            interest.filtered += 1;
+            publish(update);
+        } else {
+            let place = interest.place;
+            match interest
+                .feed
+                .commit_one(place, update, stall, wakes, publish)
+            {
+                Reserve::Reserved(_) => {}
+                Reserve::Ended => interest.missed += 1,
+                Reserve::WouldBlock { until } => return Err(until),
+            }
+        }
+        self.announce_beside_feeds(update, changed, wakes);
+        Ok(())
+    }
+
+    /// Adds the room that one update of a group needs in each `all` feed.
+    pub(crate) fn ask_for_room(
+        &self,
+        changed: bool,
+        bytes: usize,
+        stall: Duration,
+        handle: u32,
+        rooms: &mut GroupRooms,
+    ) {
+        for interest in &self.feeds {
+            if changed || !interest.only_changes {
+                rooms.ask(&interest.feed, Room::one(bytes), stall, handle);
+            }
+        }
+    }
+
+    pub(crate) fn announce(
+        &mut self,
+        update: &Update,
+        changed: bool,
+        mut group: Option<&mut GroupRooms>,
+        wakes: &mut Wakes,
+    ) {
+        for interest in &mut self.feeds {
+            if interest.only_changes && !changed {
+                interest.filtered += 1;
+                continue;
+            }
+            let is_in = match &mut group {
+                Some(rooms) => rooms.put(&interest.feed, interest.place, update),
+                None => interest.reserved.take().is_some_and(|turn| {
+                    let (feed, place) = (&interest.feed, interest.place);
+                    feed.commit(place, update, turn, wakes)
+                }),
+            };
+            interest.missed += u64::from(!is_in);
+        }
+        self.announce_beside_feeds(update, changed, wakes);
+    }
+
+    fn announce_beside_feeds(&mut self, update: &Update, changed: bool, wakes: &mut Wakes) {
+        if let Some(rings) = &mut self.rings {
+            if let Some(ring) = &mut rings.all {
+                ring.push(update.clone());
+            }
+            if changed && let Some(ring) = &mut rings.changes {
+                ring.push(update.clone());
+            }
+        }
+        for interest in &mut self.list {
+            if interest.only_changes && !changed {
+                interest.filtered += 1;
+                continue;
+            }
+            let marked = match &mut interest.kind {
+                Kind::Mark | Kind::Last(_) => Some(interest.item),
+                Kind::Sampled => None,
+                Kind::First(queue) => queue
+                    .push(update, &interest.outbox.budget)
+                    .then_some(interest.item),
+                Kind::Fifo(fifo) => {
+                    fifo.deliver(update);
+                    None
+                }
+            };
+            if let Some(mark) = marked {
+                interest.outbox.mark(mark, wakes);
+            }
+        }
+    }
+
+    pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
+        for interest in &self.feeds {
+            interest.feed.push_gone(interest.place, wakes);
+        }
+        for interest in &self.list {
+            match &interest.kind {
+                // Its reader polls and finds nothing new.
+                Kind::Fifo(_) => {}
+                Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) => {
+                    interest.outbox.mark(interest.item, wakes);
+                }
+            }
+        }
+    }
+}
+
+/// The state of a subscription's own buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pressure {
+    None,
+    /// An `all` feed is full.
+    Full,
+    /// An `all` feed has ended with `overrun`.
+    Ended,
+    /// A buffer drops its newest updates.
+    Dropping,
+}
+
+impl Interest {
+    /// The state of its own buffer. The caller holds the variable's lock.
+    pub(crate) fn pressure(&self) -> Pressure {
+        match &self.kind {
+            Kind::First(queue) if queue.untold() > 0 => Pressure::Dropping,
+            _ => Pressure::None,
+        }
+    }
+
+    pub(crate) fn is_of(&self, outbox: &Arc<Outbox>) -> bool {
+        Arc::ptr_eq(&self.outbox, outbox)
+    }
+
+    fn is(&self, outbox: &Arc<Outbox>, item: u32) -> bool {
+        self.item == item && Arc::ptr_eq(&self.outbox, outbox)
+    }
+}
+
+impl Outbox {
+    /// Marks an item, and adds the consumer to `wakes` unless it was already woken. Returns true if
+    /// it was.
+    pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) -> bool {
+        crossing();
+        #[cfg(feature = "planted")]
+        if self.loses_mark() {
+            wakes.add(self);
+            return false;
+        }
+        self.marks.mark(index);
+        crossing();
+        self.see_to_wake(wakes)
+    }
+
+    /// Called after a mark. Adds the consumer to `wakes` unless it was already woken. Returns true
+    /// if it was.
+    pub(crate) fn see_to_wake(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
+        let is_woken = self.is_woken();
+        if !is_woken {
+            wakes.add(self);
+        }
+        is_woken
+    }
+}
+
+/// Records how much a blocked write needs from the budgets of the full consumers, on top of what it
+/// has released to them elsewhere.
+pub(crate) fn note_need(full: &Arc<Feed>, room: Room, released: &[(Arc<Feed>, Room)]) {
+    if released.is_empty() {
+        return full.note_need(room);
+    }
+    for outbox in full.full_outboxes() {
+        let own = released.iter().filter(|(feed, _)| feed.is_of(&outbox));
+        let held = own.map(|(_, room)| room.cost()).sum();
+        full.note_need_of(&outbox, room, held);
+    }
+}
+
+/// Length up to which a variable's list grows one entry at a time.
+const FEW: usize = 4;

@@ -1,0 +1,194 @@
+//! Marks values that are older than their variable's `max_age` as stale (B-12).
+//!
+//! Each variable with a `max_age` is examined when its value would become too old, and at least
+//! once per `max_age`; writes do no work for it. A value that is too old is published again as
+//! `uncertain: stale` with its former timestamps: it is the same sample, marked as old. The next
+//! write of any value clears the mark.
+//!
+//! The age of a value follows from the engine's monotonic time between two examinations. The wall
+//! clock only locates the update between them, so that setting the clock makes nothing stale. A
+//! write within the deadband confirms the value and keeps it fresh.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use trunkline_types::{Level, Moment, Quality, Reason, Tick};
+
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::sync::Mutex;
+use crate::update::Update;
+use crate::variable::Variable;
+use crate::write::wall_clock::WallClock;
+use crate::write::{Commit, commit_undelayed};
+
+/// The variables with a `max_age`.
+#[derive(Debug, Default)]
+pub(crate) struct Ages {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Times at which variables are examined. An entry is valid only while it equals the `due` of
+    /// its variable.
+    queue: BinaryHeap<Reverse<(Tick, u32)>>,
+    known: HashMap<u32, Known>,
+}
+
+/// State of a variable at its last examination.
+#[derive(Debug)]
+struct Known {
+    due: Tick,
+    looked: Tick,
+    /// The latest time at which the value was known to be fresh.
+    fresh: Tick,
+    sequence: u64,
+    confirmed: u64,
+}
+
+impl Engine {
+    /// Starts watching those of these variables that have a `max_age`.
+    pub(crate) fn watch_ages(&self, handles: &[u32], now: Tick) {
+        let mut ages = self.ages().state.lock();
+        let State { queue, known } = &mut *ages;
+        for handle in handles {
+            let Some(variable) = self.variable(*handle) else {
+                continue;
+            };
+            let Some(max_age) = variable.properties().max_age else {
+                continue;
+            };
+            let entry = known
+                .entry(*handle)
+                .or_insert_with(|| Known::of(&variable, now));
+            let due = entry.fresh.saturating_add(max_age);
+            if entry.due != due {
+                entry.due = due;
+                queue.push(Reverse((due, *handle)));
+            }
+        }
+    }
+
+    /// Stops watching a variable that is gone. Removes stale entries from the queue once they
+    /// outnumber the others.
+    pub(crate) fn forget_age(&self, handle: u32) {
+        let mut ages = self.ages().state.lock();
+        let State { queue, known } = &mut *ages;
+        if known.remove(&handle).is_some() && queue.len() > 2 * known.len() + QUEUE_SLACK {
+            queue.retain(|Reverse((due, handle))| {
+                known.get(handle).is_some_and(|entry| entry.due == *due)
+            });
+        }
+    }
+
+    /// Marks values that have become too old, examining at most `slice` variables. Returns the time
+    /// of the next call.
+    pub(crate) fn mark_stale(
+        &self,
+        moment: Moment,
+        slice: usize,
+        wakes: &mut Wakes,
+    ) -> Option<Tick> {
+        let now = moment.now;
+        let mut ages = self.ages().state.lock();
+        let State { queue, known } = &mut *ages;
+        for _ in 0..slice {
+            let Reverse((due, handle)) = *queue.peek()?;
+            if due > now {
+                return Some(due);
+            }
+            queue.pop();
+            let Some(entry) = known.get_mut(&handle).filter(|entry| entry.due == due) else {
+                continue;
+            };
+            let variable = self.variable(handle).filter(|variable| !variable.is_gone());
+            let max_age = variable.as_ref().and_then(|one| one.properties().max_age);
+            let (Some(variable), Some(max_age)) = (variable, max_age) else {
+                known.remove(&handle);
+                continue;
+            };
+            let is_fresh = entry.look(&variable, max_age, moment, self.wall_clock(), wakes);
+            let from = if is_fresh { entry.fresh } else { now };
+            // However small `max_age` is, others get their turn.
+            entry.due = from
+                .saturating_add(max_age)
+                .max(now.saturating_add(PERIOD_MIN));
+            queue.push(Reverse((entry.due, handle)));
+        }
+        Some(now)
+    }
+}
+
+/// Number of invalid entries up to which the queue is not cleaned.
+const QUEUE_SLACK: usize = 1000;
+
+/// Minimum time between two examinations of one variable.
+const PERIOD_MIN: Duration = Duration::from_millis(1);
+
+impl Known {
+    fn of(variable: &Variable, now: Tick) -> Self {
+        let state = variable.lock();
+        Self {
+            due: Tick::MAX,
+            looked: now,
+            fresh: now,
+            sequence: variable.sequence(),
+            confirmed: state.confirmed(),
+        }
+    }
+
+    /// Examines the variable, and marks a value that is too old. Returns true if the value is
+    /// fresh.
+    fn look(
+        &mut self,
+        variable: &Variable,
+        max_age: Duration,
+        moment: Moment,
+        clock: &WallClock,
+        wakes: &mut Wakes,
+    ) -> bool {
+        let Moment { now, wall } = moment;
+        let mut state = variable.lock();
+        let update = variable.update_locked(&state);
+        let confirmed = state.confirmed();
+        if confirmed != self.confirmed {
+            self.fresh = now;
+        } else if update.sequence != self.sequence {
+            let stamp = update.engine_timestamp;
+            let age = match variable.deployed().timestamps {
+                true => clock.age(stamp, now, wall, self.looked),
+                false => Duration::ZERO,
+            };
+            self.fresh = Tick::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64));
+        }
+        (self.sequence, self.confirmed, self.looked) = (update.sequence, confirmed, now);
+        if now.since(self.fresh) < max_age {
+            return true;
+        }
+        // A value that was not measured since the start already carries that reason, which must not
+        // be replaced.
+        let says_more = matches!(
+            update.quality.reason(),
+            Reason::Stale | Reason::Initial | Reason::Retained
+        );
+        let can_be_marked = update.sequence > 0
+            && update.quality.level() != Level::Bad
+            && !says_more
+            && !variable.is_blocked();
+        if can_be_marked {
+            let clock = update.quality;
+            let quality = Quality::uncertain(Reason::Stale);
+            let quality = quality.with_clock(clock.clock(), clock.clock_sync());
+            let mut stale = Update {
+                quality,
+                writer: 0,
+                ..update
+            };
+            let commit = Commit::at(moment);
+            self.sequence = commit_undelayed(variable, &mut state, &mut stale, commit, wakes);
+        }
+        false
+    }
+}

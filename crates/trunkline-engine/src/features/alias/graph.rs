@@ -1,0 +1,84 @@
+//! The table of deployed aliases, and the check of a library that adds some.
+
+use std::collections::{BTreeMap, HashMap};
+
+use trunkline_types::alias::{AliasFault, check_chains, misfit, target_of};
+use trunkline_types::{LibraryDefinition, Name, Properties};
+
+use crate::engine::Engine;
+use crate::features::libraries::DeployError;
+use crate::sync::Mutex;
+
+/// A deployed alias.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) handle: u32,
+    /// Name of its target, whether that is deployed or not.
+    pub(super) target: Name,
+}
+
+/// Every deployed alias, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Aliases {
+    pub(super) table: Mutex<BTreeMap<Name, Entry>>,
+}
+
+impl Engine {
+    /// Checks the aliases of a library against all deployed ones.
+    pub(crate) fn check_aliases(
+        &self,
+        library: &LibraryDefinition,
+        names: &[Name],
+    ) -> Result<(), DeployError> {
+        let mut new = Vec::new();
+        for (name, definition) in names.iter().zip(&library.variables) {
+            let refuse = |fault| refused(name, fault);
+            if let Some(target) = target_of(&definition.properties).map_err(refuse)? {
+                new.push((name, target, &definition.properties));
+            }
+        }
+        if new.is_empty() {
+            // Removing aliases makes no chain longer.
+            return Ok(());
+        }
+        let table = self.aliases().table.lock();
+        let others = table
+            .iter()
+            .filter(|(name, _)| name.library() != library.name);
+        let mut targets: HashMap<&str, &str> = others
+            .map(|(name, entry)| (name.as_str(), entry.target.as_str()))
+            .collect();
+        targets.extend(
+            new.iter()
+                .map(|(name, target, _)| (name.as_str(), target.as_str())),
+        );
+        check_chains(&targets).map_err(|(name, fault)| DeployError::Alias { name, fault })?;
+        drop(table);
+        let own: HashMap<&str, &Properties> = names
+            .iter()
+            .zip(&library.variables)
+            .map(|(name, definition)| (name.as_str(), &*definition.properties))
+            .collect();
+        for (name, target, properties) in new {
+            let target_name = target.as_str();
+            let wrong = match own.get(target_name) {
+                Some(of_target) => misfit(properties, target_name, of_target),
+                None if target.library() == library.name => None,
+                None => self
+                    .registry()
+                    .find(target_name)
+                    .and_then(|variable| misfit(properties, target_name, &variable.properties())),
+            };
+            if let Some(wrong) = wrong {
+                let sentence = wrong.sentence;
+                return Err(refused(name, AliasFault::Misfit { sentence }));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refused(name: &Name, fault: AliasFault) -> DeployError {
+    let name = name.as_str().to_owned();
+    DeployError::Alias { name, fault }
+}

@@ -1,0 +1,306 @@
+//! The audit: records clients' writes and orders in order, for the host to store (B-24).
+//!
+//! ```text
+//! commit, refusal, order --> [ notes, bounded ] --wake--> the host: numbers them, stores them
+//!   values in wire form                          take_audit: values as text
+//! ```
+//!
+//! A note is made under the lock of its variable, so the notes of a variable are in the order of
+//! the actions they record. It allocates only its own memory and formats no text; the host's thread
+//! does that.
+//!
+//! The number of notes is bounded. An action whose note must not be missing claims room before it
+//! is carried out ([`AuditRoom`]): writes to variables with a complete audit, forces and orders.
+//! Without room they wait, as writes wait for a full feed, and are woken when the host takes notes.
+//! If the host has taken nothing for [`AUDIT_PATIENCE`], it cannot store notes, and the actions are
+//! refused. Writes to variables with a best-effort audit never wait: notes without room are
+//! counted, and an entry in their place reports how many are missing.
+//!
+//! Lock order: after everything except an outbox.
+
+mod held;
+mod room;
+mod write;
+
+use std::collections::VecDeque;
+
+use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
+use trunkline_types::{
+    AuditAction, AuditEntry, AuditMode, AuditOutcome, DataType, Tick, Timestamp, WhyStage, WhyStep,
+};
+
+use crate::caller::{Caller, Principal};
+use crate::delivery::outbox::{Outbox, Wake, Wakes};
+use crate::engine::Engine;
+use crate::sync::{Arc, Mutex};
+use crate::variable::Variable;
+
+use self::held::Held;
+pub use self::room::{AUDIT_PATIENCE, AuditRoom, NoAuditRoom};
+pub(crate) use self::write::{Audited, is_noted};
+
+/// Maximum number of notes, including those with claimed room.
+pub const AUDIT_NOTES_MAX: usize = 50_000;
+/// Maximum number of notes when one is added without a claim. The rest is reserved for claims.
+pub const AUDIT_BEST_EFFORT_MAX: usize = 40_000;
+
+/// The engine's side of its audit.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    notes: Mutex<Notes>,
+    /// The consumer to wake for the host that takes the notes.
+    keeper: Mutex<Option<Arc<Outbox>>>,
+    keeping: Mutex<AuditKeeping>,
+}
+
+/// The storage of the audit and its condition, as set by the host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditKeeping {
+    /// True if entries that were taken survive a restart.
+    pub is_lasting: bool,
+    /// For people, the text after "it is audited: ".
+    pub sentence: Arc<str>,
+}
+
+impl Default for AuditKeeping {
+    fn default() -> Self {
+        Self {
+            is_lasting: false,
+            sentence: Arc::from("nobody keeps the entries"),
+        }
+    }
+}
+
+/// The facts recorded about an order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderNote<'a> {
+    /// The action requested.
+    pub action: AuditAction,
+    /// Name of the library; empty for the whole engine.
+    pub name: &'a str,
+    /// The change made, for people.
+    pub effect: &'a str,
+    /// The outcome.
+    pub outcome: AuditOutcome,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    waiting: VecDeque<Note>,
+    /// Number of notes lost after the waiting ones; `lost_at` is the time of the last loss.
+    lost: u64,
+    lost_at: Timestamp,
+    /// Number of notes still to come that have claimed room.
+    claimed: usize,
+    /// Time at which room was first missing since the host last took notes.
+    full_since: Option<Tick>,
+    /// Consumers to wake when the host takes notes.
+    parked: Vec<Arc<Outbox>>,
+}
+
+#[derive(Debug)]
+struct Note {
+    when: Timestamp,
+    who: Principal,
+    from: Arc<str>,
+    action: AuditAction,
+    subject: Target,
+    outcome: AuditOutcome,
+}
+
+#[derive(Debug)]
+enum Target {
+    Variable { name: Noted, old: Held, new: Held },
+    Order { name: Box<str>, effect: Box<str> },
+}
+
+/// The variable of a note.
+#[derive(Debug)]
+enum Noted {
+    Deployed(Arc<Variable>),
+    /// The variable was gone before the note was made.
+    Gone(Box<str>, DataType),
+}
+
+impl Noted {
+    fn of(engine: &Engine, variable: &Variable) -> Self {
+        match engine.variable(variable.handle()) {
+            Some(variable) => Noted::Deployed(variable),
+            None => Noted::Gone(variable.name().into(), variable.data_type().clone()),
+        }
+    }
+
+    fn name_and_type(&self) -> (&str, &DataType) {
+        match self {
+            Noted::Deployed(variable) => (variable.name(), variable.data_type()),
+            Noted::Gone(name, data_type) => (name, data_type),
+        }
+    }
+}
+
+impl Engine {
+    /// Records a change of the engine itself: a finished order of a client, or an action of the
+    /// host. Without claimed room, the note is lost and counted if the audit is full.
+    pub fn note_order(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        order: OrderNote<'_>,
+        room: &AuditRoom,
+        wakes: &mut Wakes,
+    ) {
+        let OrderNote {
+            action,
+            name,
+            effect,
+            outcome,
+        } = order;
+        let short = |text: &str| cut(text, AUDIT_TEXT_BYTES_MAX).into_boxed_str();
+        let note = Note {
+            when: wall,
+            who: caller.principal.clone(),
+            from: Arc::clone(&caller.origin),
+            action,
+            subject: Target::Order {
+                name: short(name),
+                effect: short(effect),
+            },
+            outcome: match outcome {
+                AuditOutcome::Refused(rule) => {
+                    AuditOutcome::Refused(cut(&rule, AUDIT_TEXT_BYTES_MAX))
+                }
+                other => other,
+            },
+        };
+        self.push_note(note, room, wakes);
+    }
+
+    fn push_note(&self, note: Note, room: &AuditRoom, wakes: &mut Wakes) {
+        let mut notes = self.audit().notes.lock();
+        let was_empty = notes.waiting.is_empty();
+        if !room.is_claimed() && !notes.fits(1, AUDIT_BEST_EFFORT_MAX) {
+            notes.lost += 1;
+            notes.lost_at = note.when;
+            return;
+        }
+        notes.tell_lost();
+        notes.waiting.push_back(note);
+        drop(notes);
+        if was_empty && let Some(outbox) = &*self.audit().keeper.lock() {
+            wakes.add(outbox);
+        }
+    }
+
+    /// Registers `wake`, which is called when there is something to take.
+    pub fn keep_audit(&self, wake: Box<dyn Wake>) {
+        *self.audit().keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
+    }
+
+    /// Takes the oldest notes as entries, at most `limit`, numbered from `first` on.
+    pub fn take_audit(&self, first: u64, limit: usize) -> Vec<AuditEntry> {
+        let mut wakes = Wakes::new();
+        let taken: Vec<Note> = {
+            let mut notes = self.audit().notes.lock();
+            if notes.waiting.is_empty() {
+                notes.tell_lost();
+            }
+            notes.full_since = None;
+            let count = limit.min(notes.waiting.len());
+            for outbox in notes.parked.drain(..) {
+                wakes.add(&outbox);
+            }
+            notes.waiting.drain(..count).collect()
+        };
+        drop(wakes);
+        // Texts are made after the lock is released.
+        let numbered = (first..).zip(taken);
+        numbered
+            .map(|(number, note)| self.entry(number, note))
+            .collect()
+    }
+
+    /// Number of waiting notes, and of notes lost after them.
+    pub fn waiting_audit(&self) -> (usize, u64) {
+        let notes = self.audit().notes.lock();
+        (notes.waiting.len(), notes.lost)
+    }
+
+    fn entry(&self, number: u64, note: Note) -> AuditEntry {
+        let (name, data_type, old, new) = match note.subject {
+            Target::Order { name, effect } => {
+                (name.into(), String::new(), String::new(), effect.into())
+            }
+            Target::Variable { name, old, new } => {
+                let (name, data_type) = name.name_and_type();
+                let shown = cut(&data_type.to_string(), AUDIT_TEXT_BYTES_MAX);
+                let (old, new) = (old.text(data_type), new.text(data_type));
+                (name.to_owned(), shown, old, new)
+            }
+        };
+        AuditEntry {
+            number,
+            when: note.when,
+            who: note.who.to_string(),
+            from: cut(&note.from, AUDIT_TEXT_BYTES_MAX),
+            action: note.action,
+            name,
+            data_type,
+            old,
+            new,
+            outcome: note.outcome,
+        }
+    }
+
+    /// Sets the storage of the audit. Called by the host.
+    pub fn set_audit_keeping(&self, keeping: AuditKeeping) {
+        *self.audit().keeping.lock() = keeping;
+    }
+
+    /// The storage of the audit.
+    pub fn audit_keeping(&self) -> AuditKeeping {
+        self.audit().keeping.lock().clone()
+    }
+
+    /// The line that `explain` shows for an audited variable.
+    pub(crate) fn audited_state(&self, variable: &Variable) -> Option<WhyStep> {
+        let mode = match variable.properties().audit {
+            AuditMode::Off => return None,
+            AuditMode::BestEffort => "best effort; ",
+            AuditMode::Complete => "",
+        };
+        let keeping = self.audit_keeping();
+        let sentence = format!("it is audited: {mode}{}", keeping.sentence);
+        Some(match keeping.is_lasting {
+            true => WhyStep::ok(WhyStage::Filter, sentence),
+            false => WhyStep::note(WhyStage::Filter, sentence),
+        })
+    }
+}
+
+impl Notes {
+    /// Returns true if this many more notes fit, including the one that reports losses.
+    fn fits(&self, more: usize, max: usize) -> bool {
+        let marker = usize::from(self.lost > 0);
+        self.waiting.len() + self.claimed + more + marker <= max
+    }
+
+    /// Adds a note that reports the lost ones, at their place in the order.
+    fn tell_lost(&mut self) {
+        let lost = std::mem::take(&mut self.lost);
+        if lost == 0 {
+            return;
+        }
+        let engine = Caller::engine();
+        self.waiting.push_back(Note {
+            when: self.lost_at,
+            who: engine.principal,
+            from: engine.origin,
+            action: AuditAction::Lost,
+            subject: Target::Order {
+                name: Box::default(),
+                effect: Box::default(),
+            },
+            outcome: AuditOutcome::Lost(lost),
+        });
+    }
+}

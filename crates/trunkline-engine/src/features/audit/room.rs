@@ -1,0 +1,124 @@
+//! Room in the audit, claimed before the audited action is carried out.
+
+use std::time::Duration;
+
+use trunkline_types::{AuditMode, Tick};
+
+use super::{AUDIT_NOTES_MAX, Audit};
+use crate::delivery::outbox::Outbox;
+use crate::engine::Engine;
+use crate::sync::Arc;
+use crate::variable::Variable;
+use crate::write::WriteVerb;
+
+/// Maximum time that a claim waits for a host that takes no notes.
+pub const AUDIT_PATIENCE: Duration = Duration::from_secs(2);
+/// Time after which a claim is tried again even without a wake-up, because room also becomes free
+/// when another claim is dropped.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Room for entries to come. The unused rest is returned when the last clone is dropped.
+#[derive(Clone, Default, Debug)]
+pub struct AuditRoom(Option<Arc<Claim>>);
+
+#[derive(Debug)]
+struct Claim {
+    audit: Arc<Audit>,
+    count: usize,
+}
+
+/// The reason why the audit has no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoAuditRoom {
+    /// The host has not stored the waiting notes yet. Try again when woken, or at this time at the
+    /// latest.
+    Wait(Tick),
+    /// The host has stored nothing for [`AUDIT_PATIENCE`].
+    Unstored,
+}
+
+impl AuditRoom {
+    /// Returns true if room is claimed. Without a claim, a note may be lost, and is then counted.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns this room if the variable requires a complete audit, otherwise no room.
+    pub(crate) fn of(&self, variable: &Variable) -> Self {
+        match variable.properties().audit {
+            AuditMode::Complete => self.clone(),
+            AuditMode::BestEffort | AuditMode::Off => Self::default(),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.audit.notes.lock().claimed -= self.count;
+    }
+}
+
+impl Engine {
+    /// Claims room in the audit for `count` entries. If no host stores the audit, returns an empty
+    /// claim without waiting.
+    ///
+    /// # Errors
+    /// The reason why the audit has no room.
+    pub fn claim_audit(&self, count: usize, now: Tick) -> Result<AuditRoom, NoAuditRoom> {
+        let audit = self.audit();
+        if count == 0 || audit.keeper.lock().is_none() {
+            return Ok(AuditRoom::default());
+        }
+        let mut notes = audit.notes.lock();
+        if notes.fits(count, AUDIT_NOTES_MAX) {
+            notes.claimed += count;
+            let audit = Arc::clone(audit);
+            return Ok(AuditRoom(Some(Arc::new(Claim { audit, count }))));
+        }
+        if notes.waiting.is_empty() {
+            // The host has nothing to take, so the lack of room is not its fault.
+            notes.full_since = Some(now);
+        }
+        let end = notes
+            .full_since
+            .get_or_insert(now)
+            .saturating_add(AUDIT_PATIENCE);
+        match now < end {
+            true => Err(NoAuditRoom::Wait(end.min(now.saturating_add(LOOK)))),
+            false => Err(NoAuditRoom::Unstored),
+        }
+    }
+
+    /// Claims room for a client's action on this variable, unless its audit may lose notes.
+    pub(crate) fn claim_for(
+        &self,
+        variable: &Variable,
+        verb: WriteVerb,
+        now: Tick,
+    ) -> Result<AuditRoom, NoAuditRoom> {
+        let needs_room = match variable.properties().audit {
+            AuditMode::Complete => true,
+            AuditMode::BestEffort => false,
+            AuditMode::Off => matches!(verb, WriteVerb::Force | WriteVerb::Unforce),
+        };
+        self.claim_audit(usize::from(needs_room), now)
+    }
+
+    /// Registers `outbox` to be woken when the host takes notes. Returns false if the host has
+    /// taken notes since a claim last failed.
+    pub(crate) fn park_for_audit(&self, outbox: &Arc<Outbox>) -> bool {
+        // Dropped after the lock is released, because the outboxes may hold claimed room.
+        let _ended: Vec<Arc<Outbox>>;
+        let mut notes = self.audit().notes.lock();
+        if notes.full_since.is_none() {
+            return false;
+        }
+        // An outbox with no other reference belongs to an ended consumer.
+        let is_ended = |known: &mut Arc<Outbox>| Arc::strong_count(known) == 1;
+        _ended = notes.parked.extract_if(.., is_ended).collect();
+        if !notes.parked.iter().any(|known| Arc::ptr_eq(known, outbox)) {
+            notes.parked.push(Arc::clone(outbox));
+        }
+        true
+    }
+}

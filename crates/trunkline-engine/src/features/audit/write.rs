@@ -1,0 +1,151 @@
+//! Audited writes of clients: the caller, the request and its outcome.
+
+use std::any::Any;
+use std::cell::Cell;
+
+use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
+use trunkline_types::{AuditAction, AuditOutcome, Position};
+
+use super::{AuditRoom, Held, NoAuditRoom, Note, Noted, Target};
+use crate::caller::{Caller, Principal};
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::sync::Arc;
+use crate::variable::Variable;
+use crate::write::{Call, Origin, Write, WriteEnd, WriteObserver, WriteVerb};
+
+/// A client's write whose outcome is to be recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Audited {
+    who: Principal,
+    from: Arc<str>,
+    action: AuditAction,
+    /// The requested value.
+    new: Held,
+    room: AuditRoom,
+    is_noted: Cell<bool>,
+}
+
+impl Audited {
+    pub(crate) fn new(
+        caller: &Caller,
+        variable: &Variable,
+        write: &Write<'_>,
+        room: AuditRoom,
+    ) -> Self {
+        let written = || Held::of_written(&write.value, variable.data_type());
+        let (action, new) = match write.verb {
+            WriteVerb::Send | WriteVerb::Request => {
+                (AuditAction::Send, Held::of_update(&variable.update()))
+            }
+            WriteVerb::Unforce => (AuditAction::Unforce, Held::Nothing),
+            WriteVerb::Put => (AuditAction::Put, written()),
+            WriteVerb::Set => (AuditAction::Set, written()),
+            WriteVerb::Force => (AuditAction::Force, written()),
+        };
+        Self {
+            who: caller.principal.clone(),
+            from: Arc::clone(&caller.origin),
+            action,
+            new,
+            room,
+            is_noted: Cell::new(false),
+        }
+    }
+}
+
+/// Returns true if a client's action on this variable is recorded in the audit. Forcing and
+/// unforcing always are.
+#[inline]
+pub(crate) fn is_noted(variable: &Variable, verb: WriteVerb) -> bool {
+    match verb {
+        WriteVerb::Put | WriteVerb::Set | WriteVerb::Send => variable.is_audited(),
+        WriteVerb::Force | WriteVerb::Unforce => true,
+        // A request only reads.
+        WriteVerb::Request => false,
+    }
+}
+
+impl Engine {
+    /// Carries out a client's write whose outcome is always recorded in the audit. If the write of
+    /// an alias is recorded, it is recorded at the target, where it is carried out.
+    pub(crate) fn begin_audited(
+        &self,
+        call: &Call<'_>,
+        wakes: &mut Wakes,
+    ) -> Option<Result<Attempt, Refusal>> {
+        let Call {
+            variable, write, ..
+        } = *call;
+        let outer = call.outer.map(|outer| outer as &dyn Any);
+        let outer: Option<&Audited> = outer.and_then(|outer| outer.downcast_ref());
+        let is_due = call.observer.is_none() && write.origin == Origin::Client;
+        if !is_due || (outer.is_none() && !is_noted(variable, write.verb)) {
+            return None;
+        }
+        let claimed = match outer.map(|outer| &outer.room) {
+            Some(room) if room.is_claimed() => Ok(room.clone()),
+            _ => self.claim_for(variable, write.verb, call.moment.now),
+        };
+        let room = match claimed {
+            Ok(room) => room,
+            Err(NoAuditRoom::Wait(until)) => return Some(Ok(Attempt::WouldBlock { until })),
+            Err(NoAuditRoom::Unstored) => return Some(Err(Refusal::AuditFull)),
+        };
+        let audited = Audited::new(call.caller, variable, write, room);
+        let call = Call {
+            observer: Some(&audited),
+            ..*call
+        };
+        let result = self.put(&call, wakes);
+        if let Err(refusal) = &result {
+            let refused = WriteOutcome::Refused(refusal.clone());
+            call.inform_observer(self, &variable.update(), None, &refused, wakes);
+            if let Some(outer) = outer {
+                outer.is_noted.set(true);
+            }
+        }
+        Some(result)
+    }
+}
+
+impl WriteObserver for Audited {
+    fn ended(&self, engine: &Engine, end: &WriteEnd<'_>, wakes: &mut Wakes) {
+        if self.is_noted.replace(true) {
+            return;
+        }
+        let at = |sequence: &u64| Position {
+            epoch: engine.epoch(),
+            sequence: *sequence,
+        };
+        let sentence = |text: String| cut(&text, AUDIT_TEXT_BYTES_MAX);
+        let outcome = match end.outcome {
+            WriteOutcome::Applied(sequence) => AuditOutcome::Applied(at(sequence)),
+            WriteOutcome::Unchanged(sequence) => AuditOutcome::Unchanged(at(sequence)),
+            WriteOutcome::Superseded => {
+                AuditOutcome::Refused("a newer value took its place".to_owned())
+            }
+            WriteOutcome::Refused(refusal) => AuditOutcome::Refused(sentence(refusal.to_string())),
+            WriteOutcome::Unknown(cause) => AuditOutcome::Unknown(sentence(cause.to_string())),
+            WriteOutcome::NotTried(never) => match *never {},
+        };
+        let note = Note {
+            when: end.wall,
+            who: self.who.clone(),
+            from: Arc::clone(&self.from),
+            action: self.action,
+            subject: Target::Variable {
+                name: Noted::of(engine, end.variable),
+                old: Held::of_update(end.old),
+                new: end.new.map_or_else(|| self.new.clone(), Held::of),
+            },
+            outcome,
+        };
+        engine.push_note(note, &self.room, wakes);
+    }
+
+    fn detach(&self) -> Box<dyn WriteObserver> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,550 @@
+//! Fields: a variable's configuration and state, as cells of their own (VS-08).
+//!
+//! ```text
+//! boiler/level           the variable
+//! boiler/level#units     its field: a read-only variable, made when it is opened first
+//! ```
+//!
+//! A field is updated whenever its content changes: when a library is replaced, stopped or started,
+//! by forcing, or by an update. It has its own sequence, and can be subscribed under any contract.
+//! Variables without open fields pay no cost. A field is closed once no subscription uses it and no
+//! session keeps it open; its slot is then reused.
+//!
+//! Lock order: a variable, then its fields. A group does not lock fields, because they change only
+//! under their variable's lock.
+
+use trunkline_types::{
+    Access, DataType, Level, Moment, Name, Pattern, Properties, Quality, Reason, Scope, Tick,
+    Timestamp, Value,
+};
+
+use crate::caller::Caller;
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::features::forcing::Forced;
+use crate::outcome::AccessError;
+use crate::sync::Arc;
+use crate::update::{Encoded, Update};
+use crate::variable::{Committed, Extension, State, Variable};
+use crate::write::{Commit, commit_undelayed};
+
+/// Maximum number of open fields. Each occupies a slot.
+pub const FIELDS_MAX: u32 = 100_000;
+
+/// References to an unused field: those of the registry and of its variable.
+const REFERENCES_OF_NOBODY: usize = 2;
+
+/// The name of a field, and the function that computes its value.
+#[derive(Debug)]
+pub struct Field {
+    /// The part after the `#`.
+    pub name: &'static str,
+    /// Description for people.
+    pub about: &'static str,
+    data_type: Type,
+    value: fn(&Seen<'_>) -> Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Type {
+    Text,
+    Number,
+    Bool,
+    Count,
+    Time,
+}
+
+/// The data that fields are computed from, under the variable's lock.
+struct Seen<'a> {
+    name: &'a str,
+    properties: &'a Properties,
+    update: &'a Update,
+    is_stopped: bool,
+    forced_by: Option<&'a str>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct OpenField {
+    field: &'static Field,
+    pub(crate) variable: Arc<Variable>,
+}
+
+/// The open fields of a variable.
+#[derive(Debug, Default)]
+struct OpenFields(Vec<OpenField>);
+
+impl Extension for OpenFields {
+    fn order(&self) -> u8 {
+        3
+    }
+
+    fn committed(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
+        let seen = seen(commit.variable, commit.state, commit.update);
+        for open in &self.0 {
+            refresh(open, &seen, commit.moment, wakes);
+        }
+    }
+
+    fn reconfigured(&self, at: &Committed<'_>, wakes: &mut Wakes) {
+        self.committed(at, wakes);
+    }
+}
+
+/// The open fields of the variable with this state.
+pub(crate) fn open_fields(state: &State) -> &[OpenField] {
+    state
+        .extension()
+        .map_or(&[], |OpenFields(fields): &OpenFields| fields.as_slice())
+}
+
+fn text(text: &str) -> Option<Value> {
+    Some(Value::String(text.into()))
+}
+
+/// All fields of a variable, sorted by name.
+pub static FIELDS: &[Field] = &[
+    Field {
+        name: "access",
+        about: "read-write, read-only or write-only",
+        data_type: Type::Text,
+        value: |seen| {
+            text(match seen.properties.access {
+                Access::ReadWrite => "read-write",
+                Access::ReadOnly => "read-only",
+                Access::WriteOnly => "write-only",
+            })
+        },
+    },
+    Field {
+        name: "coerce",
+        about: "whether values outside the range are pulled into it",
+        data_type: Type::Bool,
+        value: |seen| Some(Value::Bool(seen.properties.coerce)),
+    },
+    Field {
+        name: "deadband.source",
+        about: "deadband for values of the source, in percent of the range",
+        data_type: Type::Number,
+        value: |seen| Some(Value::F64(seen.properties.deadband.source_percent)),
+    },
+    Field {
+        name: "deadband.user",
+        about: "deadband for values that clients write, in percent of the range",
+        data_type: Type::Number,
+        value: |seen| Some(Value::F64(seen.properties.deadband.user_percent)),
+    },
+    Field {
+        name: "description",
+        about: "what the variable is, for people",
+        data_type: Type::Text,
+        value: |seen| text(&seen.properties.description),
+    },
+    Field {
+        name: "forced",
+        about: "whether a person holds the variable at a value",
+        data_type: Type::Bool,
+        value: |seen| Some(Value::Bool(seen.forced_by.is_some())),
+    },
+    Field {
+        name: "forced.by",
+        about: "who holds the variable at a value; empty when nobody does",
+        data_type: Type::Text,
+        value: |seen| text(seen.forced_by.unwrap_or_default()),
+    },
+    Field {
+        name: "library",
+        about: "the library that the variable belongs to",
+        data_type: Type::Text,
+        value: |seen| text(seen.name.split('/').next().unwrap_or_default()),
+    },
+    Field {
+        name: "library.state",
+        about: "running or stopped",
+        data_type: Type::Text,
+        value: |seen| {
+            text(if seen.is_stopped {
+                "stopped"
+            } else {
+                "running"
+            })
+        },
+    },
+    Field {
+        name: "max_age",
+        about: "age in seconds from which a reading is stale; no value: none",
+        data_type: Type::Number,
+        value: |seen| {
+            let max_age = seen.properties.max_age?;
+            Some(Value::F64(max_age.as_secs_f64()))
+        },
+    },
+    Field {
+        name: "name",
+        about: "the full name of the variable",
+        data_type: Type::Text,
+        value: |seen| text(seen.name),
+    },
+    Field {
+        name: "origin",
+        about: "where the variable was configured",
+        data_type: Type::Text,
+        value: |seen| text(&seen.properties.origin),
+    },
+    Field {
+        name: "precision",
+        about: "digits after the point when shown; no value: as many as there are",
+        data_type: Type::Count,
+        value: |seen| Some(Value::U64(seen.properties.precision?.into())),
+    },
+    Field {
+        name: "quality",
+        about: "how far the value can be trusted, and why not",
+        data_type: Type::Text,
+        value: |seen| text(&seen.update.quality.to_string()),
+    },
+    Field {
+        name: "quality.level",
+        about: "good, uncertain or bad",
+        data_type: Type::Text,
+        value: |seen| {
+            text(match seen.update.quality.level() {
+                Level::Good => "good",
+                Level::Uncertain => "uncertain",
+                Level::Bad => "bad",
+            })
+        },
+    },
+    Field {
+        name: "quality.reason",
+        about: "why the value cannot be trusted, in a word; empty when it can",
+        data_type: Type::Text,
+        value: |seen| {
+            let reason = seen.update.quality.reason();
+            text(match reason {
+                Reason::None => "",
+                reason => reason.name(),
+            })
+        },
+    },
+    Field {
+        name: "range.high",
+        about: "highest engineering value; no value: any",
+        data_type: Type::Number,
+        value: |seen| Some(Value::F64(seen.properties.range?.1)),
+    },
+    Field {
+        name: "range.low",
+        about: "lowest engineering value; no value: any",
+        data_type: Type::Number,
+        value: |seen| Some(Value::F64(seen.properties.range?.0)),
+    },
+    Field {
+        name: "retain",
+        about: "whether the value survives a restart of the engine",
+        data_type: Type::Bool,
+        value: |seen| Some(Value::Bool(seen.properties.retain)),
+    },
+    Field {
+        name: "sequence",
+        about: "number of the newest update; 0 before the first",
+        data_type: Type::Count,
+        value: |seen| Some(Value::U64(seen.update.sequence)),
+    },
+    Field {
+        name: "source",
+        about: "where the value comes from, io-server:item; empty when clients write it",
+        data_type: Type::Text,
+        value: |seen| text(&seen.properties.source),
+    },
+    Field {
+        name: "stale",
+        about: "whether the value is older than max_age allows",
+        data_type: Type::Bool,
+        value: |seen| Some(Value::Bool(seen.update.quality.reason() == Reason::Stale)),
+    },
+    Field {
+        name: "stall",
+        about: "how long a writer waits for a full lossless subscription, in seconds",
+        data_type: Type::Number,
+        value: |seen| Some(Value::F64(seen.properties.stall.as_secs_f64())),
+    },
+    Field {
+        name: "timestamp",
+        about: "when the value was measured; no value before the first update",
+        data_type: Type::Time,
+        value: |seen| {
+            let is_written = seen.update.sequence > 0 && seen.properties.timestamps;
+            is_written.then_some(Value::Timestamp(seen.update.source_timestamp))
+        },
+    },
+    Field {
+        name: "type",
+        about: "the type of the value",
+        data_type: Type::Text,
+        value: |seen| text(&seen.properties.data_type.to_string()),
+    },
+    Field {
+        name: "units",
+        about: "engineering unit; empty when there is none",
+        data_type: Type::Text,
+        value: |seen| text(&seen.properties.units),
+    },
+];
+
+impl Field {
+    /// Returns the field with this name, such as `units`.
+    pub fn named(name: &str) -> Option<&'static Field> {
+        let place = FIELDS.binary_search_by(|field| field.name.cmp(name)).ok()?;
+        FIELDS.get(place)
+    }
+
+    /// Returns the fields that a pattern selects after its `#`, with the pattern before it; `None`
+    /// if it selects variables.
+    pub fn asked_by(pattern: &Pattern) -> Option<(Pattern, Vec<&'static Field>)> {
+        let (body, wanted) = pattern.as_str().split_once('#')?;
+        let (body, wanted) = (Pattern::parse(body).ok()?, Pattern::parse(wanted).ok()?);
+        let fields = FIELDS.iter().filter(|field| wanted.matches(field.name));
+        Some((body, fields.collect()))
+    }
+
+    /// The type of the field's value.
+    pub fn data_type(&self) -> DataType {
+        match self.data_type {
+            Type::Text => DataType::String,
+            Type::Number => DataType::F64,
+            Type::Bool => DataType::Bool,
+            Type::Count => DataType::U64,
+            Type::Time => DataType::Timestamp,
+        }
+    }
+
+    /// Returns the current value of the variable's field, open or not; `None` if it has no value.
+    pub fn value_of(&self, variable: &Variable) -> Option<Value> {
+        let state = variable.lock();
+        let update = variable.update_locked(&state);
+        (self.value)(&seen(variable, &state, &update))
+    }
+}
+
+impl Engine {
+    /// Like [`Engine::resolve`], but also accepts fields, and opens them if necessary.
+    ///
+    /// # Errors
+    /// Those of `resolve`, [`AccessError::UnknownField`], and [`AccessError::Limit`] if too many
+    /// fields are open.
+    pub fn open_name(
+        &self,
+        caller: &Caller,
+        name: &str,
+        now: Tick,
+        wall: Timestamp,
+    ) -> Result<Arc<Variable>, AccessError> {
+        match self.resolve(caller, name) {
+            Err(AccessError::UnknownName { name, .. }) if name.contains('#') => {
+                self.open_field(caller, &name, Moment { now, wall })
+            }
+            other => other,
+        }
+    }
+
+    fn open_field(
+        &self,
+        caller: &Caller,
+        name: &str,
+        moment: Moment,
+    ) -> Result<Arc<Variable>, AccessError> {
+        let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
+        let base = self.resolve(caller, parsed.without_field())?;
+        let wanted = parsed.field().unwrap_or_default();
+        let Some(field) = Field::named(wanted) else {
+            return Err(AccessError::UnknownField {
+                name: base.name().to_owned(),
+                field: wanted.to_owned(),
+                known: FIELDS
+                    .iter()
+                    .map(|field| field.name)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            });
+        };
+        self.close_unused_fields();
+        let mut state = base.lock();
+        if base.is_gone() {
+            return Err(AccessError::Gone);
+        }
+        if let Some(known) = self.registry().find(name) {
+            return Ok(known);
+        }
+        let limit = || AccessError::Limit {
+            what: "the number of fields that are open at a time",
+            max: u64::from(FIELDS_MAX),
+            hint: "subscribe the variables themselves; their readings carry quality and times",
+        };
+        if !self.count_field(FIELDS_MAX) {
+            return Err(limit());
+        }
+        let scope = base.deployed().scope;
+        let made = self.registry().insert(|handle| {
+            let properties = Arc::new(properties(field, scope));
+            Variable::new(handle, name.into(), properties)
+        });
+        let Some(variable) = made else {
+            self.uncount_field();
+            return Err(limit());
+        };
+        self.enter_tables(&variable);
+        let open = OpenField {
+            field,
+            variable: Arc::clone(&variable),
+        };
+        let update = base.update_locked(&state);
+        let seen = seen(&base, &state, &update);
+        refresh(&open, &seen, moment, &mut Wakes::new());
+        base.change_extension(&mut state, |OpenFields(fields): &mut OpenFields| {
+            fields.push(open)
+        });
+        drop(state);
+        self.field_list()
+            .lock()
+            .push_back(Arc::downgrade(&variable));
+        Ok(variable)
+    }
+
+    /// Checks whether the fields opened longest ago are still used: two for each field opened, so
+    /// that fields abandoned by programs of this process do not accumulate.
+    fn close_unused_fields(&self) {
+        for _ in 0..2 {
+            let Some(oldest) = self.field_list().lock().pop_front() else {
+                return;
+            };
+            let Some(variable) = oldest.upgrade() else {
+                continue;
+            };
+            let owner = variable
+                .name()
+                .split_once('#')
+                .map_or("", |(owner, _)| owner);
+            if !self.close_field(owner, &variable) {
+                self.field_list().lock().push_back(oldest);
+            }
+        }
+    }
+
+    /// Releases a variable that the caller no longer uses. If it is a field without other users, it
+    /// is closed. Takes no lock if it is not a field.
+    pub fn release_field(&self, variable: Arc<Variable>) {
+        if let Some((owner, _)) = variable.name().split_once('#') {
+            let _is_closed = self.close_field(owner, &variable);
+        }
+    }
+
+    /// Closes a field if there are no references except the caller's. Returns false if there are.
+    fn close_field(&self, owner: &str, variable: &Arc<Variable>) -> bool {
+        let Some(base) = self.registry().find(owner) else {
+            return variable.is_gone();
+        };
+        let mut state = base.lock();
+        // Checked under the variable's lock, which is needed to open the field.
+        let is_unused = || {
+            self.registry()
+                .take_unused(variable, REFERENCES_OF_NOBODY + 1)
+        };
+        if !variable.is_gone() && is_unused() {
+            let mut own = variable.lock();
+            variable.set_gone(&own);
+            own.plains.leave_tables();
+            drop(own);
+            if let Some(OpenFields(fields)) = state.extension_mut() {
+                fields.retain(|open| !Arc::ptr_eq(&open.variable, variable));
+                if fields.is_empty() {
+                    base.detach::<OpenFields>(&mut state);
+                }
+            }
+            self.uncount_field();
+        }
+        drop(state);
+        self.registry().reclaim();
+        variable.is_gone()
+    }
+}
+
+fn seen<'a>(variable: &'a Variable, state: &'a State, update: &'a Update) -> Seen<'a> {
+    let forced = state.extension::<Forced>();
+    let forced = forced.filter(|_| variable.is_forced());
+    Seen {
+        name: variable.name(),
+        properties: variable.properties_locked(state),
+        update,
+        is_stopped: variable.is_stopped(),
+        forced_by: forced.map(|forced| &*forced.by),
+    }
+}
+
+fn refresh(open: &OpenField, seen: &Seen<'_>, moment: Moment, wakes: &mut Wakes) {
+    let variable = &open.variable;
+    let (value, quality) = match (open.field.value)(seen) {
+        Some(value) => (Encoded::from_value(&value), Quality::GOOD),
+        None => (
+            Encoded::from_value(&Value::default_of(variable.data_type())),
+            Quality::bad(Reason::NoValue),
+        ),
+    };
+    let mut state = variable.lock();
+    let before = variable.update_locked(&state);
+    let is_same = before.sequence > 0
+        && before.quality == quality
+        && before.value.as_slice() == value.as_slice();
+    if is_same {
+        return;
+    }
+    let mut update = Update {
+        sequence: 0,
+        source_timestamp: moment.wall,
+        engine_timestamp: moment.wall,
+        quality,
+        writer: 0,
+        value,
+    };
+    let commit = Commit::at(moment);
+    commit_undelayed(variable, &mut state, &mut update, commit, wakes);
+}
+
+fn properties(field: &Field, scope: Scope) -> Properties {
+    let mut properties = Properties::new(field.data_type());
+    properties.access = Access::ReadOnly;
+    properties.scope = scope;
+    field.about.clone_into(&mut properties.description);
+    properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_sorted_and_found_by_name() {
+        assert!(FIELDS.is_sorted_by(|a, b| a.name < b.name));
+        for field in FIELDS {
+            assert_eq!(
+                Field::named(field.name).map(|found| found.name),
+                Some(field.name)
+            );
+            assert!(!field.about.is_empty(), "{}", field.name);
+        }
+        assert!(Field::named("unit").is_none() && Field::named("").is_none());
+    }
+
+    #[test]
+    fn a_pattern_asks_for_fields_behind_its_hash() {
+        let asked = |text: &str| Field::asked_by(&Pattern::parse(text).unwrap());
+        assert!(asked("plant/**").is_none());
+        let (body, fields) = asked("plant/**#range.*").unwrap();
+        let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        assert_eq!(
+            (body.as_str(), &*names),
+            ("plant/**", &["range.high", "range.low"][..])
+        );
+        assert_eq!(asked("a#*").unwrap().1.len(), FIELDS.len());
+        assert!(asked("a#nonsense").unwrap().1.is_empty());
+    }
+}

@@ -1,0 +1,470 @@
+//! Forcing: a person holds a variable at a value, overriding its source and other writers (H-27).
+//!
+//! ```text
+//! source, writers --> [ behind ]          remembered, not published, counted as refused
+//! force           --> [ cell   ] --> everybody, marked `forced` in its quality
+//! unforce         --> what is behind is published
+//! ```
+//!
+//! Forcing can be switched off and on for the whole engine. While it is off, every variable shows
+//! the value behind, and the list of forced values remains. In this way many values can be entered
+//! first and then applied at once.
+//!
+//! Lock order: the list of forced variables, then a variable.
+
+use std::collections::BTreeSet;
+
+use trunkline_types::{
+    AuditAction, AuditOutcome, Moment, Quality, Reason, Tick, Timestamp, Value, WhyStage, WhyStep,
+};
+
+use crate::caller::Caller;
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::features::audit::{NoAuditRoom, OrderNote};
+use crate::features::providers::{Ask, Waiting};
+use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::sync::{Arc, Mutex};
+use crate::update::{Encoded, Update};
+use crate::variable::{Admission, Extension, State, Variable};
+use crate::write::accept::{Accepted, encode};
+use crate::write::{Call, Commit, Origin, WriteVerb, commit_undelayed};
+
+/// The forced state of a variable. While forcing is off, it has no effect.
+#[derive(Debug)]
+pub(crate) struct Forced {
+    /// The forced value.
+    value: Encoded,
+    /// Caller that forced it, for people.
+    pub(crate) by: Arc<str>,
+    since: Timestamp,
+    /// The last update by its source, or its value before; `None` if it never had one.
+    behind: Option<Update>,
+}
+
+impl Extension for Forced {
+    fn order(&self) -> u8 {
+        2
+    }
+
+    fn admit(
+        &mut self,
+        variable: &Variable,
+        asked: &Admission<'_>,
+        moment: Moment,
+    ) -> Result<(), Refusal> {
+        if !variable.is_forced() {
+            return Ok(());
+        }
+        match asked {
+            Admission::Client { .. } => {}
+            Admission::Source(update) => {
+                self.behind = Some(Update {
+                    engine_timestamp: moment.wall,
+                    ..(*update).clone()
+                });
+            }
+            Admission::Quality(quality) => self.requalify(*quality, moment.wall),
+        }
+        Err(Refusal::Forced {
+            by: Arc::clone(&self.by),
+        })
+    }
+}
+
+impl Forced {
+    /// Updates the quality of the value behind, as reported by the source.
+    fn requalify(&mut self, quality: Quality, wall: Timestamp) {
+        if let Some(behind) = &mut self.behind {
+            behind.quality = match behind.quality.has_value() {
+                true => quality,
+                false => quality.without_value(),
+            };
+            behind.source_timestamp = wall;
+        }
+    }
+}
+
+/// An entry of the engine's list of forced variables.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ForcedVariable {
+    /// Handle of the variable.
+    pub handle: u32,
+    /// The forced value.
+    pub value: Value,
+    /// Caller that forced it, for people.
+    pub by: Arc<str>,
+    /// Time at which it was forced.
+    pub since: Timestamp,
+    /// Value and quality of its source or last writer, which it shows once it is unforced; `None`
+    /// if there is none yet.
+    pub behind: Option<(Value, Quality)>,
+}
+
+/// A part of the engine's list of forced variables.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ForcedPage {
+    /// True if forcing is on for the engine.
+    pub is_on: bool,
+    /// Number of variables on the list.
+    pub total: usize,
+    /// The entries of this page that the caller can see.
+    pub variables: Vec<ForcedVariable>,
+    /// Handle at which the next page begins; `None` on the last page.
+    pub next: Option<u32>,
+}
+
+/// The engine's side of forcing.
+#[derive(Debug, Default)]
+pub(crate) struct Forcing {
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    is_off: bool,
+    handles: BTreeSet<u32>,
+}
+
+impl Engine {
+    /// Forces or unforces a variable, if a client asks for that.
+    pub(crate) fn begin_forced(
+        &self,
+        call: &Call<'_>,
+        wakes: &mut Wakes,
+    ) -> Option<Result<Attempt, Refusal>> {
+        let is_forcing = match (call.write.origin, call.write.verb) {
+            (Origin::Client, WriteVerb::Force) => true,
+            (Origin::Client, WriteVerb::Unforce) => false,
+            _ => return None,
+        };
+        let checked = call.check(&call.variable.properties());
+        Some(checked.and_then(|()| match is_forcing {
+            true => self.force(call, wakes),
+            false => self.unforce(call, wakes),
+        }))
+    }
+
+    fn force(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+        let Call {
+            variable, moment, ..
+        } = *call;
+        let mut accepted = Accepted::nothing();
+        encode(
+            variable.data_type(),
+            &call.write.value,
+            &mut accepted.update.value,
+        )?;
+        if let Some(realtime) = &variable.realtime {
+            realtime.check_length(accepted.update.value.as_slice())?;
+        }
+        let value = accepted.update.value;
+        let mut list = self.forcing().list.lock();
+        let mut state = variable.lock();
+        if variable.is_gone() {
+            return Err(Refusal::Gone);
+        }
+        let old = variable.update_locked(&state);
+        let before = state.extension::<Forced>();
+        let behind = before.and_then(|before| before.behind.clone());
+        list.handles.insert(variable.handle());
+        let is_applied = variable.is_forced();
+        let forced = Forced {
+            value: value.clone(),
+            by: Arc::from(call.caller.to_string()),
+            since: moment.wall,
+            behind,
+        };
+        variable.attach(&mut state, forced);
+        if list.is_off {
+            let sequence = variable.sequence();
+            let outcome = WriteOutcome::Unchanged(sequence);
+            call.inform_observer(self, &old, Some(&value), &outcome, wakes);
+            return Ok(Attempt::Done(outcome));
+        }
+        let session = call.caller.session;
+        let sequence = apply(variable, &mut state, !is_applied, session, moment, wakes);
+        let outcome = WriteOutcome::Applied(sequence);
+        call.inform_observer(self, &old, Some(&value), &outcome, wakes);
+        drop(state);
+        drop(list);
+        self.force_output(variable, moment.now);
+        Ok(Attempt::Done(outcome))
+    }
+
+    /// Forces an output at the device too. The device's answer is kept behind.
+    fn force_output(&self, variable: &Variable, now: Tick) {
+        let properties = variable.properties();
+        if properties.access == trunkline_types::Access::ReadOnly {
+            return;
+        }
+        if let Some(index) = variable.provider_index() {
+            let value = variable.update().value.try_decode(variable.data_type());
+            let raw = match (value, &properties.scaling) {
+                (Ok(value), Some(scaling)) => scaling.to_raw(&value, properties.raw_type()).ok(),
+                (value, _) => value.ok(),
+            };
+            // Lack of memory has the same result as a provider that does not follow.
+            if let Some(raw) = raw
+                && let Some(known) = self.variable(variable.handle())
+            {
+                // The variable stays forced even if the provider takes no more writes.
+                let _sent =
+                    self.providers()
+                        .send(index, now, &known, Ask::Take(raw), Waiting::default());
+            }
+        }
+    }
+
+    fn unforce(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+        let variable = call.variable;
+        let mut list = self.forcing().list.lock();
+        let mut state = variable.lock();
+        let old = variable.update_locked(&state);
+        let sequence = release(variable, &mut state, call.moment, wakes);
+        let outcome = WriteOutcome::Applied(sequence.ok_or(Refusal::NotForced)?);
+        let new = variable.update_locked(&state).value;
+        call.inform_observer(self, &old, Some(&new), &outcome, wakes);
+        drop(state);
+        list.handles.remove(&variable.handle());
+        drop(list);
+        let _is_provided = self.request(variable.handle());
+        Ok(Attempt::Done(outcome))
+    }
+
+    /// Removes a variable that is gone from the list.
+    pub(crate) fn forget_forced(&self, handle: u32) {
+        self.forcing().list.lock().handles.remove(&handle);
+    }
+
+    /// Returns true if forcing is on. While it is off, every variable shows the value of its
+    /// source.
+    pub fn is_forcing(&self) -> bool {
+        !self.forcing().list.lock().is_off
+    }
+
+    /// Switches forcing on or off for the whole engine; the list remains. Returns the number of
+    /// variables concerned. The caller's right must be checked before. The switch is recorded in
+    /// the audit.
+    ///
+    /// # Errors
+    /// The audit has no room for the entry; nothing was changed.
+    pub fn set_forcing(
+        &self,
+        caller: &Caller,
+        on: bool,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<usize, NoAuditRoom> {
+        let room = self.claim_audit(1, now)?;
+        let mut list = self.forcing().list.lock();
+        list.is_off = !on;
+        let action = match on {
+            true => AuditAction::ForcingOn,
+            false => AuditAction::ForcingOff,
+        };
+        let effect = variables(list.handles.len());
+        let note = OrderNote {
+            action,
+            name: "",
+            effect: &effect,
+            outcome: AuditOutcome::Done,
+        };
+        self.note_order(caller, wall, note, &room, wakes);
+        let moment = Moment { now, wall };
+        for variable in list
+            .handles
+            .iter()
+            .filter_map(|handle| self.variable(*handle))
+        {
+            let mut state = variable.lock();
+            match (on, variable.is_forced()) {
+                (true, false) => {
+                    apply(&variable, &mut state, true, 0, moment, wakes);
+                }
+                (false, true) => show_behind(&variable, &mut state, moment, wakes),
+                _ => {}
+            }
+        }
+        Ok(list.handles.len())
+    }
+
+    /// Unforces every variable, with one entry in the audit. Returns the number of variables that
+    /// were forced.
+    ///
+    /// # Errors
+    /// The audit has no room for the entry; nothing was changed.
+    pub fn clear_forcing(
+        &self,
+        caller: &Caller,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<usize, NoAuditRoom> {
+        let room = self.claim_audit(1, now)?;
+        let mut list = self.forcing().list.lock();
+        let handles = std::mem::take(&mut list.handles);
+        let effect = variables(handles.len());
+        let action = AuditAction::ForcingClear;
+        let note = OrderNote {
+            action,
+            name: "",
+            effect: &effect,
+            outcome: AuditOutcome::Done,
+        };
+        self.note_order(caller, wall, note, &room, wakes);
+        let moment = Moment { now, wall };
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            let _sequence = release(&variable, &mut variable.lock(), moment, wakes);
+        }
+        Ok(handles.len())
+    }
+
+    /// The line that `explain` shows for a forced variable.
+    pub(crate) fn forced_state(&self, variable: &Variable) -> Option<WhyStep> {
+        let state = variable.lock();
+        let forced = state.extension::<Forced>();
+        let forced = forced.filter(|_| variable.is_forced())?;
+        let sentence = format!("it is forced by {} since {}", forced.by, forced.since);
+        let next = format!("trunkline unforce {}", variable.name());
+        Some(WhyStep::fault(WhyStage::Filter, sentence, next))
+    }
+
+    /// The deployed variables on the list, whether forcing is on or off.
+    pub fn forced(&self) -> Vec<ForcedVariable> {
+        let caller = Caller::engine();
+        self.forced_page(&caller, 0, usize::MAX).variables
+    }
+
+    /// A page of that list: the variables that `caller` can see among the next `limit` entries from
+    /// handle `cursor` on.
+    pub fn forced_page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
+        let mut list = self.forcing().list.lock();
+        let is_deployed = |handle: &u32| {
+            let variable = self.variable(*handle);
+            variable.is_some_and(|variable| !variable.is_gone())
+        };
+        if cursor == 0 {
+            list.handles.retain(is_deployed);
+        }
+        let mut rest = list.handles.range(cursor..).copied();
+        let page: Vec<u32> = rest.by_ref().take(limit).collect();
+        let next = rest.next();
+        let variables = page.iter().filter_map(|handle| {
+            let variable = self.visible(caller, *handle)?;
+            held(&variable)
+        });
+        ForcedPage {
+            is_on: !list.is_off,
+            total: list.handles.len(),
+            variables: variables.collect(),
+            next,
+        }
+    }
+
+    /// The forced state of one variable, if it is on the list.
+    pub fn forced_of(&self, variable: &Variable) -> Option<ForcedVariable> {
+        held(variable)
+    }
+}
+
+fn held(variable: &Variable) -> Option<ForcedVariable> {
+    let state = variable.lock();
+    let forced = state.extension::<Forced>();
+    let forced = forced.filter(|_| !variable.is_gone())?;
+    let shown = match variable.is_forced() {
+        true => forced.behind.clone(),
+        false => Some(variable.update_locked(&state)).filter(|update| update.sequence > 0),
+    };
+    let data_type = variable.data_type();
+    Some(ForcedVariable {
+        handle: variable.handle(),
+        value: forced.value.decode(data_type),
+        by: Arc::clone(&forced.by),
+        since: forced.since,
+        behind: shown.map(|update| (update.value.decode(data_type), update.quality)),
+    })
+}
+
+/// Publishes the forced value. With `remember`, the current update becomes the value behind.
+fn apply(
+    variable: &Variable,
+    state: &mut State,
+    remember: bool,
+    session: u32,
+    moment: Moment,
+    wakes: &mut Wakes,
+) -> u64 {
+    let current = variable.update_locked(state);
+    let Some(forced) = state.extension_mut::<Forced>() else {
+        return current.sequence;
+    };
+    if remember {
+        forced.behind = (current.sequence > 0).then_some(current);
+    }
+    let stamp = stamp_of(variable, moment);
+    let mut update = Update {
+        sequence: 0,
+        source_timestamp: stamp,
+        engine_timestamp: stamp,
+        quality: Quality::GOOD.with_forced(true),
+        writer: session,
+        value: forced.value.clone(),
+    };
+    variable.set_forced(state, true);
+    commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes)
+}
+
+/// Ends the forcing of a variable. Returns `None` if it was not forced. The caller holds the lock.
+fn release(
+    variable: &Variable,
+    state: &mut State,
+    moment: Moment,
+    wakes: &mut Wakes,
+) -> Option<u64> {
+    state.extension::<Forced>()?;
+    if variable.is_forced() {
+        show_behind(variable, state, moment, wakes);
+    }
+    variable.detach::<Forced>(state);
+    Some(variable.sequence())
+}
+
+/// Ends the forcing and publishes the value behind.
+fn show_behind(variable: &Variable, state: &mut State, moment: Moment, wakes: &mut Wakes) {
+    variable.set_forced(state, false);
+    let forced = state.extension_mut::<Forced>();
+    let stamp = stamp_of(variable, moment);
+    let mut update = match forced.and_then(|forced| forced.behind.take()) {
+        Some(behind) => Update {
+            engine_timestamp: stamp,
+            ..behind
+        },
+        None => Update {
+            sequence: 0,
+            source_timestamp: stamp,
+            engine_timestamp: stamp,
+            quality: Quality::bad(Reason::NoValue),
+            writer: 0,
+            value: Encoded::from_value(&Value::default_of(variable.data_type())),
+        },
+    };
+    commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes);
+}
+
+/// The timestamp of an update made now.
+fn stamp_of(variable: &Variable, moment: Moment) -> Timestamp {
+    match variable.deployed().timestamps {
+        true => moment.wall,
+        false => Timestamp::UNIX_EPOCH,
+    }
+}
+
+/// The number of variables concerned, in words.
+fn variables(count: usize) -> String {
+    match count {
+        1 => "1 variable".to_owned(),
+        _ => format!("{count} variables"),
+    }
+}

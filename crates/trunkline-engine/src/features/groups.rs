@@ -1,0 +1,502 @@
+//! Group writes and consistent snapshots: several variables at one instant (B-23).
+//!
+//! ```text
+//! check each  ->  lock all, in ascending order of their handles  ->  decide each
+//!                      |                                            |
+//!                 one refused: all are                    room for all in every feed
+//!                                                                   |
+//!                          commit each, one time, one number; feeds take the group in one piece
+//! ```
+//!
+//! All code that takes several locks takes them in the same order, so no two groups wait for each
+//! other. Between the first lock and the last commit nothing else writes any of the variables. A
+//! snapshot locks in the same way, so it sees a group completely or not at all.
+
+use std::collections::BTreeMap;
+
+use trunkline_types::{AuditMode, Moment, Tick, Timestamp};
+
+use crate::caller::Caller;
+use crate::delivery::group_room::{GROUP_MAX, GroupRooms};
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::features::audit::{AuditRoom, Audited, NoAuditRoom, is_noted};
+use crate::outcome::{AccessError, Refusal, WriteOutcome};
+use crate::sync::{Arc, MutexGuard, Ordering};
+use crate::update::Update;
+use crate::variable::{PropertiesRef, State, Variable};
+use crate::write::accept::Accepted;
+use crate::write::{
+    Call, Commit, Decision, Origin, Write, WriteVerb, admit, check_expected, commit_update,
+    count_refused, decide,
+};
+
+/// One write of a group.
+#[derive(Clone, Debug)]
+pub struct GroupMember<'a> {
+    /// Handle of the variable.
+    pub handle: u32,
+    /// The write: a client's put or set. Its completion is not used.
+    pub write: Write<'a>,
+}
+
+/// The outcome of a group write.
+pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
+
+/// The result of a group write attempt that never waits.
+#[derive(Clone, PartialEq, Debug)]
+pub enum GroupAttempt {
+    /// The group write has ended.
+    Done(GroupOutcome),
+    /// An `all` subscription is full and the owner of one of the variables lets writers wait for
+    /// it, or the audit has no room. No member has a sequence or is counted. Try again when woken,
+    /// or at `until` at the latest.
+    WouldBlock {
+        /// Time to try the group again, woken or not: the subscription may have ended with
+        /// `overrun` by then.
+        until: Tick,
+        /// One of the variables of that subscription, or the first one with a complete audit.
+        handle: u32,
+    },
+}
+
+/// The newest updates of several variables, read at one instant.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// True if all updates are from one instant. With more than [`GROUP_MAX`] variables, each
+    /// update is consistent only by itself.
+    pub is_consistent: bool,
+    /// Number of the last group committed before the snapshot.
+    pub commit: u64,
+    /// One result per handle, in the order of the handles.
+    pub updates: Vec<Result<Update, AccessError>>,
+}
+
+/// A group while it is written.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    caller: &'a Caller,
+    moment: Moment,
+    members: &'a [GroupMember<'a>],
+}
+
+/// A member whose variable was found, with the decision on its write.
+struct Candidate<'a> {
+    call: Call<'a>,
+    properties: PropertiesRef<'a>,
+    accepted: Accepted,
+    decision: Decision,
+}
+
+/// Refusals of the members that were refused by a rule of their own, by index.
+type Refused = BTreeMap<usize, Refusal>;
+
+impl Engine {
+    /// Writes several variables together, or returns at once the reason why not. All members are
+    /// written or none, with one timestamp and one commit number, and contiguously in every `all`
+    /// subscription. Never waits.
+    ///
+    /// If the group may wait for a feed, the longest `stall` of the feed's members in the group
+    /// applies.
+    pub fn try_write_group(
+        &self,
+        caller: &Caller,
+        now: Tick,
+        wall: Timestamp,
+        members: &[GroupMember<'_>],
+        wakes: &mut Wakes,
+    ) -> GroupAttempt {
+        let moment = Moment { now, wall };
+        let group = Group {
+            caller,
+            moment,
+            members,
+        };
+        let none = AuditRoom::default();
+        if members.len() > GROUP_MAX {
+            let refused = (0..members.len()).map(|at| {
+                let (given, max) = (members.len(), GROUP_MAX);
+                (at, Refusal::GroupTooLarge { given, max })
+            });
+            return self.refuse_group(group, refused.collect(), &none, wakes);
+        }
+        let variables = members
+            .iter()
+            .map(|member| self.visible(caller, member.handle));
+        let variables: Vec<Option<Arc<Variable>>> = variables.collect();
+        let is_complete = |variable: &Option<Arc<Variable>>| {
+            let variable = variable.as_deref();
+            variable.is_some_and(|one| one.properties().audit == AuditMode::Complete)
+        };
+        let complete = (0..members.len()).filter(|at| variables.get(*at).is_some_and(is_complete));
+        let complete: Vec<usize> = complete.collect();
+        let room = match self.claim_audit(complete.len(), now) {
+            Ok(room) => room,
+            Err(NoAuditRoom::Wait(until)) => {
+                let first = complete.first().and_then(|at| members.get(*at));
+                let handle = first.map_or(0, |member| member.handle);
+                return GroupAttempt::WouldBlock { until, handle };
+            }
+            Err(NoAuditRoom::Unstored) => {
+                let refused = complete.into_iter().map(|at| (at, Refusal::AuditFull));
+                return self.refuse_group(group, refused.collect(), &none, wakes);
+            }
+        };
+        loop {
+            let candidates = match self.candidates(group, &variables) {
+                Ok(candidates) => candidates,
+                Err(refused) => return self.refuse_group(group, refused, &room, wakes),
+            };
+            match self.put_group(group, candidates, &room, wakes) {
+                Ok(Some(attempt)) => return attempt,
+                // A member was edited between check and lock, so its check is no longer valid.
+                Ok(None) => {}
+                Err(refused) => return self.refuse_group(group, refused, &room, wakes),
+            }
+        }
+    }
+
+    /// Step 1 for each member, without locks.
+    fn candidates<'e>(
+        &self,
+        group: Group<'e>,
+        variables: &'e [Option<Arc<Variable>>],
+    ) -> Result<Vec<Candidate<'e>>, Refused> {
+        let members = group.members;
+        let (mut refused, mut found) = (Refused::new(), Vec::with_capacity(members.len()));
+        let mut seen = BTreeMap::new();
+        for (at, (member, variable)) in members.iter().zip(variables).enumerate() {
+            match self.candidate(group, member, variable.as_deref()) {
+                Ok(candidate) => found.push(candidate),
+                Err(refusal) => {
+                    refused.insert(at, refusal);
+                }
+            }
+            if let Some(before) = seen.insert(member.handle, at) {
+                refused.entry(before).or_insert(Refusal::TwiceInGroup);
+                refused.entry(at).or_insert(Refusal::TwiceInGroup);
+            }
+        }
+        match refused.is_empty() {
+            true => Ok(found),
+            false => Err(refused),
+        }
+    }
+
+    fn candidate<'e>(
+        &self,
+        group: Group<'e>,
+        member: &'e GroupMember<'_>,
+        variable: Option<&'e Variable>,
+    ) -> Result<Candidate<'e>, Refusal> {
+        let write = &member.write;
+        let variable = variable.ok_or_else(|| self.refuse_handle(member.handle))?;
+        let properties = variable.properties();
+        let call = Call::of(group.caller, group.moment, variable, write);
+        call.check(&properties)?;
+        if write.origin != Origin::Client || !matches!(write.verb, WriteVerb::Put | WriteVerb::Set)
+        {
+            let why = "only values that clients put or set are written in a group; give other \
+                       orders one by one";
+            return Err(Refusal::NotGroupable { why });
+        }
+        if write.verb == WriteVerb::Put && variable.is_provided() {
+            let why = "written through an I/O server; cannot be in an atomic group; set it, or put \
+                       it apart from the group";
+            return Err(Refusal::NotGroupable { why });
+        }
+        if variable.is_alias() {
+            let why = "it is an alias, and has its value from another variable; write that one in \
+                       the group";
+            return Err(Refusal::NotGroupable { why });
+        }
+        let mut accepted = Accepted::nothing();
+        self.accept_write(&call, &properties, &mut accepted)?;
+        Ok(Candidate {
+            call,
+            properties,
+            accepted,
+            decision: Decision::Commit { changed: true },
+        })
+    }
+
+    /// Steps 2 to 4. Returns `None` if the members must be checked again.
+    fn put_group(
+        &self,
+        group: Group<'_>,
+        mut candidates: Vec<Candidate<'_>>,
+        room: &AuditRoom,
+        wakes: &mut Wakes,
+    ) -> Result<Option<GroupAttempt>, Refused> {
+        let members = group.members;
+        let mut locked = lock_all(&candidates);
+        let is_current = |(at, state): &(usize, MutexGuard<'_, State>)| {
+            let candidate = candidates.get(*at);
+            candidate.is_some_and(|one| one.call.variable.is_current(state, &one.properties))
+        };
+        if !locked.iter().all(is_current) {
+            return Ok(None);
+        }
+        let mut rooms = GroupRooms::default();
+        let mut refused = Refused::new();
+        for (at, state) in &mut locked {
+            let Some(one) = candidates.get_mut(*at) else {
+                continue;
+            };
+            match self.decide_member(one, state) {
+                Ok(decision) => one.decision = decision,
+                Err(refusal) => {
+                    refused.insert(*at, refusal);
+                }
+            }
+            if let (Decision::Commit { changed }, Some(interests)) =
+                (&one.decision, state.interests())
+            {
+                let bytes = one.accepted.update.value.as_slice().len();
+                let (stall, handle) = (one.properties.stall, one.call.variable.handle());
+                interests.ask_for_room(*changed, bytes, stall, handle, &mut rooms);
+            }
+        }
+        if !refused.is_empty() {
+            return Err(refused);
+        }
+        if let Err((until, handle)) = rooms.reserve(group.moment.now, wakes) {
+            return Ok(Some(GroupAttempt::WouldBlock { until, handle }));
+        }
+        // Numbered under the locks, so that groups with a common variable are numbered in the order
+        // of their commits.
+        let commit = self.commits().fetch_add(1, Ordering::Relaxed) as u64 + 1;
+        let mut outcomes = vec![WriteOutcome::Unchanged(0); members.len()];
+        for (at, state) in &mut locked {
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::GroupTorn)
+                && *at > 1
+                && *at + 1 == members.len()
+            {
+                continue;
+            }
+            if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
+                let Call {
+                    caller,
+                    variable,
+                    write,
+                    ..
+                } = one.call;
+                let audited = is_noted(variable, write.verb)
+                    .then(|| Audited::new(caller, variable, write, room.of(variable)));
+                let before = audited.as_ref().map(|_| variable.update_locked(state));
+                *outcome = commit_member(one, state, &mut rooms, wakes);
+                if let (Some(audited), Some(before)) = (&audited, &before) {
+                    let is_applied = matches!(outcome, WriteOutcome::Applied(_));
+                    let new = is_applied.then_some(&one.accepted.update.value);
+                    let call = Call {
+                        observer: Some(audited),
+                        ..one.call
+                    };
+                    call.inform_observer(self, before, new, outcome, wakes);
+                }
+                if variable.is_extended() {
+                    variable.written(state, caller, &one.properties);
+                }
+            }
+        }
+        rooms.commit(wakes);
+        Ok(Some(GroupAttempt::Done(GroupOutcome {
+            commit: Some(commit),
+            culprit: None,
+            outcomes,
+        })))
+    }
+
+    fn decide_member(
+        &self,
+        one: &mut Candidate<'_>,
+        state: &mut State,
+    ) -> Result<Decision, Refusal> {
+        let Candidate {
+            call,
+            properties,
+            accepted,
+            ..
+        } = one;
+        if call.variable.has_rules() {
+            admit(call, state, properties, accepted)?;
+        }
+        let decision = decide(call, state, properties, accepted)?;
+        if let Some(expected) = call.write.expected {
+            check_expected(self.epoch(), call.variable, expected)?;
+        }
+        Ok(decision)
+    }
+
+    /// Counts the refusals, and refuses the other members with the name of the first one refused.
+    fn refuse_group(
+        &self,
+        group: Group<'_>,
+        mut refused: Refused,
+        room: &AuditRoom,
+        wakes: &mut Wakes,
+    ) -> GroupAttempt {
+        let Group {
+            caller,
+            moment,
+            members,
+        } = group;
+        // An audit that is full cannot take an entry about that.
+        let has_room = !refused
+            .values()
+            .any(|refusal| matches!(refusal, Refusal::AuditFull));
+        let culprit = refused.first_key_value().map(|(at, _)| *at);
+        let blamed = culprit.and_then(|at| members.get(at));
+        let name: Arc<str> = blamed.map_or_else(
+            || Arc::from(""),
+            |member| match self.visible(caller, member.handle) {
+                Some(variable) => Arc::from(variable.name()),
+                None => Arc::from(format!("handle {}", member.handle)),
+            },
+        );
+        let outcome = |(at, member): (usize, &GroupMember<'_>)| {
+            let own = refused.remove(&at);
+            let refusal = own.unwrap_or_else(|| Refusal::Group {
+                name: Arc::clone(&name),
+            });
+            let Some(variable) = self.visible(caller, member.handle) else {
+                return WriteOutcome::Refused(refusal);
+            };
+            let outcome = count_refused(&variable, refusal);
+            if has_room && is_noted(&variable, member.write.verb) {
+                let room = room.of(&variable);
+                let audited = Audited::new(caller, &variable, &member.write, room);
+                let call = Call {
+                    observer: Some(&audited),
+                    ..Call::of(caller, moment, &variable, &member.write)
+                };
+                call.inform_observer(self, &variable.update(), None, &outcome, wakes);
+            }
+            outcome
+        };
+        GroupAttempt::Done(GroupOutcome {
+            commit: None,
+            culprit,
+            outcomes: members.iter().enumerate().map(outcome).collect(),
+        })
+    }
+
+    /// Reads several variables at one instant: no write and no group falls between two of them.
+    /// With more than [`GROUP_MAX`] variables, each one is read by itself, and the snapshot reports
+    /// that.
+    pub fn snapshot(&self, caller: &Caller, handles: &[u32]) -> Snapshot {
+        let readable = |handle: &u32| {
+            let variable = self
+                .visible(caller, *handle)
+                .ok_or_else(|| self.no_variable(*handle))?;
+            variable.check_readable(caller)?;
+            Ok(variable)
+        };
+        let variables: Vec<_> = handles.iter().map(readable).collect();
+        let is_consistent = handles.len() <= GROUP_MAX;
+        let mut roots;
+        let locked = loop {
+            if !is_consistent {
+                break BTreeMap::new();
+            }
+            roots = self.roots_of(&variables);
+            let locks = roots.iter().map(|(handle, one)| (*handle, one.lock()));
+            let locked: BTreeMap<u32, MutexGuard<'_, State>> = locks.collect();
+            if self.roots_of(&variables).keys().eq(roots.keys()) {
+                break locked;
+            }
+            // An alias was rebound to another target meanwhile.
+        };
+        let commit = self.commits().load(Ordering::Relaxed) as u64;
+        let read = |variable: Result<Arc<Variable>, AccessError>| {
+            let variable = variable?;
+            if variable.is_gone() {
+                return Err(AccessError::Gone);
+            }
+            Ok(match locked.get(&variable.handle()) {
+                Some(state) => variable.update_locked(state),
+                None => variable.update(),
+            })
+        };
+        let updates = variables.into_iter().map(read).collect();
+        Snapshot {
+            is_consistent,
+            commit,
+            updates,
+        }
+    }
+}
+
+impl Engine {
+    /// Returns the variables whose locks guard changes of these variables, in ascending order
+    /// without duplicates.
+    fn roots_of(
+        &self,
+        variables: &[Result<Arc<Variable>, AccessError>],
+    ) -> BTreeMap<u32, Arc<Variable>> {
+        let found = variables.iter().flatten();
+        let found = found.filter_map(|one| self.changes_under(one));
+        found.map(|one| (one.handle(), one)).collect()
+    }
+
+    /// Returns the variable whose lock guards changes of this one. A field changes under the lock
+    /// of its variable, an alias under the lock of its target. Locking the alias itself before its
+    /// target would invert the writers' lock order, so an alias without a target is not locked at
+    /// all.
+    fn changes_under(&self, variable: &Arc<Variable>) -> Option<Arc<Variable>> {
+        let owner = match variable.name().split_once('#') {
+            Some((owner, _)) => self.registry().find(owner)?,
+            None => Arc::clone(variable),
+        };
+        Some(self.behind(&owner)).filter(|one| !one.is_alias())
+    }
+}
+
+/// Step 2: takes the locks in ascending order of the handles. Each lock comes with the index of its
+/// member.
+fn lock_all<'a>(candidates: &[Candidate<'a>]) -> Vec<(usize, MutexGuard<'a, State>)> {
+    let mut order: Vec<(u32, usize)> = candidates
+        .iter()
+        .enumerate()
+        .map(|(at, one)| (one.call.variable.handle(), at))
+        .collect();
+    order.sort_unstable();
+    order
+        .into_iter()
+        .filter_map(|(_, at)| Some((at, candidates.get(at)?.call.variable.lock())))
+        .collect()
+}
+
+/// Step 4 for one member. The caller holds its lock.
+fn commit_member(
+    one: &mut Candidate<'_>,
+    state: &mut State,
+    rooms: &mut GroupRooms,
+    wakes: &mut Wakes,
+) -> WriteOutcome {
+    let changed = match one.decision {
+        Decision::Commit { changed } => changed,
+        Decision::Unchanged { sequence } => {
+            state.count_unchanged(sequence);
+            return WriteOutcome::Unchanged(sequence);
+        }
+    };
+    let Call {
+        caller,
+        variable,
+        moment,
+        ..
+    } = one.call;
+    let update = &mut one.accepted.update;
+    update.writer = caller.session;
+    if one.properties.timestamps {
+        update.engine_timestamp = moment.wall;
+    }
+    let commit = Commit {
+        changed,
+        group: Some(rooms),
+        ..Commit::at(moment)
+    };
+    WriteOutcome::Applied(commit_update(variable, state, update, commit, wakes))
+}

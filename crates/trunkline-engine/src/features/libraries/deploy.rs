@@ -1,0 +1,455 @@
+//! Deploying, replacing and undeploying whole libraries.
+
+use std::collections::{HashMap, HashSet};
+
+use trunkline_types::name::is_reserved;
+use trunkline_types::{
+    LibraryDefinition, Moment, Name, Properties, Quality, Reason, Tick, Timestamp,
+    VariableDefinition,
+};
+
+use super::check::{self, initial_write};
+use super::{DeployError, Library, UnknownLibrary, place};
+use crate::caller::Caller;
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::features::alias::followers;
+use crate::features::fields::open_fields;
+use crate::features::forcing::Forced;
+use crate::fifo::fifo_bytes;
+use crate::outcome::orders::LibraryState;
+use crate::outcome::{Attempt, WriteOutcome};
+use crate::sync::Arc;
+use crate::update::{Encoded, check_room as check_memory};
+use crate::variable::Variable;
+use crate::variables::VARIABLES_MAX;
+use crate::write::{Origin, Write, WriteValue};
+
+/// The changes made by a deployment, in numbers of variables.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Deployed {
+    /// Handles of the library's variables, in the order of its definition.
+    pub handles: Vec<u32>,
+    /// Variables that are new, or have another type, scope or FIFO than before; they have new
+    /// handles.
+    pub added: usize,
+    /// Variables that stayed, with changed properties.
+    pub changed: usize,
+    /// Variables that stayed unchanged.
+    pub kept: usize,
+    /// Variables that were removed.
+    pub removed: usize,
+}
+
+/// A value from before the last start of the engine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Retained {
+    /// Its wire form.
+    pub value: Encoded,
+    /// Time at which the value was measured.
+    pub source_timestamp: Timestamp,
+}
+
+/// Looks up the retained value of a variable by its full name. A value of another type than the
+/// variable's is ignored.
+pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + 'a;
+
+/// The changes of a deployment, determined before anything is changed.
+struct Plan {
+    names: Vec<Name>,
+    /// Variables that stay, by name.
+    kept: HashMap<Name, Arc<Variable>>,
+    /// Variables that are removed.
+    gone: Vec<Arc<Variable>>,
+}
+
+impl Engine {
+    /// Deploys all variables of a library or none. Equal properties are stored once.
+    ///
+    /// # Errors
+    /// The first fault found in the library.
+    pub fn deploy(
+        &self,
+        library: &LibraryDefinition,
+        now: Tick,
+        wall: Timestamp,
+    ) -> Result<Vec<u32>, DeployError> {
+        let deployed =
+            self.deploy_retained(library, false, &|_, _| None, now, wall, &mut Wakes::new())?;
+        Ok(deployed.handles)
+    }
+
+    /// Deploys a library whose variables start with their `retained` values, or else with their
+    /// `initial` values (H-17). With `replace`, the library may already be deployed: variables that
+    /// stay the same keep their handles, values and subscribers (SP-06); the others are removed and
+    /// added.
+    ///
+    /// # Errors
+    /// The first fault found in the library; nothing is changed then.
+    pub fn deploy_retained(
+        &self,
+        library: &LibraryDefinition,
+        replace: bool,
+        retained: &RetainedValues<'_>,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<Deployed, DeployError> {
+        let _change = self.changes_lock();
+        let before = self.library(&library.name);
+        let plan = self.plan(library, before.as_ref(), replace)?;
+        let promised = plan.names.len() - plan.kept.len();
+        if let Err(room) = self.registry().promise(promised) {
+            return Err(too_many(promised, room));
+        }
+        let before = before.unwrap_or_default();
+        let (state, numbered_before) = (before.state, before.handles);
+        let moment = Moment { now, wall };
+        let deployed = self.carry_out(plan, library, state, retained, moment, wakes);
+        let entry = Library {
+            name: library.name.clone(),
+            description: library.description.clone(),
+            state,
+            handles: deployed.handles.clone(),
+            before_stop: before.before_stop,
+        };
+        {
+            let mut libraries = self.libraries_lock();
+            let place = place(&libraries, &library.name).ok();
+            match place.and_then(|place| libraries.get_mut(place)) {
+                Some(known) => *known = entry,
+                None => libraries.push(entry),
+            }
+        }
+        self.watch_ages(&deployed.handles, now);
+        let orphans = self.bind_sources(&deployed.handles);
+        self.mark_orphans(&orphans, moment, wakes);
+        self.registry()
+            .renumber(&numbered_before, &deployed.handles);
+        self.enter_aliases(library, &deployed.handles, moment, wakes);
+        if deployed.added > 0 || deployed.removed > 0 {
+            self.announce_names(wakes);
+        }
+        Ok(deployed)
+    }
+
+    /// Checks that [`Engine::deploy_retained`] would succeed.
+    ///
+    /// # Errors
+    /// Those of `deploy_retained`.
+    pub fn check_deploy(
+        &self,
+        library: &LibraryDefinition,
+        replace: bool,
+    ) -> Result<(), DeployError> {
+        let _change = self.changes_lock();
+        let before = self.library(&library.name);
+        self.plan(library, before.as_ref(), replace).map(|_| ())
+    }
+
+    fn plan(
+        &self,
+        library: &LibraryDefinition,
+        before: Option<&Library>,
+        replace: bool,
+    ) -> Result<Plan, DeployError> {
+        if before.is_some() && !replace {
+            return Err(DeployError::AlreadyDeployed {
+                name: library.name.clone(),
+            });
+        }
+        let room = self.registry().room();
+        let check_room = |needed: usize| match needed > room {
+            true => Err(too_many(needed, room)),
+            false => Ok(()),
+        };
+        let handles = before.map_or(&[][..], |before| &before.handles);
+        // At best all existing variables stay. A list that is too long even then is not examined.
+        check_room(library.variables.len().saturating_sub(handles.len()))?;
+        let names = check::names(library)?;
+        self.check_numbers(library, &names, handles)?;
+        self.check_aliases(library, &names)?;
+        let mut kept = HashMap::new();
+        for (name, definition) in names.iter().zip(&library.variables) {
+            if let Some(variable) = self.registry().find(name.as_str())
+                && variable.is_made_for(&definition.properties)
+            {
+                kept.insert(name.clone(), Arc::clone(&variable));
+            }
+        }
+        check_room(names.len() - kept.len())?;
+        let stay: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
+        let gone = handles.iter().filter(|handle| !stay.contains(handle));
+        let gone = gone.filter_map(|handle| self.variable(*handle)).collect();
+        let added = names.iter().zip(&library.variables);
+        let added = added.filter(|(name, _)| !kept.contains_key(*name));
+        let fifos = added.map(|(_, definition)| fifo_bytes(&definition.properties));
+        let bytes = fifos.fold(0, usize::saturating_add);
+        if check_memory(bytes).is_err() {
+            return Err(DeployError::FifoMemory {
+                library: library.name.clone(),
+                bytes,
+            });
+        }
+        Ok(Plan { names, kept, gone })
+    }
+
+    /// Register numbers are unique in the engine, over all libraries. `before` are the variables
+    /// that the library had, whose numbers become free.
+    fn check_numbers(
+        &self,
+        library: &LibraryDefinition,
+        names: &[Name],
+        before: &[u32],
+    ) -> Result<(), DeployError> {
+        let mut seen: HashMap<u32, &Name> = HashMap::new();
+        for (name, definition) in names.iter().zip(&library.variables) {
+            let Some(number) = definition.properties.number else {
+                continue;
+            };
+            let here = seen.insert(number, name).map(Name::as_str);
+            let elsewhere = self.registry().numbered(number);
+            let elsewhere = elsewhere.filter(|known| !before.contains(&known.handle()));
+            if let Some(holder) = here.or(elsewhere.as_ref().map(|variable| variable.name())) {
+                return Err(DeployError::NumberTaken {
+                    name: name.as_str().to_owned(),
+                    number,
+                    holder: holder.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(
+        &self,
+        plan: Plan,
+        library: &LibraryDefinition,
+        state: LibraryState,
+        retained: &RetainedValues<'_>,
+        moment: Moment,
+        wakes: &mut Wakes,
+    ) -> Deployed {
+        let Plan { names, kept, gone } = plan;
+        for (place, variable) in gone.iter().enumerate() {
+            self.let_go(variable, moment, wakes);
+            self.reclaim_after(place);
+            wake_after(place, wakes);
+        }
+        self.registry().reclaim();
+        let mut deployed = Deployed {
+            removed: gone.len(),
+            ..Deployed::default()
+        };
+        let mut templates: Vec<Arc<Properties>> = Vec::new();
+        self.registry().reserve(names.len() - kept.len());
+        deployed.handles.reserve_exact(names.len());
+        // Each name is moved into its variable, because a copy of all names of a large library
+        // would be large too.
+        for (place, (name, definition)) in names.into_iter().zip(&library.variables).enumerate() {
+            wake_after(place, wakes);
+            let properties = intern(&mut templates, definition);
+            if let Some(variable) = kept.get(&name) {
+                if **variable.properties() == *properties {
+                    deployed.kept += 1;
+                } else {
+                    let mut state = variable.lock();
+                    self.refresh_hold(variable, &mut state, &properties);
+                    variable.edit(&mut state, properties, moment, wakes);
+                    deployed.changed += 1;
+                }
+                deployed.handles.push(variable.handle());
+                continue;
+            }
+            // The variable cannot be found before it has its first value, so it cannot have been
+            // written.
+            let retained = retained(&name, &definition.properties);
+            let made = self.registry().insert_promised(|handle| {
+                let variable = Variable::new(handle, name.into(), properties);
+                if variable.deployed().single_writer {
+                    self.refresh_hold(&variable, &mut variable.lock(), variable.deployed());
+                }
+                if !variable.is_alias() && !self.write_retained(&variable, retained, moment) {
+                    self.write_initial(&variable, moment);
+                }
+                if state == LibraryState::Stopped {
+                    variable.set_stopped(&variable.lock(), true);
+                }
+                variable
+            });
+            if let Some(made) = &made {
+                self.enter_tables(made);
+            }
+            // There is room, because it was reserved.
+            deployed.added += 1;
+            deployed
+                .handles
+                .extend(made.map(|variable| variable.handle()));
+        }
+        deployed
+    }
+
+    /// Removes a library. Its names become free, its handles are answered with `Gone`, and aliases
+    /// of its variables turn bad with the cause.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn undeploy(
+        &self,
+        name: &str,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<usize, UnknownLibrary> {
+        let _change = self.changes_lock();
+        let library = {
+            let mut libraries = self.libraries_lock();
+            let place = place(&libraries, name)?;
+            libraries.remove(place)
+        };
+        for (place, handle) in library.handles.iter().enumerate() {
+            if let Some(variable) = self.variable(*handle) {
+                self.let_go(&variable, Moment { now, wall }, wakes);
+            }
+            self.reclaim_after(place);
+            wake_after(place, wakes);
+        }
+        self.registry().reclaim();
+        self.registry().renumber(&library.handles, &[]);
+        self.announce_names(wakes);
+        self.remove_aliases(name);
+        Ok(library.handles.len())
+    }
+
+    /// Number of subscriptions to the variables of a library, and to their aliases in other
+    /// libraries.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn library_subscriptions(&self, name: &str) -> Result<usize, UnknownLibrary> {
+        let libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        let handles = libraries.get(place).map(|library| library.handles.iter());
+        let variables = handles
+            .into_iter()
+            .flatten()
+            .filter_map(|handle| self.variable(*handle));
+        Ok(variables.map(|variable| users(&variable, name)).sum())
+    }
+
+    /// Drops the removed variables after every [`WAKE_EVERY`] of them, so that requests that end
+    /// meanwhile do not have to drop them.
+    fn reclaim_after(&self, place: usize) {
+        if place % WAKE_EVERY == WAKE_EVERY - 1 {
+            self.registry().reclaim();
+        }
+    }
+
+    fn let_go(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
+        self.registry().remove(variable);
+        self.let_go_of_aliases(variable, moment, wakes);
+        let mut state = variable.lock();
+        variable.set_gone(&state);
+        // The place in the tables belongs to the next variable in its slot.
+        state.plains.leave_tables();
+        self.forget_holds(variable, &mut state);
+        state.announce_gone(wakes);
+        let fields = open_fields(&state).to_vec();
+        let is_forced = state.extension::<Forced>().is_some();
+        drop(state);
+        for open in fields {
+            self.let_go(&open.variable, moment, wakes);
+            self.uncount_field();
+        }
+        if is_forced {
+            self.forget_forced(variable.handle());
+        }
+        if variable.properties().max_age.is_some() {
+            self.forget_age(variable.handle());
+        }
+        if !is_reserved(variable.name()) {
+            self.departed().add(&variable.ledger());
+        }
+        // Last, so that a consumer woken by this finds that the variable is gone.
+        self.registry().release(variable);
+    }
+
+    /// Writes the value from before the start as update number 1, with its old source timestamp, as
+    /// `uncertain: retained`. Returns false if there is none, or its properties do not permit it.
+    fn write_retained(
+        &self,
+        variable: &Variable,
+        retained: Option<Retained>,
+        moment: Moment,
+    ) -> bool {
+        let Some(retained) = retained else {
+            return false;
+        };
+        let mut write = Write::of(WriteValue::Encoded(&retained.value));
+        write.origin = Origin::Source;
+        write.source_timestamp = Some(retained.source_timestamp);
+        write.quality = Some(Quality::uncertain(Reason::Retained));
+        self.write_first(variable, &write, moment)
+    }
+
+    /// Writes the initial value as update number 1, as `uncertain: initial` (H-17).
+    fn write_initial(&self, variable: &Variable, moment: Moment) {
+        let properties = variable.properties();
+        if let Some(initial) = &properties.initial {
+            // The value was checked with the library. If there is no memory for a large one, the
+            // variable starts without a value and counts a refusal.
+            let _written = self.write_first(variable, &initial_write(initial), moment);
+        }
+    }
+
+    fn write_first(&self, variable: &Variable, write: &Write<'_>, moment: Moment) -> bool {
+        let (caller, mut wakes) = (Caller::engine(), Wakes::new());
+        let Moment { now, wall } = moment;
+        let attempt = self.try_write(&caller, now, wall, variable, write, &mut wakes);
+        matches!(attempt, Attempt::Done(WriteOutcome::Applied(1)))
+    }
+}
+
+fn too_many(needed: usize, room: usize) -> DeployError {
+    DeployError::TooMany {
+        needed,
+        room,
+        max: VARIABLES_MAX,
+    }
+}
+
+/// Wakes the consumers marked so far while an order goes through a library. This is safe under the
+/// lock for changes, because no wake-up makes changes.
+pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
+    if place % WAKE_EVERY == WAKE_EVERY - 1 {
+        wakes.flush();
+    }
+}
+
+/// Number of variables between two wake-ups.
+const WAKE_EVERY: usize = 64;
+
+/// Number of subscriptions that lose the variable when its library is undeployed. The recursion is
+/// shallow, because chains of aliases are short.
+fn users(variable: &Variable, library: &str) -> usize {
+    let followers = followers(&variable.lock()).to_vec();
+    let is_own = |alias: &Variable| alias.name().split('/').next() == Some(library);
+    let others = followers.iter().filter(|alias| !is_own(alias));
+    variable.subscribers() + others.map(|alias| users(alias, library)).sum::<usize>()
+}
+
+/// Shares equal properties. Only the latest few are compared, so that a library of 100,000 equal
+/// variables stores them once and a library of different ones stays fast.
+fn intern(
+    templates: &mut Vec<Arc<Properties>>,
+    definition: &VariableDefinition,
+) -> Arc<Properties> {
+    const LOOK_BACK: usize = 16;
+    let wanted = &definition.properties;
+    let mut recent = templates.iter().rev().take(LOOK_BACK);
+    if let Some(known) = recent.find(|known| Arc::ptr_eq(known, wanted) || known == &wanted) {
+        return Arc::clone(known);
+    }
+    templates.push(Arc::clone(wanted));
+    Arc::clone(wanted)
+}

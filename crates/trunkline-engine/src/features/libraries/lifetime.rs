@@ -1,0 +1,139 @@
+//! Stops and starts a library that stays deployed (DP-16).
+
+use std::collections::HashMap;
+
+use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp};
+
+use super::deploy::wake_after;
+use super::{UnknownLibrary, place};
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::outcome::orders::LibraryState;
+use crate::variable::Variable;
+use crate::write::requalify_locked;
+
+impl Engine {
+    /// Stops a library. Its variables keep their values with quality `bad: process-missing`, and
+    /// refuse every write until it is started. Returns false if it was already stopped.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn stop_library(
+        &self,
+        name: &str,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<bool, UnknownLibrary> {
+        let moment = Moment { now, wall };
+        let _change = self.changes_lock();
+        let Some((handles, _)) = self.set_state(name, LibraryState::Stopped)? else {
+            return Ok(false);
+        };
+        let mut before_stop = Vec::new();
+        for (place, handle) in handles.iter().enumerate() {
+            wake_after(place, wakes);
+            let Some(variable) = self.variable(*handle) else {
+                continue;
+            };
+            let before = stop(&variable, moment, wakes);
+            before_stop.extend(before.map(|quality| (*handle, quality)));
+        }
+        let mut libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        if let Some(library) = libraries.get_mut(place) {
+            library.before_stop = before_stop;
+        }
+        Ok(true)
+    }
+
+    /// Sets the state of a library. Returns its handles, and the qualities recorded when it was
+    /// stopped, or `None` if it was in that state already. The caller holds the lock for changes.
+    fn set_state(&self, name: &str, state: LibraryState) -> Result<Option<Set>, UnknownLibrary> {
+        let mut libraries = self.libraries_lock();
+        let place = place(&libraries, name)?;
+        let Some(library) = libraries.get_mut(place).filter(|one| one.state != state) else {
+            return Ok(None);
+        };
+        library.state = state;
+        let before_stop = std::mem::take(&mut library.before_stop);
+        Ok(Some((library.handles.clone(), before_stop)))
+    }
+
+    /// Starts a stopped library. As at a start of the engine, its variables hold earlier values,
+    /// `uncertain: retained`, until they are written. The sources of variables are asked for fresh
+    /// values. Returns false if the library was already running.
+    ///
+    /// # Errors
+    /// [`UnknownLibrary`].
+    pub fn start_library(
+        &self,
+        name: &str,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) -> Result<bool, UnknownLibrary> {
+        let moment = Moment { now, wall };
+        let handles = {
+            let _change = self.changes_lock();
+            let Some((handles, before)) = self.set_state(name, LibraryState::Running)? else {
+                return Ok(false);
+            };
+            // Looked up by handle, because the library may have been replaced while it was stopped.
+            let before: HashMap<u32, Quality> = before.into_iter().collect();
+            for (place, handle) in handles.iter().enumerate() {
+                wake_after(place, wakes);
+                let quality = before.get(handle).copied().unwrap_or(Quality::GOOD);
+                if let Some(variable) = self.variable(*handle) {
+                    start(&variable, quality, moment, wakes);
+                }
+            }
+            self.bind_aliases(name, moment, wakes);
+            handles
+        };
+        // Outside the lock, because a provider runs code of its own.
+        for handle in handles {
+            let _is_provided = self.request(handle);
+        }
+        Ok(true)
+    }
+}
+
+/// The handles of a library, and the qualities recorded when it was stopped.
+type Set = (Vec<u32>, Vec<(u32, Quality)>);
+
+/// Stops one variable. Returns its quality unless that was good.
+fn stop(variable: &Variable, moment: Moment, wakes: &mut Wakes) -> Option<Quality> {
+    let mut state = variable.lock();
+    let before = variable.update_locked(&state);
+    if before.sequence > 0 {
+        let quality = Quality::bad(Reason::ProcessMissing);
+        requalify_locked(variable, &mut state, quality, moment, wakes);
+    }
+    variable.set_stopped(&state, true);
+    variable.reconfigured(&state, moment, wakes);
+    (before.sequence > 0 && !before.quality.is_good()).then_some(before.quality)
+}
+
+/// Starts one variable whose quality was `before`.
+fn start(variable: &Variable, before: Quality, moment: Moment, wakes: &mut Wakes) {
+    let mut state = variable.lock();
+    variable.set_stopped(&state, false);
+    variable.reconfigured(&state, moment, wakes);
+    if variable.sequence() == 0 {
+        return;
+    }
+    if variable.is_forced() {
+        let forced = Quality::GOOD.with_forced(true);
+        return requalify_locked(variable, &mut state, forced, moment, wakes);
+    }
+    if variable.is_alias() {
+        // It shows its target's value and quality.
+        return;
+    }
+    let quality = match before.level() {
+        Level::Bad => before,
+        Level::Good | Level::Uncertain => Quality::uncertain(Reason::Retained),
+    };
+    requalify_locked(variable, &mut state, quality, moment, wakes);
+}

@@ -1,0 +1,14 @@
+//! What variables can do besides holding a value. Each module owns one feature: its data, its part of a
+//! write, its orders.
+
+pub(crate) mod ages;
+pub(crate) mod alias;
+pub(crate) mod audit;
+pub mod fields;
+pub(crate) mod forcing;
+pub(crate) mod groups;
+pub(crate) mod leases;
+pub(crate) mod libraries;
+pub mod providers;
+pub mod realtime;
+pub(crate) mod tables;

@@ -1,0 +1,74 @@
+//! A consumer as the connection to a provider: writes and bindings for the provider are queued in
+//! the consumer's outbox.
+
+use crate::delivery::mail::{ProviderOrder, SourceItem, Ticket};
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::features::providers::Provider;
+use crate::subscriptions::Consumer;
+use crate::sync::Arc;
+use trunkline_types::Value;
+
+/// Number of queued orders from which reads without a waiting caller are dropped: the device is
+/// asked often enough then. The other orders are bounded by what a provider may have unanswered.
+const UNTICKETED_MAX: usize = 8192;
+
+impl Consumer {
+    /// Creates a provider with this name. Its orders are taken with
+    /// [`take_provider_order`](Self::take_provider_order).
+    pub fn provider(&self, name: &str) -> Arc<dyn Provider> {
+        Arc::new(Behind {
+            name: Arc::from(name),
+            outbox: Arc::clone(&self.outbox),
+        })
+    }
+
+    /// Takes the next order for a provider behind this consumer.
+    pub fn take_provider_order(&mut self) -> Option<ProviderOrder> {
+        self.outbox.orders.lock().pop_front()
+    }
+}
+
+struct Behind {
+    name: Arc<str>,
+    outbox: Arc<Outbox>,
+}
+
+impl Behind {
+    fn push(&self, orders: impl IntoIterator<Item = ProviderOrder>) {
+        self.outbox.orders.lock().extend(orders);
+        Wakes::new().add(&self.outbox);
+    }
+}
+
+impl Provider for Behind {
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    fn send(&self, ticket: Ticket, handle: u32, raw: Value) {
+        self.push([ProviderOrder::Write {
+            ticket,
+            handle,
+            raw,
+        }]);
+    }
+
+    fn request(&self, ticket: Option<Ticket>, handle: u32) {
+        if ticket.is_none() && self.outbox.orders.lock().len() >= UNTICKETED_MAX {
+            return;
+        }
+        self.push([ProviderOrder::Read { ticket, handle }]);
+    }
+
+    fn bind(&self, items: &[SourceItem]) {
+        self.push(items.iter().cloned().map(ProviderOrder::Bind));
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    fn is_process(&self) -> bool {
+        true
+    }
+}

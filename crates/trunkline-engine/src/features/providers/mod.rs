@@ -1,0 +1,481 @@
+//! Providers: owners of variables' values outside the engine, such as I/O servers.
+//!
+//! A provider publishes values, and accepts writes. It is asked outside every lock, through a queue
+//! of its own, and answers when it can. A write waits for the answer or for its time-out, and the
+//! cell never shows a value that the device has not confirmed.
+
+mod behind_consumer;
+mod pending;
+mod write;
+
+use std::time::Duration;
+
+use trunkline_types::{Moment, Quality, Reason, Tick, Timestamp, Value};
+
+use crate::caller::Caller;
+use crate::delivery::mail::{ProviderId, SourceItem, Ticket};
+use crate::delivery::outbox::Wakes;
+use crate::engine::{Engine, SLICE};
+use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
+use crate::sync::Arc;
+use crate::update::NoMemory;
+use crate::variable::{Redirect, Variable};
+use crate::write::{Call, Origin, Write, WriteEnd, count_refused, count_unknown, requalify};
+
+use self::pending::PendingWrite;
+pub(crate) use self::pending::{Ask, Providers, Waiting};
+
+/// Maximum number of unanswered writes of one provider. Further writes are refused.
+pub const PROVIDER_PENDING_MAX: usize = 4096;
+/// Default time that a provider has to answer a write.
+pub const PROVIDER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// The engine's requests to a provider. Called on the writer's thread: queue the request and
+/// return.
+pub trait Provider: Send + Sync {
+    /// The name of the I/O server, shown to people.
+    fn name(&self) -> Arc<str>;
+    /// Writes `raw` to the device behind the variable `handle`, then calls [`Engine::answer`].
+    fn send(&self, ticket: Ticket, handle: u32, raw: Value);
+    /// Gets a fresh value of the variable `handle` from the device. With a ticket a caller waits
+    /// for it: call [`Engine::answer`] with [`Answer::Read`]. Without one, publish the value when
+    /// it is available.
+    fn request(&self, ticket: Option<Ticket>, handle: u32);
+    /// Delivers these variables from now on, each from the item named. Called with the variables
+    /// whose `source` begins with the provider's name, when it is attached or when they are
+    /// deployed.
+    fn bind(&self, _items: &[SourceItem]) {}
+    /// Returns one sentence about its current state if something is wrong.
+    fn trouble(&self) -> Option<String>;
+    /// Returns true if it runs in a separate process, so that its faults are not due to the
+    /// engine's configuration.
+    fn is_process(&self) -> bool {
+        false
+    }
+}
+
+/// A provider with this name is already running.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "an I/O server named {name} is running already; give this one another name, or stop that one"
+)]
+pub struct NameTaken {
+    /// The name.
+    pub name: Arc<str>,
+}
+
+/// A provider's answer to a write or a request.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// Done. The device now holds this raw value.
+    Applied(Value),
+    /// Done. This value was read from the device, after a write or on request.
+    Read {
+        /// The raw value.
+        value: Value,
+        /// Quality of the value; `None` means good.
+        quality: Option<Quality>,
+        /// Time at which it was read; `None` means now.
+        source_timestamp: Option<Timestamp>,
+    },
+    /// Done, but there was no memory for the value read from the device.
+    NoMemory(NoMemory),
+    /// Not done: there was no memory to send the order, so the provider never received it.
+    Unsent(NoMemory),
+    /// Not done, for the reason in this sentence.
+    Refused(String),
+    /// It is unknown whether it was done, for the reason in this sentence.
+    Unknown(String),
+}
+
+/// A provider that has gone, and has variables that do not show it yet.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    id: ProviderId,
+    quality: Quality,
+    /// Slot at which the update of its variables continues.
+    next: u32,
+    /// Time at which it left, or was last processed.
+    moment: Moment,
+}
+
+impl Engine {
+    /// Makes `provider` the owner of these variables' values. Those without a value stay
+    /// `bad: no-value` until it publishes.
+    pub fn attach_provider(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
+        let index = self.providers().attach(provider);
+        let variables = handles.iter().filter_map(|handle| self.variable(*handle));
+        // An alias gets its value from its target.
+        for variable in variables.filter(|variable| !variable.is_alias()) {
+            variable.set_provider(Some(index));
+        }
+        ProviderId(index)
+    }
+
+    /// Makes `provider` the owner of every variable whose `source` is `NAME:ITEM` with its name,
+    /// including those deployed later. It is given the variables through [`Provider::bind`].
+    ///
+    /// # Errors
+    /// [`NameTaken`].
+    pub fn attach_source(&self, provider: Arc<dyn Provider>) -> Result<ProviderId, NameTaken> {
+        // No deployment can fall between the two steps.
+        let _change = self.changes_lock();
+        let mut wakes = Wakes::new();
+        let mut ended = self.providers().ended.lock();
+        let id = ProviderId(self.providers().attach_named(provider)?);
+        // Its variables report the end of its predecessor before they report anything from this
+        // one.
+        if let Some(at) = ended.iter().position(|one| one.id == id)
+            && let Some(mut before) = ended.remove(at)
+        {
+            self.mark_some(&mut before, &mut { usize::MAX }, &mut wakes);
+        }
+        drop(ended);
+        for library in self.libraries() {
+            self.bind_sources(&library.handles);
+        }
+        Ok(id)
+    }
+
+    /// Announces a provider that will be [attached](Self::attach_source) from a separate process.
+    /// Until then its variables behave as if it had gone: they cannot be written.
+    pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
+        let _change = self.changes_lock();
+        self.providers().expect(name);
+        for library in self.libraries() {
+            let orphans = self.bind_sources(&library.handles);
+            self.mark_orphans(&orphans, Moment { now, wall }, wakes);
+        }
+    }
+
+    /// Marks variables that never had a value as lacking their source. A retained or initial value
+    /// carries its own quality.
+    pub(crate) fn mark_orphans(&self, handles: &[u32], moment: Moment, wakes: &mut Wakes) {
+        let gone = Quality::bad(Reason::ProviderGone);
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            if variable.sequence() == 0 {
+                requalify(&variable, gone, moment, wakes);
+            }
+        }
+    }
+
+    /// Binds variables that were deployed or edited to the providers named by their sources.
+    /// Returns those whose provider is not running.
+    pub(crate) fn bind_sources(&self, handles: &[u32]) -> Vec<u32> {
+        let named = self.providers().named();
+        let mut orphans = Vec::new();
+        if named.is_empty() {
+            return orphans;
+        }
+        let mut items: Vec<Vec<SourceItem>> = named.iter().map(|_| Vec::new()).collect();
+        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+            let properties = variable.properties();
+            let (source, current) = (properties.source.as_str(), variable.provider_index());
+            let mut found = named.iter().zip(&mut items).filter_map(|(named, items)| {
+                let item = source.strip_prefix(&*named.name)?.strip_prefix(':')?;
+                Some((named, item, items))
+            });
+            if let Some((named, item, items)) = found.next() {
+                // When bound again, the provider learns of the new item.
+                variable.set_provider(Some(named.index));
+                let (handle, item) = (variable.handle(), Box::from(item));
+                match named.provider {
+                    Some(_) => items.push(SourceItem { handle, item }),
+                    None => orphans.push(handle),
+                }
+            } else if named.iter().any(|named| Some(named.index) == current) {
+                // Its former source was that provider.
+                variable.set_provider(None);
+            }
+        }
+        for (named, items) in named.iter().zip(items) {
+            if let Some(provider) = named.provider.as_ref().filter(|_| !items.is_empty()) {
+                provider.bind(&items);
+            }
+        }
+        orphans
+    }
+
+    /// Detaches a provider. Its variables turn bad with the cause, and its unanswered writes end as
+    /// unknown.
+    pub fn detach_provider(
+        &self,
+        id: ProviderId,
+        reason: Reason,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let Some(name) = self.providers().detach(id) else {
+            return;
+        };
+        for (_, write) in self.providers().take_all_of(id) {
+            let cause = UnknownCause::ProviderGone {
+                provider: Arc::clone(&name),
+            };
+            self.finish_unknown(write, cause, wall, wakes);
+        }
+        let quality = Quality::bad(reason);
+        self.providers().ended.lock().push_back(Ended {
+            id,
+            quality,
+            next: 1,
+            moment: Moment { now, wall },
+        });
+        // Variables beyond one slice are marked by the next polls.
+        self.mark_ended(&mut { SLICE }, Moment { now, wall }, wakes);
+    }
+
+    /// Marks variables whose provider has gone, examining at most `budget` variables. Returns false
+    /// if there are more.
+    pub(crate) fn mark_ended(&self, budget: &mut usize, moment: Moment, wakes: &mut Wakes) -> bool {
+        let mut ended = self.providers().ended.lock();
+        while let Some(first) = ended.front_mut() {
+            first.moment = moment;
+            if !self.mark_some(first, budget, wakes) {
+                return false;
+            }
+            ended.pop_front();
+        }
+        true
+    }
+
+    fn mark_some(&self, ended: &mut Ended, budget: &mut usize, wakes: &mut Wakes) -> bool {
+        while ended.next < self.end() {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            if let Some(variable) = self.registry().at(ended.next)
+                && variable.provider_index() == Some(ended.id.0)
+            {
+                requalify(&variable, ended.quality, ended.moment, wakes);
+            }
+            ended.next += 1;
+        }
+        true
+    }
+
+    /// Sets the quality of all variables of a provider, for example because its device is gone.
+    pub fn set_source_quality(
+        &self,
+        id: ProviderId,
+        quality: Quality,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        self.for_each_variable(|variable| {
+            if variable.provider_index() == Some(id.0) {
+                requalify(variable, quality, Moment { now, wall }, wakes);
+            }
+        });
+    }
+
+    /// Sets the quality of one variable, as reported by its source. Its last value stays.
+    pub fn set_quality(
+        &self,
+        handle: u32,
+        quality: Quality,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        if let Some(variable) = self.variable(handle) {
+            requalify(&variable, quality, Moment { now, wall }, wakes);
+        }
+    }
+
+    /// Receives the provider's answer to a write. An answer after the write's time-out changes only
+    /// the variable's value: the value read back is true whenever it arrives, as long as the
+    /// provider is attached and owns the variable.
+    pub fn answer(
+        &self,
+        ticket: Ticket,
+        handle: u32,
+        answer: Answer,
+        now: Tick,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let pending = self.providers().take(ticket);
+        // The variable recorded with the write is more reliable than the handle given by the
+        // provider.
+        let known = pending.as_ref().map(|write| Arc::clone(&write.variable));
+        let Some(variable) = known.or_else(|| self.variable(handle)) else {
+            return;
+        };
+        let variable = &variable;
+        let (provider, running) = self.providers().get(ticket.provider.0);
+        let is_owner = variable.provider_index() == Some(ticket.provider.0);
+        if pending.is_none() && (running.is_none() || !is_owner) {
+            return;
+        }
+        let is_pending = pending.is_some();
+        let waiting = pending.map(|write| write.waiting).unwrap_or_default();
+        let moment = Moment { now, wall };
+        let is_done = matches!(
+            answer,
+            Answer::Applied(_) | Answer::Read { .. } | Answer::NoMemory(_)
+        );
+        if is_done && waiting.writer > 0 {
+            variable.lock().set_put_by(waiting.writer);
+        }
+        let outcome = match answer {
+            Answer::Applied(value) => {
+                let write = Write::value(&value);
+                self.read_back(write, &waiting, variable, moment, provider, wakes)
+            }
+            Answer::Read {
+                value,
+                quality,
+                source_timestamp,
+            } => {
+                let write = Write {
+                    quality,
+                    source_timestamp,
+                    ..Write::value(&value)
+                };
+                self.read_back(write, &waiting, variable, moment, provider, wakes)
+            }
+            Answer::NoMemory(error) => {
+                read_back_without_memory(variable, moment, provider, error, wakes)
+            }
+            Answer::Refused(_) | Answer::Unknown(_) | Answer::Unsent(_) if !is_pending => return,
+            Answer::Unsent(error) => count_refused(variable, Refusal::NoMemory(error)),
+            Answer::Unknown(why) => {
+                count_unknown(variable, UnknownCause::Provider { provider, why })
+            }
+            Answer::Refused(reason) => {
+                count_refused(variable, Refusal::Provider { provider, reason })
+            }
+        };
+        self.report(&waiting, variable, wall, outcome, wakes);
+    }
+
+    /// Publishes the value that the device holds now. Nothing can delay it: a full `all`
+    /// subscription ends, whatever the owner's `stall` setting.
+    fn read_back(
+        &self,
+        mut write: Write<'_>,
+        waiting: &Waiting,
+        variable: &Variable,
+        moment: Moment,
+        provider: Arc<str>,
+        wakes: &mut Wakes,
+    ) -> WriteOutcome {
+        write.origin = Origin::SourceRaw;
+        let engine = Caller::engine();
+        let completion = waiting.completion.as_ref();
+        let named = completion.and_then(|completion| completion.named.as_deref());
+        let redirect = named.map(Redirect::from);
+        let call = Call {
+            may_stall: false,
+            completion,
+            observer: waiting.observer.as_deref(),
+            redirect: redirect.as_ref(),
+            ..Call::of(&engine, moment, variable, &write)
+        };
+        match self.put(&call, wakes) {
+            Ok(Attempt::Done(outcome)) => outcome,
+            Ok(Attempt::WouldBlock { .. } | Attempt::Pending) => {
+                let why = "it could not be published".to_owned();
+                count_unknown(variable, UnknownCause::ReadBack { provider, why })
+            }
+            Err(Refusal::NoMemory(error)) => {
+                read_back_without_memory(variable, moment, provider, error, wakes)
+            }
+            Err(refusal) => {
+                let why = refusal.to_string();
+                count_unknown(variable, UnknownCause::ReadBack { provider, why })
+            }
+        }
+    }
+
+    /// Reports the outcome of a write to all that wait for it. An applied write was reported with its
+    /// commit.
+    fn report(
+        &self,
+        waiting: &Waiting,
+        variable: &Variable,
+        wall: Timestamp,
+        outcome: WriteOutcome,
+        wakes: &mut Wakes,
+    ) {
+        if let Some(observer) = &waiting.observer {
+            let end = WriteEnd {
+                variable,
+                wall,
+                old: &variable.update(),
+                new: None,
+                outcome: &outcome,
+            };
+            observer.ended(self, &end, wakes);
+        }
+        if let Some(completion) = &waiting.completion
+            && !matches!(outcome, WriteOutcome::Applied(_))
+        {
+            completion.end(outcome, wakes);
+        }
+    }
+
+    /// Asks the variable's provider for a fresh value. Returns false if it has no running provider.
+    pub fn request(&self, handle: u32) -> bool {
+        let Some(variable) = self.variable(handle).map(|named| self.behind(&named)) else {
+            return false;
+        };
+        let index = variable.provider_index();
+        let provider = index.and_then(|index| self.providers().get(index).1);
+        if let Some(provider) = &provider {
+            provider.request(None, variable.handle());
+        }
+        provider.is_some()
+    }
+
+    /// Returns true while a write or a request waits for its provider's answer. A write that has
+    /// timed out must not be sent to the device any more.
+    pub fn awaits_answer(&self, ticket: Ticket) -> bool {
+        self.providers().is_pending(ticket)
+    }
+
+    /// Ends writes whose provider has taken too long, at most `limit` per call.
+    pub(crate) fn expire_pending(&self, moment: Moment, limit: usize, wakes: &mut Wakes) -> usize {
+        let due = self.providers().take_due(moment.now, limit);
+        let count = due.len();
+        for (ticket, write) in due {
+            let (provider, _) = self.providers().get(ticket.provider.0);
+            let cause = UnknownCause::ProviderTimedOut { provider };
+            self.finish_unknown(write, cause, moment.wall, wakes);
+        }
+        count
+    }
+
+    pub(crate) fn next_provider_deadline(&self) -> Option<Tick> {
+        self.providers().next_deadline()
+    }
+
+    fn finish_unknown(
+        &self,
+        write: PendingWrite,
+        cause: UnknownCause,
+        wall: Timestamp,
+        wakes: &mut Wakes,
+    ) {
+        let variable = &write.variable;
+        let outcome = count_unknown(variable, cause);
+        self.report(&write.waiting, variable, wall, outcome, wakes);
+    }
+}
+
+/// The device holds a value that the variable cannot show, so the variable must not look good.
+fn read_back_without_memory(
+    variable: &Variable,
+    moment: Moment,
+    provider: Arc<str>,
+    error: NoMemory,
+    wakes: &mut Wakes,
+) -> WriteOutcome {
+    let quality = Quality::bad(Reason::MemoryFull);
+    requalify(variable, quality, moment, wakes);
+    count_unknown(variable, UnknownCause::ReadBackMemory { provider, error })
+}

@@ -1,0 +1,311 @@
+//! The providers, and the writes they have not answered.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use trunkline_types::{Tick, Value};
+
+use super::{Ended, NameTaken, PROVIDER_PENDING_MAX, Provider};
+use crate::delivery::mail::{ProviderId, Ticket};
+use crate::sync::{Arc, Mutex, RwLock};
+use crate::variable::Variable;
+use crate::write::{Completion, WriteObserver};
+
+/// The reason why an order could not be passed to a provider.
+pub(crate) enum SendFailure {
+    Busy { provider: Arc<str>, pending: usize },
+    Gone { provider: Arc<str> },
+}
+
+/// A request to a provider.
+pub(crate) enum Ask {
+    /// Accept this raw value.
+    Take(Value),
+    /// Read a fresh value.
+    Read,
+}
+
+/// The parties that wait for the outcome of a write.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// The writer.
+    pub(crate) completion: Option<Completion>,
+    pub(crate) observer: Option<Box<dyn WriteObserver>>,
+    /// Session of the writer; 0 for a request without a value.
+    pub(crate) writer: u32,
+}
+
+/// All providers of an engine, and the writes they have not answered.
+pub(crate) struct Providers {
+    slots: RwLock<Vec<ProviderSlot>>,
+    pending: Mutex<Pending>,
+    /// Providers that have gone just now, in the order in which they went. Locked before a
+    /// variable.
+    pub(super) ended: Mutex<VecDeque<Ended>>,
+    timeout: Duration,
+}
+
+struct ProviderSlot {
+    name: Arc<str>,
+    /// `None` once it has gone. The slot and its name stay for the messages.
+    provider: Option<Arc<dyn Provider>>,
+    /// True if variables name it as their source.
+    is_source: bool,
+    /// True if it runs in a separate process.
+    is_process: bool,
+}
+
+/// A provider that variables name as their source.
+pub(super) struct Named {
+    pub(super) index: usize,
+    pub(super) name: Arc<str>,
+    /// `None` while it is not running.
+    pub(super) provider: Option<Arc<dyn Provider>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    last_number: u64,
+    writes: BTreeMap<Ticket, PendingWrite>,
+    deadlines: BTreeSet<(Tick, Ticket)>,
+    /// Number of unanswered writes of each provider.
+    counts: BTreeMap<ProviderId, usize>,
+}
+
+/// A write that a provider has not answered.
+pub(super) struct PendingWrite {
+    pub(super) variable: Arc<Variable>,
+    deadline: Tick,
+    pub(super) waiting: Waiting,
+}
+
+impl Pending {
+    fn remove(&mut self, ticket: Ticket) -> Option<PendingWrite> {
+        let write = self.writes.remove(&ticket)?;
+        self.deadlines.remove(&(write.deadline, ticket));
+        if let Some(count) = self.counts.get_mut(&ticket.provider) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.counts.remove(&ticket.provider);
+            }
+        }
+        Some(write)
+    }
+
+    /// Removes several writes, in the order of the tickets given.
+    fn remove_all(&mut self, tickets: Vec<Ticket>) -> Vec<(Ticket, PendingWrite)> {
+        tickets
+            .into_iter()
+            .filter_map(|ticket| Some((ticket, self.remove(ticket)?)))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self
+            .slots
+            .read()
+            .iter()
+            .map(|slot| Arc::clone(&slot.name))
+            .collect();
+        f.debug_struct("Providers")
+            .field("names", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Providers {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            slots: RwLock::new(Vec::new()),
+            pending: Mutex::new(Pending::default()),
+            ended: Mutex::new(VecDeque::new()),
+            timeout,
+        }
+    }
+
+    /// Returns true while a write waits for its provider's answer.
+    pub(super) fn is_pending(&self, ticket: Ticket) -> bool {
+        self.pending.lock().writes.contains_key(&ticket)
+    }
+
+    /// Adds a provider and returns its index.
+    pub(super) fn attach(&self, provider: Arc<dyn Provider>) -> usize {
+        let mut slots = self.slots.write();
+        slots.push(ProviderSlot {
+            name: provider.name(),
+            is_process: provider.is_process(),
+            provider: Some(provider),
+            is_source: false,
+        });
+        slots.len() - 1
+    }
+
+    /// Reserves a slot for a provider that runs in a separate process.
+    pub(super) fn expect(&self, name: &str) {
+        let mut slots = self.slots.write();
+        if !slots
+            .iter()
+            .any(|slot| slot.is_source && *slot.name == *name)
+        {
+            slots.push(ProviderSlot {
+                name: Arc::from(name),
+                provider: None,
+                is_source: true,
+                is_process: true,
+            });
+        }
+    }
+
+    /// Returns true if it runs in a separate process, or did.
+    pub(crate) fn is_process(&self, index: usize) -> bool {
+        self.slots
+            .read()
+            .get(index)
+            .is_some_and(|slot| slot.is_process)
+    }
+
+    /// Adds a provider that variables name as their source, and returns its index.
+    pub(super) fn attach_named(&self, provider: Arc<dyn Provider>) -> Result<usize, NameTaken> {
+        let name = provider.name();
+        let mut slots = self.slots.write();
+        let is_taken =
+            |slot: &ProviderSlot| slot.is_source && slot.provider.is_some() && slot.name == name;
+        if slots.iter().any(is_taken) {
+            return Err(NameTaken { name });
+        }
+        // A provider that returns gets its old slot, because its variables still name it.
+        let place = slots
+            .iter()
+            .position(|slot| slot.is_source && slot.name == name);
+        let slot = ProviderSlot {
+            name,
+            is_process: provider.is_process(),
+            provider: Some(provider),
+            is_source: true,
+        };
+        match place.and_then(|place| Some((place, slots.get_mut(place)?))) {
+            Some((place, known)) => {
+                *known = slot;
+                Ok(place)
+            }
+            None => {
+                slots.push(slot);
+                Ok(slots.len() - 1)
+            }
+        }
+    }
+
+    /// The providers that variables name as their source: running, gone or expected.
+    pub(super) fn named(&self) -> Vec<Named> {
+        let slots = self.slots.read();
+        let sources = slots.iter().enumerate().filter(|(_, slot)| slot.is_source);
+        let named = sources.map(|(index, slot)| Named {
+            index,
+            name: Arc::clone(&slot.name),
+            provider: slot.provider.clone(),
+        });
+        named.collect()
+    }
+
+    /// Removes a provider. Its name stays.
+    pub(super) fn detach(&self, id: ProviderId) -> Option<Arc<str>> {
+        let mut slots = self.slots.write();
+        let slot = slots.get_mut(id.0)?;
+        slot.provider = None;
+        Some(Arc::clone(&slot.name))
+    }
+
+    /// Takes the write of a ticket, unless it has ended.
+    pub(super) fn take(&self, ticket: Ticket) -> Option<PendingWrite> {
+        self.pending.lock().remove(ticket)
+    }
+
+    /// Records an order as unanswered, and passes it to its provider outside every lock.
+    pub(crate) fn send(
+        &self,
+        index: usize,
+        now: Tick,
+        variable: &Arc<Variable>,
+        ask: Ask,
+        waiting: Waiting,
+    ) -> Result<(), SendFailure> {
+        let handle = variable.handle();
+        let (name, provider) = self.get(index);
+        let Some(provider) = provider else {
+            return Err(SendFailure::Gone { provider: name });
+        };
+        let ticket = {
+            let mut pending = self.pending.lock();
+            let id = ProviderId(index);
+            let count = pending.counts.entry(id).or_default();
+            if *count >= PROVIDER_PENDING_MAX {
+                return Err(SendFailure::Busy {
+                    provider: name,
+                    pending: *count,
+                });
+            }
+            *count += 1;
+            pending.last_number += 1;
+            let ticket = Ticket {
+                number: pending.last_number,
+                provider: id,
+            };
+            let deadline = now.saturating_add(self.timeout);
+            pending.deadlines.insert((deadline, ticket));
+            pending.writes.insert(
+                ticket,
+                PendingWrite {
+                    variable: Arc::clone(variable),
+                    deadline,
+                    waiting,
+                },
+            );
+            ticket
+        };
+        match ask {
+            Ask::Take(raw) => provider.send(ticket, handle, raw),
+            Ask::Read => provider.request(Some(ticket), handle),
+        }
+        Ok(())
+    }
+
+    /// Returns a provider's name, and the provider itself while it is running.
+    pub(crate) fn get(&self, index: usize) -> (Arc<str>, Option<Arc<dyn Provider>>) {
+        let slots = self.slots.read();
+        match slots.get(index) {
+            Some(slot) => (Arc::clone(&slot.name), slot.provider.clone()),
+            None => (Arc::from("an unknown provider"), None),
+        }
+    }
+
+    pub(super) fn take_due(&self, now: Tick, limit: usize) -> Vec<(Ticket, PendingWrite)> {
+        let mut pending = self.pending.lock();
+        let due = pending
+            .deadlines
+            .iter()
+            .take_while(|(deadline, _)| *deadline <= now);
+        let due: Vec<Ticket> = due.map(|(_, ticket)| *ticket).take(limit).collect();
+        pending.remove_all(due)
+    }
+
+    pub(super) fn take_all_of(&self, provider: ProviderId) -> Vec<(Ticket, PendingWrite)> {
+        let mut pending = self.pending.lock();
+        let all = pending
+            .writes
+            .keys()
+            .filter(|ticket| ticket.provider == provider);
+        let all: Vec<Ticket> = all.copied().collect();
+        pending.remove_all(all)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Tick> {
+        self.pending
+            .lock()
+            .deadlines
+            .first()
+            .map(|(deadline, _)| *deadline)
+    }
+}

@@ -1,0 +1,96 @@
+//! Writes that a provider carries out, and the operations of a register other than reading and
+//! setting it (LM-05, LM-06, LM-11): send its value to the device, ask the device for a fresh one.
+
+use trunkline_types::Properties;
+
+use super::pending::{Ask, SendFailure, Waiting};
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::update::Encoded;
+use crate::write::accept::Accepted;
+use crate::write::{Call, Origin, WriteVerb};
+
+impl Engine {
+    /// Sends the writes and orders of clients to the provider of a variable.
+    pub(crate) fn begin_provided(
+        &self,
+        call: &Call<'_>,
+        _wakes: &mut Wakes,
+    ) -> Option<Result<Attempt, Refusal>> {
+        if call.write.origin != Origin::Client {
+            return None;
+        }
+        match (call.write.verb, call.variable.provider_index()) {
+            (WriteVerb::Put, Some(index)) => Some(self.put_provided(index, call)),
+            (WriteVerb::Send | WriteVerb::Request, index) => Some(self.order(index, call)),
+            _ => None,
+        }
+    }
+
+    fn put_provided(&self, index: usize, call: &Call<'_>) -> Result<Attempt, Refusal> {
+        let properties = call.variable.properties();
+        call.check(&properties)?;
+        let mut accepted = Accepted::nothing();
+        self.accept_write(call, &properties, &mut accepted)?;
+        self.ask_provider(index, call, &properties, &accepted.update.value)
+    }
+
+    fn order(&self, index: Option<usize>, call: &Call<'_>) -> Result<Attempt, Refusal> {
+        let properties = call.variable.properties();
+        call.check(&properties)?;
+        self.check_rules(call, false)?;
+        let update = call.variable.update();
+        match index {
+            // Without a provider there is only the cell (LM-11).
+            None => Ok(Attempt::Done(WriteOutcome::Unchanged(update.sequence))),
+            Some(index) if call.write.verb == WriteVerb::Request => {
+                self.hand_over(index, call, Ask::Read)
+            }
+            Some(_) if update.sequence == 0 => Err(Refusal::NoValue),
+            Some(index) => self.ask_provider(index, call, &properties, &update.value),
+        }
+    }
+
+    /// Sends a write of a provided variable to its provider, outside every lock. The cell changes
+    /// when the provider reports the value it holds.
+    fn ask_provider(
+        &self,
+        index: usize,
+        call: &Call<'_>,
+        properties: &Properties,
+        value: &Encoded,
+    ) -> Result<Attempt, Refusal> {
+        // The provider decides later, so the first client that asks counts as the writer.
+        self.check_rules(call, true)?;
+        let value = value.try_decode(&properties.data_type)?;
+        let raw = match &properties.scaling {
+            Some(scaling) => scaling
+                .to_raw(&value, properties.raw_type())
+                .map_err(Refusal::Scaling)?,
+            None => value,
+        };
+        self.hand_over(index, call, Ask::Take(raw))
+    }
+
+    fn hand_over(&self, index: usize, call: &Call<'_>, ask: Ask) -> Result<Attempt, Refusal> {
+        let variable = self.variable(call.variable.handle());
+        let variable = variable.ok_or(Refusal::Gone)?;
+        let waiting = Waiting {
+            completion: call.write.completion.clone(),
+            writer: match ask {
+                Ask::Take(_) => call.caller.session,
+                Ask::Read => 0,
+            },
+            observer: call.observer.map(|observer| observer.detach()),
+        };
+        let now = call.moment.now;
+        match self.providers().send(index, now, &variable, ask, waiting) {
+            Ok(()) => Ok(Attempt::Pending),
+            Err(SendFailure::Busy { provider, pending }) => {
+                Err(Refusal::ProviderBusy { provider, pending })
+            }
+            Err(SendFailure::Gone { provider }) => Err(Refusal::ProviderGone { provider }),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Endpoints of time-critical threads: a writing or a reading end, with all its memory.
+
+use trunkline_ring::{MarkSet, WholeWord, WordArray, Words};
+use trunkline_types::Timestamp;
+
+use super::pump::Source;
+use crate::caller::Caller;
+use crate::delivery::outbox::{NoWake, Outbox};
+use crate::delivery::subscribers::{Interest, Kind};
+use crate::engine::Engine;
+use crate::fifo::{ReadSide, ReaderFifo, RealTime, RtWrite, Target, WriteSide};
+use crate::outcome::{AccessError, Refusal};
+use crate::sync::Arc;
+use crate::variable::Variable;
+
+/// The kind of result of a real-time read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RtRead {
+    /// An element that this reader has not had before. Of a single-element FIFO it may be the same
+    /// again.
+    Fresh,
+    /// The FIFO was empty. The value is this reader's last element, or the type's default.
+    Underflow,
+    /// Writers overtook the reader on every attempt. The value is its previous reading.
+    Overtaken,
+}
+
+/// A real-time reading: the value, and whether it is new.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RtReading<T> {
+    /// The value.
+    pub value: T,
+    /// Time at which the value was measured; `None` if the variable has no timestamps.
+    pub timestamp: Option<Timestamp>,
+    /// Tells a new value from a repeated one.
+    pub status: RtRead,
+}
+
+/// The reason why a real-time endpoint could not be created.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum RtError {
+    /// The variable cannot be opened.
+    #[error("{0}")]
+    Access(AccessError),
+    /// The variable may not be written.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The engine has no more places for real-time writers.
+    #[error("this engine has no place for another real-time writer; reuse those you have")]
+    TooMany,
+    /// The variable has no FIFO configured.
+    #[error("{name} has no real-time FIFO; set `fifo` in its library")]
+    NoFifo {
+        /// Name of the variable.
+        name: String,
+    },
+}
+/// A writing endpoint for a time-critical thread.
+///
+/// # Real-time
+/// Creating and dropping it allocates and frees memory. [`RtWriter::write`] does not allocate,
+/// takes no lock and makes no system call.
+#[derive(Debug)]
+pub struct RtWriter {
+    side: WriteSide,
+    marks: Arc<MarkSet>,
+    mark: u32,
+    stamped: bool,
+    /// Dropped to tell the pump that nothing more follows.
+    open: Option<Arc<()>>,
+}
+
+impl RtWriter {
+    /// Writes one value, stamped `at` if the variable has timestamps. An array has one word per
+    /// element; a waveform consists of its start time, its interval and its samples.
+    ///
+    /// # Panics
+    /// If `T` does not have the width of the variable, which [`Engine::rt_words`] returns.
+    #[inline]
+    pub fn write<T: Words>(&mut self, value: T, at: Timestamp) -> RtWrite {
+        self.write_words(value.to_words().as_ref(), at)
+    }
+
+    /// Writes one value given as a slice of numbers that are words, such as a block of `f64`. It is
+    /// copied into the FIFO without conversion.
+    ///
+    /// # Panics
+    /// If the width is not the variable's.
+    pub fn write_slice<W: WholeWord>(&mut self, values: &[W], at: Timestamp) -> RtWrite {
+        self.write_words(W::as_words(values), at)
+    }
+
+    /// Writes one value given as words.
+    ///
+    /// # Panics
+    /// If the width is not the variable's.
+    #[inline]
+    pub fn write_words(&mut self, words: &[u64], at: Timestamp) -> RtWrite {
+        let at = [at.as_nanos() as u64];
+        let stamp = match self.stamped {
+            true => &at[..],
+            false => &[],
+        };
+        let written = self.side.write(words, stamp);
+        // No wake-up is needed, because the pump checks by itself every few milliseconds.
+        self.marks.mark(self.mark);
+        written
+    }
+}
+
+impl Drop for RtWriter {
+    fn drop(&mut self) {
+        self.open = None;
+        // The pump takes the remaining elements, then frees the place.
+        self.marks.mark(self.mark);
+    }
+}
+
+/// A reading endpoint for a time-critical thread.
+///
+/// # Real-time
+/// Creating it allocates memory. [`RtReader::read`] does not allocate, takes no lock and makes no
+/// system call.
+#[derive(Debug)]
+pub struct RtReader {
+    side: ReadSide,
+    stamped: bool,
+    /// Set if the reader has a FIFO of its own, which is removed from the variable on drop.
+    hosted: Option<(Arc<Variable>, Arc<Outbox>)>,
+}
+
+impl RtReader {
+    /// Reads a value: the newest one of a single-element FIFO, the next one of a multi-element
+    /// FIFO.
+    ///
+    /// # Panics
+    /// If `T` does not have the width that the endpoint was created for.
+    #[inline]
+    pub fn read<T: Words>(&mut self) -> RtReading<T> {
+        let stamped = self.stamped;
+        let (words, status) = self.read_words();
+        let width = words.len() - usize::from(stamped);
+        let mut array = T::Array::ZERO;
+        array.as_mut().copy_from_slice(&words[..width]);
+        let timestamp = stamped.then(|| Timestamp::from_nanos(words[width] as i64));
+        RtReading {
+            value: T::from_words(array),
+            timestamp,
+            status,
+        }
+    }
+
+    /// Reads a value as a slice of numbers that are words, such as a block of `f64`. The slice is
+    /// the reader's buffer of its last element.
+    pub fn read_slice<W: WholeWord>(&mut self) -> RtReading<&[W]> {
+        let stamped = self.stamped;
+        let (words, status) = self.read_words();
+        let (words, stamp) = words.split_at(words.len() - usize::from(stamped));
+        RtReading {
+            value: W::of_words(words),
+            timestamp: stamp
+                .first()
+                .map(|word| Timestamp::from_nanos(*word as i64)),
+            status,
+        }
+    }
+
+    /// Reads a value as words, followed by its timestamp if the variable has timestamps.
+    #[inline]
+    pub fn read_words(&mut self) -> (&[u64], RtRead) {
+        match &mut self.side {
+            ReadSide::Single(reader) => {
+                let reading = reader.read();
+                let status = if reading.stale_read {
+                    RtRead::Overtaken
+                } else {
+                    RtRead::Fresh
+                };
+                (reading.words, status)
+            }
+            ReadSide::Multi(reader) => {
+                let reading = reader.read();
+                let status = if reading.underflow {
+                    RtRead::Underflow
+                } else {
+                    RtRead::Fresh
+                };
+                (reading.words, status)
+            }
+        }
+    }
+
+    /// Number of elements discarded because this reader's FIFO was full.
+    pub fn overflows(&self) -> u64 {
+        match &self.side {
+            ReadSide::Single(_) => 0,
+            ReadSide::Multi(reader) => reader.fifo().overflows(),
+        }
+    }
+}
+
+impl Drop for RtReader {
+    fn drop(&mut self) {
+        if let Some((variable, outbox)) = &self.hosted {
+            crate::subscriptions::forget(variable, outbox, 0);
+        }
+    }
+}
+
+impl Engine {
+    /// Creates a writing endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
+    ///
+    /// # Errors
+    /// [`RtError`]: the variable is unknown, cannot be written by the caller, or has no FIFO, or
+    /// there are too many writers.
+    pub fn rt_writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
+        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+        if !caller.rights.write {
+            return Err(RtError::Refused(Refusal::Denied));
+        }
+        if let Some(refusal) = Refusal::by_access(variable.properties().access) {
+            return Err(RtError::Refused(refusal));
+        }
+        let realtime = realtime(&variable)?;
+        let properties = variable.properties();
+        let open = Arc::new(());
+        let target = match &realtime.own {
+            Some(own) => own.target.clone(),
+            None => Target::new(properties.fifo, &realtime.layout),
+        };
+        let pump = self.pump_state();
+        let mark = match &realtime.own {
+            Some(own) => {
+                pump.register_shared(&own.mark, || Source::watch(&variable, &target, &own.newest))
+            }
+            None => pump.register(Source::drain(&variable, &target, &open)),
+        };
+        let mark = mark.ok_or(RtError::TooMany)?;
+        let own = realtime.own.as_ref();
+        let last = own.map(|own| own.newest.add_writer(realtime.layout.words()));
+        Ok(RtWriter {
+            side: WriteSide::new(&target, last),
+            marks: pump.marks(),
+            mark,
+            stamped: properties.timestamps,
+            open: Some(open),
+        })
+    }
+
+    /// Creates a reading endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
+    ///
+    /// # Errors
+    /// [`RtError`]: the variable is unknown, cannot be read by the caller, or has no FIFO.
+    pub fn rt_reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
+        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+        variable.check_readable(caller).map_err(RtError::Access)?;
+        let realtime = realtime(&variable)?;
+        let stamped = variable.properties().timestamps;
+        if let Some(own) = &realtime.own {
+            return Ok(RtReader {
+                side: own.target.reader(),
+                stamped,
+                hosted: None,
+            });
+        }
+        let layout = realtime.layout.clone();
+        let target = Target::new(variable.properties().fifo, &layout);
+        let side = target.reader();
+        let fifo = Arc::new(ReaderFifo::new(&target, layout));
+        // Readers of a real-time endpoint poll.
+        let outbox = Arc::new(Outbox::new(Box::new(NoWake), false, None));
+        let mut state = variable.lock();
+        let current = variable.update_locked(&state);
+        if current.sequence > 0 {
+            fifo.deliver(&current);
+        }
+        state.make_interests().add(Interest {
+            outbox: Arc::clone(&outbox),
+            item: 0,
+            only_changes: false,
+            filtered: 0,
+            kind: Kind::Fifo(fifo),
+        });
+        drop(state);
+        Ok(RtReader {
+            side,
+            stamped,
+            hosted: Some((Arc::clone(&variable), outbox)),
+        })
+    }
+
+    /// Number of words in one value of a variable with a FIFO, without its timestamp.
+    ///
+    /// # Errors
+    /// [`RtError`]: the variable is unknown or has no FIFO.
+    pub fn rt_words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
+        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+        let stamp = usize::from(variable.properties().timestamps);
+        Ok(realtime(&variable)?.layout.words() - stamp)
+    }
+}
+fn realtime(variable: &Variable) -> Result<&RealTime, RtError> {
+    variable.realtime.as_deref().ok_or_else(|| RtError::NoFifo {
+        name: variable.name().to_owned(),
+    })
+}

@@ -1,0 +1,20 @@
+//! The real-time side of a variable: cells and FIFOs that time-critical threads use without a lock,
+//! an allocation or a system call.
+//!
+//! A single-process variable has exactly one FIFO, shared by all its writers and readers (SP-11). A
+//! hosted variable has one per writer and one per reader (NV-03, NV-04):
+//! [`Engine::pump`](crate::Engine::pump) drains writers' FIFOs into the write path, and commits
+//! fill readers' FIFOs. All memory is allocated when the endpoint is created, before the program's
+//! loop runs (SP-20).
+//!
+//! # Layout
+//! - [`RtWriter`], [`RtReader`] in `endpoint`: the ends used by time-critical threads.
+//! - `pump`: from writers' FIFOs into the write path, on an ordinary thread.
+
+mod endpoint;
+mod pump;
+
+pub use self::endpoint::{RtError, RtRead, RtReader, RtReading, RtWriter};
+pub(crate) use self::pump::Pump;
+pub use self::pump::Pumped;
+pub use crate::fifo::RtWrite;

@@ -1,0 +1,100 @@
+//! Counted buffers that are reused.
+
+use std::collections::VecDeque;
+
+use crate::sync::Arc;
+use crate::update::Encoded;
+
+/// Maximum number of bytes kept for later values.
+const KEPT_BYTES_MAX: usize = 2 << 20;
+
+/// Buffers of published values, all of one length. The oldest one is reused for the next value once
+/// no subscriber holds it. A writer whose blocks are taken at once then needs no allocation, and
+/// cycles through memory that is in the processor's cache.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    given: VecDeque<Arc<[u8]>>,
+}
+
+impl Buffers {
+    /// Returns a value of `len` bytes as written by `fill`. Bytes that `fill` does not write are
+    /// unspecified.
+    pub(crate) fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Encoded {
+        let oldest = self
+            .given
+            .pop_front_if(|oldest| oldest.len() == len && Arc::get_mut(oldest).is_some());
+        let mut buffer = oldest.unwrap_or_else(|| std::iter::repeat_n(0, len).collect());
+        if let Some(bytes) = Arc::get_mut(&mut buffer) {
+            fill(bytes);
+        }
+        let most = KEPT_BYTES_MAX / len.max(1);
+        // The oldest buffer may be held for ever. It is left to its holder, and the others remain
+        // in use.
+        while self.given.len() >= most.max(1) {
+            self.given.pop_front();
+        }
+        if most > 0 {
+            self.given.push_back(Arc::clone(&buffer));
+        }
+        Encoded::from_shared(buffer)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    fn value(buffers: &mut Buffers, byte: u8) -> Encoded {
+        buffers.fill(1000, |bytes| bytes.fill(byte))
+    }
+
+    #[test]
+    fn buffer_is_used_again_when_everybody_has_let_go_of_it() {
+        let mut sut = Buffers::default();
+        let first = value(&mut sut, 1);
+        let second = value(&mut sut, 2);
+        assert_eq!(first.as_slice(), [1; 1000], "somebody has it");
+        let place = first.as_slice().as_ptr();
+        drop(first);
+        let third = value(&mut sut, 3);
+        assert_eq!(third.as_slice().as_ptr(), place);
+        assert_eq!(
+            (second.as_slice()[0], third.as_slice()),
+            (2, &[3; 1000][..])
+        );
+    }
+
+    #[test]
+    fn one_value_that_is_kept_for_ever_does_not_end_the_reuse_of_the_others() {
+        let mut sut = Buffers::default();
+        let kept = value(&mut sut, 7);
+        let most = KEPT_BYTES_MAX / 1000;
+        // One buffer per value, up to the maximum number.
+        (0..most).for_each(|_| drop(value(&mut sut, 1)));
+        let places: Vec<_> = sut.given.iter().map(|buffer| buffer.as_ptr()).collect();
+        assert_eq!(places.len(), most);
+        for place in &places {
+            assert_eq!(value(&mut sut, 2).as_slice().as_ptr(), *place);
+        }
+        assert_eq!(kept.as_slice(), [7; 1000]);
+        // None is reused for another length, and they are dropped as others are added.
+        (0..4).for_each(|_| drop(sut.fill(KEPT_BYTES_MAX / 2, |_| {})));
+        assert_eq!(sut.given.len(), 2);
+        drop(sut.fill(KEPT_BYTES_MAX + 1, |_| {}));
+        assert_eq!(sut.given.len(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let mut sut = Buffers::default();
+        let values: Vec<Encoded> = (0..3000).map(|n| value(&mut sut, n as u8)).collect();
+        assert!(
+            values
+                .iter()
+                .enumerate()
+                .all(|(n, v)| v.as_slice() == [n as u8; 1000])
+        );
+        assert_eq!(sut.given.len(), KEPT_BYTES_MAX / 1000);
+    }
+}

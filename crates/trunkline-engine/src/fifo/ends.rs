@@ -1,0 +1,185 @@
+//! The two sides of a FIFO or of a cell.
+
+use trunkline_ring::{Fifo as Ring, FifoReader, LastValue, Overflow, Reader, RtCell};
+
+use super::Target;
+use super::layout::Layout;
+use crate::sync::{Arc, Mutex};
+use crate::update::Update;
+
+/// The outcome of a real-time write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RtWrite {
+    /// The value is in the FIFO.
+    Written,
+    /// The value is in the FIFO, which was full: the oldest elements were discarded, and counted.
+    Overflowed {
+        /// Number of elements discarded. It exceeds one if other writers took the room made by this
+        /// one.
+        discarded: u64,
+    },
+    /// The value is not in the FIFO, and is counted as lost: the slot of the next element is held
+    /// by a thread that was interrupted while it copied.
+    Lost {
+        /// Number of older elements discarded before the write was given up. They are counted too.
+        discarded: u64,
+    },
+    /// The value was not stored: three other writers of a single-element FIFO are stuck in the
+    /// middle of a write.
+    Busy,
+}
+
+/// Destination of a writer's elements.
+#[derive(Debug)]
+pub(crate) enum WriteSide {
+    /// The cell, and a buffer to assemble an element in.
+    Single(Arc<RtCell>, Box<[u64]>),
+    /// The FIFO, and a cell for the last element if others look at it.
+    Multi(Arc<Ring>, Option<Arc<LastValue>>),
+}
+
+impl WriteSide {
+    pub(crate) fn new(target: &Target, last: Option<Arc<LastValue>>) -> Self {
+        match target {
+            Target::Single(cell) => {
+                WriteSide::Single(Arc::clone(cell), vec![0; cell.words()].into())
+            }
+            Target::Multi(ring) => WriteSide::Multi(Arc::clone(ring), last),
+        }
+    }
+
+    /// Writes an element given in two parts.
+    #[inline]
+    pub(crate) fn write(&mut self, words: &[u64], stamp: &[u64]) -> RtWrite {
+        match self {
+            WriteSide::Single(cell, element) => {
+                let (value, rest) = element.split_at_mut(words.len());
+                value.copy_from_slice(words);
+                rest.copy_from_slice(stamp);
+                match cell.write(element) {
+                    Ok(_) => RtWrite::Written,
+                    Err(_) => RtWrite::Busy,
+                }
+            }
+            WriteSide::Multi(ring, last) => {
+                let (overflow, place) = ring.push_parts_overwriting(words, stamp);
+                // Only for observers. One that looks in between sees the previous element.
+                if let Some(last) = last
+                    && overflow.stored
+                {
+                    match stamp {
+                        [] => last.publish_parts(words, &[place]),
+                        [stamp, ..] => last.publish_parts(words, &[*stamp, place]),
+                    };
+                }
+                match overflow {
+                    _ if overflow.is_none() => RtWrite::Written,
+                    Overflow {
+                        stored: true,
+                        dropped,
+                    } => RtWrite::Overflowed { discarded: dropped },
+                    Overflow { dropped, .. } => RtWrite::Lost {
+                        // The lost element itself is counted too.
+                        discarded: dropped.saturating_sub(1),
+                    },
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum ReadSide {
+    Single(Reader<Arc<RtCell>>),
+    Multi(FifoReader<Arc<Ring>>),
+}
+
+/// The FIFO of one real-time reader of a hosted variable, as seen by the variable's commits.
+#[derive(Debug)]
+pub(crate) struct ReaderFifo {
+    layout: Layout,
+    /// Uncontended, because commits are serialized by the variable's lock. Protects the buffer.
+    side: Mutex<(WriteSide, Box<[u64]>)>,
+}
+
+impl ReaderFifo {
+    pub(crate) fn new(target: &Target, layout: Layout) -> Self {
+        let element = vec![0; layout.words()].into();
+        Self {
+            layout,
+            side: Mutex::new((WriteSide::new(target, None), element)),
+        }
+    }
+
+    /// Writes an update into the reader's FIFO. A full FIFO discards its oldest element and counts
+    /// it (NV-12). A value with another length than declared was already refused.
+    pub(crate) fn deliver(&self, update: &Update) {
+        let (side, element) = &mut *self.side.lock();
+        if self.layout.to_words(update, element) {
+            side.write(element, &[]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(ring: &Arc<Ring>) -> WriteSide {
+        WriteSide::Multi(Arc::clone(ring), None)
+    }
+
+    #[test]
+    fn a_write_that_makes_room_says_how_much_it_discarded() {
+        let ring = Arc::new(Ring::new(2, 1));
+        let mut sut = side(&ring);
+        let written = [1, 2, 3].map(|word| sut.write(&[word], &[]));
+        let expected = [
+            RtWrite::Written,
+            RtWrite::Written,
+            RtWrite::Overflowed { discarded: 1 },
+        ];
+        assert_eq!(written, expected);
+        assert_eq!(ring.overflows(), 1);
+    }
+
+    /// The only slot is held by a reader that was interrupted.
+    #[test]
+    fn a_write_that_is_stored_nowhere_says_so() {
+        let ring = Arc::new(Ring::new(1, 1));
+        let mut sut = side(&ring);
+        assert_eq!(sut.write(&[1], &[]), RtWrite::Written);
+        let lost = ring.try_pop_with(|_| sut.write(&[2], &[]));
+        assert_eq!(lost, Ok(RtWrite::Lost { discarded: 0 }));
+        assert_eq!(ring.overflows(), 1, "it counts as lost");
+        assert!(ring.try_pop(&mut [0]).is_err(), "and is not there");
+    }
+
+    /// The losses reported to all writers add up to those counted by the FIFO.
+    #[test]
+    fn what_several_writers_report_adds_up_to_what_was_lost() {
+        const WRITES: u64 = 20_000;
+        let ring = Arc::new(Ring::new(4, 1));
+        let reported = std::thread::scope(|scope| {
+            let writers = [0, 1, 2].map(|_| {
+                let mut sut = side(&ring);
+                scope.spawn(move || {
+                    let lost = |written| match written {
+                        RtWrite::Overflowed { discarded } => discarded,
+                        RtWrite::Lost { discarded } => discarded + 1,
+                        RtWrite::Written | RtWrite::Busy => 0,
+                    };
+                    (0..WRITES)
+                        .map(|word| lost(sut.write(&[word], &[])))
+                        .sum::<u64>()
+                })
+            });
+            writers
+                .map(|writer| writer.join().unwrap())
+                .iter()
+                .sum::<u64>()
+        });
+        assert_eq!(reported, ring.overflows());
+        assert_eq!(reported + ring.len() as u64, 3 * WRITES);
+    }
+}

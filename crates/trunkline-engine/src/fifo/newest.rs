@@ -1,0 +1,147 @@
+//! The newest element of a FIFO, for observers.
+//!
+//! The FIFO of a single-process variable belongs to its readers, so its newest element may be gone
+//! when an observer looks. Each writer therefore keeps its last element in a cell of its own, with
+//! its place in the FIFO. The element with the highest place is the newest. Because a writer is
+//! alone in its cell, it needs no atomic read-modify-write.
+
+use trunkline_ring::LastValue;
+
+use crate::sync::{Arc, Mutex};
+
+/// The last element of each writer of one FIFO.
+#[derive(Debug, Default)]
+pub(crate) struct Newest {
+    writers: Mutex<Vec<Arc<LastValue>>>,
+}
+
+/// The progress of one observer.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Number of writes by writers that are gone.
+    gone: u64,
+    /// Number of writes seen, or replaced by one that was seen.
+    writes: u64,
+    /// One past the place of the newest element seen.
+    place: u64,
+    /// Buffer for reading one cell.
+    element: Box<[u64]>,
+}
+
+/// The result of a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    /// True if there is a newer element.
+    pub(crate) is_new: bool,
+    /// Number of writes that were replaced by newer ones since the last look.
+    pub(crate) replaced: u64,
+}
+
+impl Newest {
+    /// Adds the cell of another writer, for elements of `words` words.
+    pub(crate) fn add_writer(&self, words: usize) -> Arc<LastValue> {
+        // One more word for the place.
+        let last = Arc::new(LastValue::new(words + 1));
+        self.writers.lock().push(Arc::clone(&last));
+        last
+    }
+
+    /// Copies the newest element into `element` if it was not `seen` before.
+    pub(crate) fn look(&self, seen: &mut Seen, element: &mut [u64]) -> Look {
+        let mut writes = seen.gone;
+        let mut is_new = false;
+        let Seen {
+            gone,
+            place,
+            element: read,
+            ..
+        } = seen;
+        if read.len() != element.len() + 1 {
+            *read = vec![0; element.len() + 1].into();
+        }
+        self.writers.lock().retain_mut(|last| {
+            // Checked before the read: once the writer is gone nothing follows, and everything
+            // before is visible. A reference count alone would not guarantee that.
+            let is_gone = Arc::get_mut(last).is_some();
+            let snapshot = last.read(read);
+            writes += snapshot.count;
+            *gone += if is_gone { snapshot.count } else { 0 };
+            if snapshot.complete
+                && snapshot.count > 0
+                && let [words @ .., at] = &**read
+                && *at >= *place
+            {
+                *place = at + 1;
+                element.copy_from_slice(words);
+                is_new = true;
+            }
+            !is_gone
+        });
+        let new = writes.saturating_sub(seen.writes);
+        seen.writes = writes;
+        Look {
+            is_new,
+            replaced: new.saturating_sub(u64::from(is_new)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_is_the_one_with_the_last_place_whoever_wrote_it() {
+        let sut = Newest::default();
+        let (a, b) = (sut.add_writer(1), sut.add_writer(1));
+        let (mut seen, mut element) = (Seen::default(), [0]);
+        let nothing = Look {
+            is_new: false,
+            replaced: 0,
+        };
+        assert_eq!(sut.look(&mut seen, &mut element), nothing);
+        a.publish(&[10, 0]);
+        let one = Look {
+            is_new: true,
+            replaced: 0,
+        };
+        assert_eq!((sut.look(&mut seen, &mut element), element), (one, [10]));
+        assert_eq!(sut.look(&mut seen, &mut element), nothing);
+        b.publish(&[12, 2]);
+        a.publish(&[11, 1]);
+        let replaced = Look {
+            is_new: true,
+            replaced: 1,
+        };
+        assert_eq!(
+            (sut.look(&mut seen, &mut element), element),
+            (replaced, [12])
+        );
+        // Pushed earlier, published later.
+        a.publish(&[11, 1]);
+        let late = Look {
+            is_new: false,
+            replaced: 1,
+        };
+        assert_eq!((sut.look(&mut seen, &mut element), element), (late, [12]));
+    }
+
+    #[test]
+    fn what_a_writer_that_is_gone_has_written_still_counts() {
+        let sut = Newest::default();
+        let (mut seen, mut element) = (Seen::default(), [0]);
+        for place in 0..3 {
+            let writer = sut.add_writer(1);
+            writer.publish(&[7, 2 * place]);
+            writer.publish(&[8 + place, 2 * place + 1]);
+            drop(writer);
+            let look = sut.look(&mut seen, &mut element);
+            assert_eq!(
+                (look.is_new, look.replaced, element),
+                (true, 1, [8 + place])
+            );
+            assert!(sut.writers.lock().is_empty());
+        }
+    }
+}

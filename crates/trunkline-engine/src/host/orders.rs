@@ -1,0 +1,132 @@
+//! Orders: requests that change the engine itself, not the values of its variables.
+//!
+//! Carrying out an order may need the disk, so a session passes it to the engine's host and
+//! continues. The host carries orders out one after the other, and its reply arrives like the
+//! outcome of a write.
+
+use std::any::Any;
+
+use trunkline_types::{AuditAction, AuditQuery, Fault, FaultCode, LibraryDefinition};
+
+use crate::caller::Caller;
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::features::audit::AuditRoom;
+use crate::outcome::orders::OrderResult;
+use crate::sync::Arc;
+
+/// Carries out orders. Implemented by the engine's host.
+pub trait Administrator: Send + Sync {
+    /// Accepts an order and returns at once; the result is sent to `reply`. The host checks the
+    /// caller's rights, and bounds the number of queued orders.
+    fn submit(&self, caller: &Caller, order: Order, reply: Reply);
+}
+
+/// An order.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Order {
+    /// Deploy a library. With a store it stays deployed over restarts.
+    Deploy {
+        /// The definition of the library.
+        library: LibraryDefinition,
+        /// True if the library may be deployed already.
+        replace: bool,
+    },
+    /// Undeploy a library.
+    Undeploy {
+        /// Name of the library.
+        library: String,
+        /// Undeploy even if its variables have subscribers.
+        force: bool,
+    },
+    /// Start a stopped library.
+    Start {
+        /// Name of the library.
+        library: String,
+    },
+    /// Stop a library, which stays deployed.
+    Stop {
+        /// Name of the library.
+        library: String,
+    },
+    /// Look up entries of the audit. Changes nothing.
+    Audit(AuditQuery),
+}
+
+impl Order {
+    /// Returns the order's action in the audit, and its library; `None` if it changes nothing.
+    pub fn audited(&self) -> Option<(AuditAction, &str)> {
+        match self {
+            Order::Deploy { library, .. } => Some((AuditAction::Deploy, &library.name)),
+            Order::Undeploy { library, .. } => Some((AuditAction::Undeploy, library)),
+            Order::Start { library } => Some((AuditAction::Start, library)),
+            Order::Stop { library } => Some((AuditAction::Stop, library)),
+            Order::Audit(_) => None,
+        }
+    }
+}
+
+/// Destination of an order's result. If it is dropped without a result, it reports that the engine
+/// is stopping.
+#[derive(Debug)]
+pub struct Reply {
+    outbox: Arc<Outbox>,
+    id: u32,
+    is_sent: bool,
+    /// Room for the order's entry in the audit.
+    room: AuditRoom,
+    /// Dropped when the result has been sent.
+    held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Reply {
+    pub(crate) fn new(outbox: Arc<Outbox>, id: u32) -> Self {
+        Self {
+            outbox,
+            id,
+            is_sent: false,
+            room: AuditRoom::default(),
+            held: None,
+        }
+    }
+
+    /// Keeps a value until the result has been sent, such as the guard that counts the order's
+    /// memory.
+    #[must_use]
+    pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        self.held = Some(Box::new(held));
+        self
+    }
+
+    /// Adds room for the order's entry in the audit.
+    #[must_use]
+    pub fn with_room(mut self, room: AuditRoom) -> Self {
+        self.room = room;
+        self
+    }
+
+    /// Room for the order's entry in the audit.
+    pub fn room(&self) -> &AuditRoom {
+        &self.room
+    }
+
+    /// Sends the result of the order.
+    pub fn send(mut self, result: OrderResult) {
+        self.tell(result);
+    }
+
+    fn tell(&mut self, result: OrderResult) {
+        self.is_sent = true;
+        self.outbox.report(self.id, result);
+        Wakes::new().add(&self.outbox);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            let sentence =
+                "the engine is being stopped and has not done it; try again when it runs";
+            self.tell(Err(Fault::new(FaultCode::ShuttingDown, sentence)));
+        }
+    }
+}

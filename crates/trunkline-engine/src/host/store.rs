@@ -1,0 +1,286 @@
+//! The state that an engine keeps over restarts, and the trait of its store.
+//!
+//! The engine opens no file. Its host calls a store, outside every lock of the engine. Each call is
+//! one atomic step: when it returns successfully, it is done and survives a power cut; otherwise it
+//! has no effect.
+
+use std::fmt;
+use std::time::Duration;
+
+use trunkline_types::{
+    AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
+};
+
+use crate::outcome::orders::LibraryState;
+use crate::update::Encoded;
+
+/// The limits on the size of the audit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AuditBound {
+    /// Maximum number of entries.
+    pub entries: u64,
+    /// Maximum age of an entry.
+    pub age: Option<Duration>,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+impl AuditBound {
+    /// Returns the number up to which entries must be removed, given that `first` to `last` exist.
+    /// Nothing is removed within the bound; beyond it a tenth is removed at once, so that few
+    /// entries report removals.
+    pub fn surplus(&self, first: u64, last: u64) -> Option<u64> {
+        let max = self.entries.max(2);
+        let left = max - (max / 10).max(1);
+        let count = (last + 1).saturating_sub(first);
+        (count > max).then(|| last - left)
+    }
+
+    /// Returns the time before which entries must be removed, if the oldest exceeds the maximum age
+    /// by a tenth.
+    pub fn too_old(&self, oldest: Timestamp) -> Option<Timestamp> {
+        let age = self.age?;
+        let before = |age: Duration| {
+            let nanos = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            self.now.saturating_add_nanos(-nanos)
+        };
+        (oldest < before(age.saturating_add(age / 10))).then(|| before(age))
+    }
+}
+
+/// Stores libraries, the count of starts, the newest values and the audit.
+pub trait Store: Send {
+    /// The location of the store, for people.
+    fn location(&self) -> String;
+
+    /// Returns the parts found damaged. They are set apart, and not served.
+    fn damage(&mut self) -> Vec<Damage> {
+        Vec::new()
+    }
+
+    /// Checks that the store is still in its place.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it was removed or replaced, so that nothing is kept any more.
+    fn check_place(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Counts this start durably.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn begin_start(&mut self) -> Result<Start, StoreError>;
+
+    /// Returns the saved libraries, in the order in which they were first saved.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError>;
+
+    /// Saves a library. One with the same name is replaced, and keeps its place. In the same step,
+    /// retained values are dropped if their variable no longer exists or has another type.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the library is stored as it was before.
+    fn save_library(&mut self, library: &StoredLibrary) -> Result<(), StoreError>;
+
+    /// Records the state of a library. Does nothing if the library is not saved.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing is recorded.
+    fn set_state(&mut self, name: &str, state: LibraryState) -> Result<(), StoreError>;
+
+    /// Removes a library with its retained values. Does nothing if the library is not saved.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the library is stored as it was before.
+    fn remove_library(&mut self, name: &str) -> Result<(), StoreError>;
+
+    /// Returns the retained values of a library's variables, whether the library is saved or not.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn retained(&mut self, library: &str) -> Result<Vec<RetainedValue>, StoreError>;
+
+    /// Retains these values, all or none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the values retained before remain.
+    fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError>;
+
+    /// Returns the number of the audit's last entry; 0 if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn audit_end(&mut self) -> Result<u64, StoreError>;
+
+    /// Appends entries to the audit, all or none, and returns the number of the last entry.
+    ///
+    /// In the same step the oldest entries beyond `bound` are removed; the step then ends with an
+    /// entry that reports the removal. The numbers of new entries must follow those of existing
+    /// ones. An entry whose number exists is the same entry and is left as it is, so that a step
+    /// with an unknown outcome can be repeated. Nothing else changes the audit.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the audit is unchanged.
+    fn append_audit(
+        &mut self,
+        entries: &[AuditEntry],
+        bound: AuditBound,
+    ) -> Result<u64, StoreError>;
+
+    /// Returns a page of the audit.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
+}
+
+/// A part of a store that is not as it was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// Kind of the damaged part: a library, a retained value.
+    pub kind: String,
+    /// Its name, as far as it can be read.
+    pub name: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// Identifies one start of an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// Identifies the store. Drawn at random when the store is created; copies of the file share
+    /// it.
+    pub engine_id: [u8; 16],
+    /// Number of starts with this store, including this one. Greater than at any earlier start.
+    pub count: u64,
+}
+
+impl Start {
+    /// Returns the epoch of this start, given random bits.
+    ///
+    /// The count alone cannot be the epoch: a re-created store, a restored backup and the store of
+    /// another machine all count 1, 2, 3. The count takes the upper 21 bits, so two starts of one
+    /// store always differ. The random bits take the lower 32, so starts of different stores and of
+    /// copies differ. A number of 53 bits is exact in every JSON reader.
+    pub fn epoch(&self, random: u64) -> u64 {
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochIsCount) {
+            return self.count;
+        }
+        let (count, random) = (self.count & 0x1f_ffff, random & 0xffff_ffff);
+        // 0 means no epoch.
+        (count << 32 | random).max(1)
+    }
+}
+
+/// A library in the form in which a store keeps it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredLibrary {
+    /// The library's definition.
+    pub definition: LibraryDefinition,
+    /// The state that the library starts in.
+    pub state: LibraryState,
+}
+
+/// The newest value of a variable that retains it over restarts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RetainedValue {
+    /// Full name of the variable.
+    pub name: String,
+    /// Type of the value. A variable that has another type now does not get it.
+    pub data_type: DataType,
+    /// The value in wire form. It shares memory with the variable's own.
+    pub value: Encoded,
+    /// Time at which the value was measured.
+    pub source_timestamp: Timestamp,
+    /// Quality of the value when it was stored.
+    pub quality: Quality,
+}
+
+/// Error: a step of a store was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the store {location} {trouble}")]
+pub struct StoreError {
+    /// The location of the store.
+    pub location: String,
+    /// The fault, which prints with its remedy.
+    pub trouble: StoreTrouble,
+}
+
+/// The fault of a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreTrouble {
+    /// It belongs to another program, or is truncated or damaged.
+    Damaged(String),
+    /// It was written by a newer version.
+    Newer {
+        /// Version of its format.
+        found: u32,
+        /// Newest format version that this program knows.
+        known: u32,
+    },
+    /// It is in use by another engine.
+    InUse,
+    /// The disk is full.
+    Full,
+    /// The system has no memory for the step.
+    NoMemory,
+    /// It cannot be written.
+    ReadOnly,
+    /// It cannot be opened.
+    CannotOpen(String),
+    /// The disk reports an error.
+    Failed(String),
+    /// Its file was removed or replaced while the engine uses it.
+    Replaced,
+}
+
+impl fmt::Display for StoreTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreTrouble::Damaged(what) => write!(
+                f,
+                "is damaged ({what}); put a copy of it in its place, or move it away to start \
+                 without what it holds"
+            ),
+            StoreTrouble::Newer { found, known } => write!(
+                f,
+                "has form {found}, and this version knows forms up to {known}: a newer version \
+                 has used it; start that one, or move the store away"
+            ),
+            StoreTrouble::InUse => f.write_str(
+                "is in use by another engine; stop that one, or give this one a store of its own",
+            ),
+            StoreTrouble::Full => {
+                f.write_str("cannot be written: its disk is full; make room, then try again")
+            }
+            StoreTrouble::NoMemory => f.write_str(
+                "cannot be used now: the engine's machine has no memory left for it; give the \
+                 engine more memory",
+            ),
+            StoreTrouble::ReadOnly => f.write_str(
+                "cannot be written: the file, its folder or its disk is read-only; permit \
+                 writing, then try again",
+            ),
+            StoreTrouble::CannotOpen(why) => {
+                write!(f, "cannot be opened ({why}); check that its folder exists")
+            }
+            StoreTrouble::Failed(why) => write!(
+                f,
+                "cannot be used: its disk reports an error ({why}); look at the disk, then try \
+                 again"
+            ),
+            StoreTrouble::Replaced => f.write_str(
+                "was removed or replaced while this engine uses it, so nothing is kept any \
+                 more; put the file back, or restart the engine",
+            ),
+        }
+    }
+}

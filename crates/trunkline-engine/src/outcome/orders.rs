@@ -1,0 +1,65 @@
+//! The results of orders.
+
+use std::fmt;
+
+use trunkline_types::{AuditPage, Fault};
+
+/// The state of a library.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LibraryState {
+    /// Its variables can be written.
+    #[default]
+    Running,
+    /// Its variables keep their values with quality `bad: process-missing`, and refuse writes.
+    Stopped,
+}
+
+impl LibraryState {
+    /// Returns `running` or `stopped`.
+    pub fn name(self) -> &'static str {
+        match self {
+            LibraryState::Running => "running",
+            LibraryState::Stopped => "stopped",
+        }
+    }
+}
+
+/// The result of an order, in numbers of variables.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The state of the library; `None` if it is no longer deployed.
+    pub state: Option<LibraryState>,
+    /// Variables that are new, or have another type, scope or FIFO than before.
+    pub added: usize,
+    /// Variables that stayed, with changed properties or state.
+    pub changed: usize,
+    /// Variables that stayed unchanged.
+    pub kept: usize,
+    /// Variables that were removed.
+    pub removed: usize,
+    /// The requested page of the audit.
+    pub audit: Option<Box<AuditPage>>,
+}
+
+/// Shows the changes for people: `3 added, 1 removed`.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.added, "added"),
+            (self.changed, "changed"),
+            (self.removed, "removed"),
+        ];
+        let mut between = "";
+        for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+            write!(f, "{between}{count} {what}")?;
+            between = ", ";
+        }
+        match between {
+            "" => f.write_str("nothing changed"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The result of an order, or the reason for its refusal.
+pub type OrderResult = Result<Report, Fault>;

@@ -1,0 +1,113 @@
+//! The source of a variable's value, and its condition.
+
+use trunkline_types::{Moment, WhyStage, WhyStep, WhyVerdict};
+
+use super::Check;
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::features::alias::{Target, target};
+use crate::sync::Arc;
+use crate::variable::Variable;
+
+impl Engine {
+    /// Returns a sentence on the source of the variable's value and its condition; empty if it has
+    /// no source.
+    pub fn source_state(&self, variable: &Variable) -> String {
+        let has_none = variable.properties().source.is_empty() && !variable.is_provided();
+        if has_none && !variable.is_alias() {
+            return String::new();
+        }
+        self.source(variable).sentence
+    }
+
+    /// Returns the first fault in the walk of an alias's target.
+    pub(super) fn target(
+        &self,
+        caller: &Caller,
+        target: &Arc<Variable>,
+        moment: Moment,
+    ) -> WhyStep {
+        let name = target.name();
+        let walk = self.walk(caller, target, moment);
+        // A caller that may read the alias may know what is wrong with its target.
+        let mut faults = walk
+            .into_iter()
+            .filter(|(check, step)| step.verdict == WhyVerdict::Fault && *check != Check::Rights);
+        match faults.next() {
+            None => WhyStep::ok(WhyStage::Source, format!("it is an alias of {name}")),
+            Some((check, fault)) => WhyStep {
+                stage: WhyStage::Source,
+                sentence: match check {
+                    // The sentence already names the variable at fault.
+                    Check::Source if target.is_alias() => fault.sentence,
+                    _ => format!("it is an alias of {name}: {}", fault.sentence),
+                },
+                ..fault
+            },
+        }
+    }
+
+    pub(super) fn source(&self, variable: &Variable) -> WhyStep {
+        if let Some(Target::Unbound(unbound)) = target(&variable.lock()) {
+            return WhyStep::fault(
+                WhyStage::Source,
+                format!("it is an alias, and {}", unbound.sentence),
+                "deploy its target, or correct `alias`".to_owned(),
+            );
+        }
+        if let Some(target) = self.bound_to(variable) {
+            return WhyStep::ok(
+                WhyStage::Source,
+                format!("it is an alias of {}", target.name()),
+            );
+        }
+        let configured = &variable.properties().source;
+        let Some(index) = variable.provider_index() else {
+            if configured.is_empty() {
+                return WhyStep::ok(
+                    WhyStage::Source,
+                    "it has no source: it changes when somebody writes it".to_owned(),
+                );
+            }
+            return WhyStep::fault(
+                WhyStage::Source,
+                format!("its source {configured} is not served by any I/O server"),
+                unserved(configured),
+            );
+        };
+        let (name, provider) = self.providers().get(index);
+        let Some(provider) = provider else {
+            let next = match self.providers().is_process(index) {
+                true => format!("start it: trunkline io run DRIVER --name {name}"),
+                false => format!("start {name} again and look at its log"),
+            };
+            return WhyStep::fault(
+                WhyStage::Source,
+                format!("I/O server {name} is not running"),
+                next,
+            );
+        };
+        match provider.trouble() {
+            Some(trouble) => WhyStep::fault(
+                WhyStage::Source,
+                format!("I/O server {name}: {trouble}"),
+                "repair what it names; it tries again by itself".to_owned(),
+            ),
+            None => WhyStep::ok(
+                WhyStage::Source,
+                format!("I/O server {name} runs without errors"),
+            ),
+        }
+    }
+}
+
+/// Returns the remedy for a source that the engine does not know.
+fn unserved(source: &str) -> String {
+    match source.split_once(':') {
+        Some((name, _)) => format!(
+            "add an [[io]] section named {name}, start it as a process (trunkline io run DRIVER \
+             --name {name}), or correct `source`"
+        ),
+        None => "write it as NAME:ITEM, with the name of an I/O server".to_owned(),
+    }
+}

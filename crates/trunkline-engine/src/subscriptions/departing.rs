@@ -1,0 +1,121 @@
+//! Ends a consumer with many items in slices, so that neither its own thread nor the other sessions
+//! on that thread have to wait for it.
+
+use super::bound::Bound;
+use super::indices::Indices;
+use super::membership::{Membership, leave_feed};
+use super::subscribe::forget;
+use crate::delivery::feed::Feed;
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::delivery::subscribers::Kind;
+use crate::engine::Engine;
+use crate::sync::Arc;
+use crate::variable::Variable;
+
+/// The rest of an ended consumer. Its queued updates count against the budget until they are freed.
+#[derive(Debug)]
+pub(crate) struct Departing {
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) bound: Bound,
+    pub(super) subscriptions: Vec<Leftover>,
+    /// Fields that were open.
+    pub(super) fields: Vec<Arc<Variable>>,
+}
+
+/// The items of a subscription that has ended.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    pub(super) items: Indices,
+    pub(super) interest: LeftInterest,
+}
+
+/// References that the variables of these items still hold to them.
+#[derive(Debug)]
+pub(super) enum LeftInterest {
+    /// A subscription of another contract than `all`.
+    Own,
+    /// A feed without members.
+    Feed(Arc<Feed>),
+    /// Nothing: the feed continues without it, or another subscriber leaves it.
+    Nothing,
+}
+
+impl Leftover {
+    /// The rest of an `all` subscription. It leaves its feed: from here on no writer waits for it.
+    pub(super) fn of_feed(items: Indices, membership: Membership, wakes: &mut Wakes) -> Self {
+        let Membership { feed, member, .. } = membership;
+        let mut is_left = feed.depart_from_others(member, wakes);
+        if !is_left {
+            is_left = feed.shut();
+            if is_left {
+                // Others have joined since, and continue.
+                feed.set_open();
+            }
+            feed.depart(member, wakes);
+        }
+        let interest = match is_left {
+            true => LeftInterest::Nothing,
+            false => LeftInterest::Feed(feed),
+        };
+        Self { items, interest }
+    }
+
+    /// Removes an item from its variable.
+    pub(super) fn give_up(
+        &self,
+        index: u32,
+        variable: &Variable,
+        outbox: &Arc<Outbox>,
+        wakes: &mut Wakes,
+    ) {
+        match &self.interest {
+            LeftInterest::Own => {
+                let interest = forget(variable, outbox, index);
+                if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
+                    outbox.budget.release(queue.charged(), wakes);
+                }
+            }
+            LeftInterest::Feed(feed) => leave_feed(variable, feed),
+            LeftInterest::Nothing => {}
+        }
+    }
+}
+
+impl Departing {
+    /// Releases at most `budget` items. Returns false if some are left.
+    pub(super) fn give_up_some(
+        &mut self,
+        engine: &Engine,
+        budget: &mut usize,
+        wakes: &mut Wakes,
+    ) -> bool {
+        while let Some(subscription) = self.subscriptions.last_mut() {
+            if subscription.items.is_empty() {
+                self.subscriptions.pop();
+                continue;
+            }
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            let index = subscription.items.pop();
+            let Some((index, variable)) = index.and_then(|i| Some((i, self.bound.take(i)?))) else {
+                continue;
+            };
+            subscription.give_up(index, &variable, &self.outbox, wakes);
+            if !self.outbox.is_service {
+                engine.subscriptions().remove(&variable);
+            }
+            engine.release_field(variable);
+        }
+        while let Some(field) = self.fields.pop() {
+            if *budget == 0 {
+                self.fields.push(field);
+                return false;
+            }
+            *budget -= 1;
+            engine.release_field(field);
+        }
+        true
+    }
+}

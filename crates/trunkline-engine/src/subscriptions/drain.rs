@@ -1,0 +1,255 @@
+//! Takes the pending work of a consumer: from marks to deliveries, contract by contract.
+//!
+//! A mark is cleared before the data it represents is read, so a write in between sets it again and
+//! is delivered again; nothing is lost between the two. For the same reason the end of an item is
+//! checked before its updates are read: nothing is added after the end, and the end marks the item
+//! again.
+
+use trunkline_ring::Cursor;
+use trunkline_types::{Contract, Lost};
+
+use super::item::{ItemUpdate, Slot};
+use super::{Consumer, Sink};
+use crate::delivery::outbox::Wakes;
+use crate::delivery::subscribers::Kind;
+use crate::sync::crossing;
+use crate::update::Update;
+
+/// Marks taken at a time, and updates of one item delivered before others get their turn.
+pub(super) const TAKE: usize = 64;
+
+impl Consumer {
+    /// Delivers pending updates until there are none or the sink wants no more. Returns true if
+    /// more is left. The consumer is not woken for the rest, so the caller must call again.
+    ///
+    /// Does not return as long as the sink wants more and writers write faster than it takes. A
+    /// sink must bound what it wants, so that other sessions get their turn.
+    pub fn drain(&mut self, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        self.outbox.begin_drain();
+        let mut taken = std::mem::take(&mut self.taken);
+        let more = loop {
+            if !sink.wants() {
+                break !self.outbox.marks.is_empty();
+            }
+            taken.clear();
+            let marks = &self.outbox.marks;
+            // The next iteration shows whether more is marked.
+            let _taken = marks.take(&mut self.cursor, TAKE, &mut |index| taken.push(index));
+            if taken.is_empty() {
+                break false;
+            }
+            for (place, index) in taken.iter().enumerate() {
+                crossing();
+                if !sink.wants() {
+                    // Items that had no turn come first next time.
+                    self.cursor = Cursor::at(*index);
+                    let rest = taken.iter().skip(place);
+                    rest.for_each(|index| {
+                        self.outbox.marks.mark(*index);
+                    });
+                    break;
+                }
+                if self.deliver(*index, sink, wakes) {
+                    self.outbox.marks.mark(*index);
+                }
+            }
+            #[cfg(feature = "planted")]
+            if trunkline_types::planted::is(trunkline_types::planted::Bug::MarkClearedLate) {
+                for index in &taken {
+                    self.outbox.marks.unmark(*index);
+                }
+            }
+        };
+        self.taken = taken;
+        more
+    }
+
+    /// Delivers the pending updates behind one mark. Returns true if more is left.
+    fn deliver(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        let (id, gone) = match self.items.slot(index) {
+            None => return false,
+            Some(Slot::Feed { subscription }) => {
+                return self.deliver_feed(subscription, sink, wakes);
+            }
+            Some(Slot::Variable(item)) => {
+                let variable = self.bound.get(index);
+                (item.subscription, variable.is_none_or(|one| one.is_gone()))
+            }
+        };
+        let Some(subscription) = self.subscriptions.get(&id) else {
+            return false;
+        };
+        let only_changes = subscription.only_changes;
+        let left = match subscription.contract {
+            Contract::Latest | Contract::Sampled(_) => {
+                self.deliver_newest(index, only_changes, sink);
+                false
+            }
+            Contract::Last(n) => self.deliver_last(index, n, only_changes, sink),
+            Contract::First(_) => self.deliver_first(index, sink, wakes),
+            // The feed has its updates, its first reading and its end.
+            Contract::All { .. } => return false,
+        };
+        if gone && !left {
+            self.end_gone(index, sink, wakes);
+            self.remove_if_empty(id, wakes);
+        }
+        left
+    }
+
+    /// Delivers the newest update unless this item has it already, and counts what `only_changes`
+    /// held back.
+    fn deliver_newest(&mut self, index: u32, only_changes: bool, sink: &mut dyn Sink) {
+        let Some(item) = self.items.get(index).copied() else {
+            return;
+        };
+        let Some(variable) = self.bound.get(index) else {
+            return;
+        };
+        let (update, held_back) = if only_changes {
+            let state = variable.lock();
+            let interest = state
+                .interests()
+                .and_then(|interests| interests.find(&self.outbox, index));
+            let held_back = interest.map_or(0, |interest| interest.filtered);
+            (
+                variable.update_locked(&state),
+                held_back.saturating_sub(self.items.filtered(index)),
+            )
+        } else {
+            (variable.update(), 0)
+        };
+        let news = update.sequence.saturating_sub(item.last());
+        if !item.is_first() && news <= held_back {
+            return;
+        }
+        let coalesced = news.saturating_sub(1).saturating_sub(held_back);
+        if coalesced > 0 {
+            self.items.add_coalesced(index, coalesced);
+        }
+        let lost = Lost {
+            coalesced,
+            ..Lost::NONE
+        };
+        let update = ItemUpdate {
+            index,
+            variable,
+            update: &update,
+            lost,
+            filtered: held_back,
+        };
+        self.items.hand_over(update, &mut self.in_flight, sink);
+    }
+
+    /// Delivers the first reading of a buffered contract. Returns false if the sink wants nothing
+    /// after it.
+    fn deliver_initial(&mut self, index: u32, sink: &mut dyn Sink) -> bool {
+        let initial = self
+            .items
+            .rest_mut(index)
+            .and_then(|rest| rest.initial.take());
+        let Some(update) = initial else { return true };
+        let Some(variable) = self.bound.get(index) else {
+            return false;
+        };
+        let update = ItemUpdate {
+            index,
+            variable,
+            update: &update,
+            lost: Lost::NONE,
+            filtered: 0,
+        };
+        self.items.hand_over(update, &mut self.in_flight, sink);
+        sink.wants()
+    }
+
+    fn deliver_last(
+        &mut self,
+        index: u32,
+        n: u32,
+        only_changes: bool,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        if !self.deliver_initial(index, sink) {
+            return true;
+        }
+        let Some(variable) = self.bound.get(index) else {
+            return false;
+        };
+        let cursor = self.items.make_rest(index).cursor;
+        let mut updates = std::mem::take(&mut self.updates);
+        let read = {
+            let state = variable.lock();
+            let ring = state
+                .interests()
+                .and_then(|interests| interests.ring(only_changes));
+            ring.map(|ring| ring.read(cursor, n, TAKE, &mut updates))
+        };
+        let mut left = false;
+        if let Some(read) = read {
+            if !updates.is_empty() {
+                self.engine.losses().add(read.dropped);
+            }
+            let mut handed_over = 0;
+            for update in &updates {
+                if handed_over > 0 && !sink.wants() {
+                    break;
+                }
+                let dropped = if handed_over == 0 { read.dropped } else { 0 };
+                let in_flight = &mut self.in_flight;
+                self.items
+                    .hand_over_buffered(index, variable, update, dropped, in_flight, sink);
+                handed_over += 1;
+                self.items.make_rest(index).cursor = read.first + handed_over;
+            }
+            left = handed_over < read.kept;
+        }
+        updates.clear();
+        self.updates = updates;
+        left
+    }
+
+    fn deliver_first(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        if !self.deliver_initial(index, sink) {
+            return true;
+        }
+        for _ in 0..TAKE {
+            if !sink.wants() {
+                return true;
+            }
+            let Some((dropped, update, cost)) = self.pop_first(index) else {
+                return false;
+            };
+            self.engine.losses().add(dropped);
+            let Some(variable) = self.bound.get(index) else {
+                return false;
+            };
+            let in_flight = &mut self.in_flight;
+            self.items
+                .hand_over_buffered(index, variable, &update, dropped, in_flight, sink);
+            self.outbox.budget.release(cost, wakes);
+        }
+        true
+    }
+
+    fn pop_first(&self, index: u32) -> Option<(u64, Update, usize)> {
+        let mut state = self.bound.get(index)?.lock();
+        match &mut state.interests_mut()?.find_mut(&self.outbox, index)?.kind {
+            Kind::First(queue) => queue.pop(),
+            _ => None,
+        }
+    }
+
+    /// Reports that an item's variable was undeployed, and closes the item.
+    pub(super) fn end_gone(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
+        let Some(item) = self.items.get(index) else {
+            return;
+        };
+        let Some(handle) = self.bound.get(index).map(|variable| variable.handle()) else {
+            return;
+        };
+        let subscription = item.subscription;
+        self.close(index, wakes);
+        sink.gone(subscription, handle);
+    }
+}

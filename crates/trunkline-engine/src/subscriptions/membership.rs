@@ -1,0 +1,139 @@
+//! A subscription's membership in a feed.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::in_flight::{Seat, Table};
+use crate::delivery::feed::{Event, Feed, FeedEntry, Room, Terms};
+use crate::delivery::outbox::Outbox;
+use crate::sync::Arc;
+use crate::update::Update;
+use crate::variable::Variable;
+
+/// The feed of a subscription, and its place in it.
+#[derive(Debug)]
+pub(super) struct Membership {
+    pub(super) feed: Arc<Feed>,
+    /// Its member number in the feed.
+    pub(super) member: usize,
+    /// The index in the outbox that represents the subscription.
+    pub(super) mark: u32,
+    pub(super) table: Arc<Table>,
+    /// The item and the place of each variable, by handle.
+    pub(super) by_handle: HashMap<u32, (u32, u32)>,
+    /// Entries taken out of the feed and not delivered yet.
+    pub(super) taken: VecDeque<FeedEntry>,
+    /// Room of the entries in `taken` that are from before the subscription.
+    pub(super) past: Room,
+    /// True if its variables have not changed since it last looked for a feed to share.
+    pub(super) is_settled: bool,
+}
+
+/// Removes a feed from a variable's interests.
+pub(super) fn leave_feed(variable: &Variable, feed: &Arc<Feed>) {
+    let mut state = variable.lock();
+    if let Some(interests) = state.interests_mut()
+        && interests.remove_feed(feed).is_some()
+    {
+        feed.remove_place();
+    }
+    variable.forget_attended(&state);
+}
+
+/// The queued updates of one item in a feed.
+pub(super) struct WaitingOf {
+    pub(super) count: u64,
+    /// Sequence of the newest one.
+    pub(super) newest: Option<u64>,
+    /// True if the subscription has ended and gets nothing else.
+    pub(super) ended: bool,
+}
+
+impl Membership {
+    pub(super) fn new(outbox: &Arc<Outbox>, mark: u32, elements: u32, bytes: u32) -> Self {
+        let terms = Terms {
+            outbox: Arc::clone(outbox),
+            mark,
+            elements_max: elements as usize,
+            bytes_max: bytes as usize,
+        };
+        Self {
+            feed: Arc::new(Feed::new(terms)),
+            member: 0,
+            mark,
+            table: Arc::default(),
+            by_handle: HashMap::new(),
+            taken: VecDeque::new(),
+            past: Room::default(),
+            is_settled: false,
+        }
+    }
+
+    /// Adds a variable to the feed, which must not be shared. Returns its place.
+    pub(super) fn add(&mut self, handle: u32, index: u32) -> u32 {
+        let place = self.feed.add_place();
+        let table = Arc::make_mut(&mut self.table);
+        let needed = place as usize + 1;
+        table.resize(needed.max(table.len()), Seat::EMPTY);
+        if let Some(seat) = table.get_mut(place as usize) {
+            *seat = Seat { index, handle };
+        }
+        self.by_handle.insert(handle, (index, place));
+        place
+    }
+
+    /// Removes the feed from a variable's interests. If others share the feed, the variable is
+    /// gone, and they have all its updates too.
+    pub(super) fn forget(&mut self, variable: &Variable) {
+        self.by_handle.remove(&variable.handle());
+        leave_feed(variable, &self.feed);
+    }
+
+    pub(super) fn waiting_of(&self, handle: u32) -> WaitingOf {
+        let place = self
+            .by_handle
+            .get(&handle)
+            .map_or(u32::MAX, |(_, place)| *place);
+        let taken = self.taken.iter().filter(|entry| entry.is_update_of(place));
+        let newest_taken = taken.clone().next_back().map(FeedEntry::sequence);
+        let newest = self.feed.newest_of(self.member, place);
+        WaitingOf {
+            count: taken.count() as u64 + self.feed.waiting_of(self.member, place),
+            newest: newest.or(newest_taken),
+            ended: self.feed.has_ended(self.member),
+        }
+    }
+
+    pub(super) fn index_at(&self, place: u32) -> u32 {
+        let seat = self.table.get(place as usize);
+        seat.unwrap_or(&Seat::EMPTY).index
+    }
+
+    /// Drops the taken entries of these places. Returns their room, as the feed still counts it,
+    /// and the cost of those from before the subscription.
+    pub(super) fn drop_taken(&mut self, places: &HashSet<u32>) -> (Room, usize) {
+        let mut freed = Room::default();
+        let before = self.past;
+        let past = &mut self.past;
+        self.taken.retain(|entry| {
+            let stays = !places.contains(&entry.place);
+            if !stays {
+                freed.add(entry.room());
+                past.leave(entry.past());
+            }
+            stays
+        });
+        (freed, before.cost() - self.past.cost())
+    }
+
+    /// Queues earlier updates of a variable before the ones to come.
+    pub(super) fn put_past(&mut self, place: u32, updates: Vec<Update>) {
+        for update in updates {
+            self.past.add(Room::one(update.value.as_slice().len()));
+            let entry = FeedEntry {
+                place,
+                event: Event::Past(update),
+            };
+            self.taken.push_back(entry);
+        }
+    }
+}

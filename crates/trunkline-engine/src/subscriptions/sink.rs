@@ -1,0 +1,89 @@
+//! The data a subscriber gets, and the trait that receives it.
+
+use trunkline_types::ledger::EndedItem;
+use trunkline_types::{Contract, Lost, Position};
+
+use crate::delivery::feed::SharedRun;
+use crate::sync::Arc;
+use crate::update::Update;
+use crate::variable::Variable;
+
+/// Adds one variable to a subscription.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Subscribe {
+    /// Number of the subscription, chosen by its subscriber.
+    pub subscription: u32,
+    /// How much of the updates it gets, and how they are buffered.
+    pub contract: Contract,
+    /// Deliver only updates that differ from the previous one in value or quality.
+    pub only_changes: bool,
+    /// The last update that the subscriber already has, from an earlier connection.
+    pub resume: Option<Position>,
+}
+
+impl Subscribe {
+    /// A subscriber that has nothing yet and wants updates that repeat a value too.
+    pub fn new(subscription: u32, contract: Contract) -> Self {
+        Self {
+            subscription,
+            contract,
+            only_changes: false,
+            resume: None,
+        }
+    }
+}
+
+/// One delivery: an update of one item of one subscription, with the losses before it.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// Number of the subscription, chosen by its subscriber.
+    pub subscription: u32,
+    /// The variable.
+    pub variable: &'a Arc<Variable>,
+    /// The update; sequence 0 and no value if the variable was never written.
+    pub update: &'a Update,
+    /// Updates that this item missed since its previous delivery.
+    pub lost: Lost,
+    /// Updates held back by `only_changes` since the previous delivery. They do not count as lost.
+    pub filtered: u64,
+}
+
+/// Receives deliveries. Before each one it is asked whether it has room.
+///
+/// It is called on the draining thread while no lock is held, so it may write variables.
+pub trait Sink {
+    /// Returns true if it accepts one more delivery.
+    fn wants(&self) -> bool;
+    /// Receives one delivery. Deliveries of one subscription come in runs.
+    fn deliver(&mut self, delivery: &Delivery<'_>);
+    /// Receives consecutive deliveries of one subscription without any loss, each an update with
+    /// its variable's handle. Takes the first one without asking, and more as long as it wants any.
+    /// Takes none if it wants them one by one through `deliver`.
+    fn deliver_all(
+        &mut self,
+        _subscription: u32,
+        _updates: &mut dyn Iterator<Item = (u32, &Update)>,
+    ) {
+    }
+    /// Encodes updates of an `all` feed into `out`, which is empty, as one self-contained run for
+    /// all that share the feed. Each update comes with its variable's handle. Returns a number that
+    /// is stored with the run for the sinks, or `None` if this sink takes updates one by one.
+    fn encode(
+        &mut self,
+        _updates: &mut dyn Iterator<Item = (u32, &Update)>,
+        _out: &mut Vec<u8>,
+    ) -> Option<u64> {
+        None
+    }
+    /// Returns true if the sink accepts this encoded run, whether it encoded the run itself or not.
+    fn takes(&self, _run: &SharedRun) -> bool {
+        false
+    }
+    /// Receives the updates of an encoded run. None of them was preceded by a loss.
+    fn deliver_run(&mut self, _subscription: u32, _run: &SharedRun) {}
+    /// Reports that the subscription has ended because it overran its bound. Everything queued was
+    /// delivered before.
+    fn overrun(&mut self, subscription: u32, items: &[EndedItem]);
+    /// Reports that the variable was undeployed. All its updates were delivered before.
+    fn gone(&mut self, subscription: u32, handle: u32);
+}

@@ -1,0 +1,406 @@
+//! Adds and removes items.
+
+use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
+use trunkline_types::{Contract, Position};
+
+use super::departing::{LeftInterest, Leftover};
+use super::indices::Indices;
+use super::item::{Had, VariableItem};
+use super::membership::Membership;
+use super::{Consumer, ITEMS_MAX, Subscribe, Subscription};
+use crate::caller::Caller;
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::delivery::rings::FirstQueue;
+use crate::delivery::subscribers::{FeedInterest, Interest, Kind};
+use crate::engine::SLICE;
+use crate::outcome::AccessError;
+use crate::sync::Arc;
+use crate::variable::{State, Variable};
+
+impl Consumer {
+    /// Adds a variable to a subscription. The first variable creates the subscription. A variable
+    /// that is already in the subscription is left unchanged.
+    ///
+    /// The first reading is the variable's current update. It is pending like every other update,
+    /// and delivered by [`Consumer::drain`].
+    ///
+    /// # Errors
+    /// Missing rights, a limit, a variable that is gone, or a contract or `only_changes` that
+    /// differ from those of the subscription.
+    pub fn subscribe(
+        &mut self,
+        caller: &Caller,
+        variable: &Arc<Variable>,
+        wanted: Subscribe,
+    ) -> Result<(), AccessError> {
+        let subscription = wanted.subscription;
+        variable.check_readable(caller)?;
+        check_contract(wanted.contract)?;
+        if self.item_count() >= ITEMS_MAX {
+            return Err(items_limit());
+        }
+        if !self.takes_over(subscription, variable) {
+            self.check_memory(wanted.contract)?;
+        }
+        self.make_subscription(wanted)?;
+        let opened = self.open(subscription, variable, wanted.resume);
+        if opened.is_err() {
+            self.remove_if_empty(subscription, &mut Wakes::new());
+        }
+        opened
+    }
+
+    /// Checks that the engine has memory left for updates queued under this contract.
+    fn check_memory(&self, contract: Contract) -> Result<(), AccessError> {
+        let is_buffered = !matches!(contract, Contract::Latest | Contract::Sampled(_));
+        match self.engine.memory() {
+            Some(memory) if is_buffered && !self.outbox.is_service && memory.is_full() => {
+                memory.count_refusal();
+                Err(AccessError::MemoryFull {
+                    max: memory.max() as u64,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Creates the subscription unless it exists.
+    fn make_subscription(&mut self, wanted: Subscribe) -> Result<(), AccessError> {
+        let Subscribe {
+            subscription: id,
+            contract,
+            only_changes,
+            ..
+        } = wanted;
+        if let Some(known) = self.subscriptions.get(&id) {
+            if (known.contract, known.only_changes) != (contract, only_changes) {
+                return Err(AccessError::Contract(
+                    "a subscription has one contract; use another subscription number",
+                ));
+            }
+            return Ok(());
+        }
+        let feed = match contract {
+            Contract::All { elements, bytes } => {
+                let mark = self.new_feed(id)?;
+                Some(Membership::new(&self.outbox, mark, elements, bytes))
+            }
+            _ => None,
+        };
+        if matches!(contract, Contract::Sampled(_)) {
+            self.sampled.push(id);
+        }
+        let subscription = Subscription {
+            contract,
+            only_changes,
+            items: Indices::default(),
+            feed,
+            credit: None,
+            next_due: None,
+            sweep: 0,
+        };
+        self.subscriptions.insert(id, subscription);
+        Ok(())
+    }
+
+    /// Records the sequence and registers the interest in one step under the variable's lock, so
+    /// that no update falls between the first reading and the next.
+    fn open(
+        &mut self,
+        id: u32,
+        variable: &Arc<Variable>,
+        resume: Option<Position>,
+    ) -> Result<(), AccessError> {
+        let epoch = self.engine.epoch();
+        #[cfg(feature = "planted")]
+        let resume = resume.map(|had| Position {
+            sequence: had.sequence
+                + u64::from(trunkline_types::planted::is(
+                    trunkline_types::planted::Bug::StaleResume,
+                )),
+            ..had
+        });
+        self.stop_sharing(id);
+        let mut wakes = Wakes::new();
+        self.gather_followed(id, &mut wakes);
+        let mut state = variable.lock();
+        if variable.is_gone() {
+            return Err(AccessError::Gone);
+        }
+        let handle = variable.handle();
+        if self.in_feed(id, handle).is_some() || self.index_in(&state, id).is_some() {
+            return Ok(());
+        }
+        let current = variable.update_locked(&state);
+        // The place in the marks comes first, because the interest must never name a missing one.
+        let index = self.items.next_index();
+        self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return Err(AccessError::Gone);
+        };
+        let only_changes = subscription.only_changes;
+        let is_whole = subscription.feed.is_some() && !only_changes && self.sent.is_some();
+        let had = resume.map(|had| had.sequence);
+        // A position from another engine start cannot be resumed.
+        let is_known =
+            resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
+        let is_kept = self.takes_over(id, variable);
+        let (past, opened) = match is_whole && is_known {
+            true => self.reach_back(id, variable, &state, had, &current, &mut wakes),
+            false => (Vec::new(), None),
+        };
+        let past = self.count_past(id, past, is_kept);
+        if is_kept {
+            self.past.settle(&mut wakes);
+        }
+        // A subscriber without a position learns what it was owed before and does not get.
+        let opened = opened.filter(|before| *before < current.sequence);
+        let had = match had.or(opened) {
+            None => Had::Nothing,
+            Some(had) if is_known => Had::Sequence(had),
+            Some(_) => Had::Unknown,
+        };
+        let first = past
+            .first()
+            .map_or(current.sequence, |first| first.sequence);
+        let index = self.items.insert(id, current.sequence, had, first);
+        self.bound.put(index, variable);
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return Err(AccessError::Gone);
+        };
+        let is_first = self.items.get(index).is_some_and(VariableItem::is_first);
+        let mut mark = is_first.then_some(index);
+        let kind = match subscription.contract {
+            Contract::Latest => Some(Kind::Mark),
+            Contract::Sampled(_) => Some(Kind::Sampled),
+            Contract::Last(n) => {
+                let ring = state
+                    .interests()
+                    .and_then(|interests| interests.ring(only_changes));
+                self.items.make_rest(index).cursor = ring.map_or(0, |ring| ring.end());
+                Some(Kind::Last(n))
+            }
+            Contract::First(n) => Some(Kind::First(Box::new(FirstQueue::new(n)))),
+            Contract::All { .. } => None,
+        };
+        if let Some(membership) = subscription.feed.as_mut().filter(|_| kind.is_none()) {
+            let place = membership.add(handle, index);
+            if past.len() > 1 {
+                membership.put_past(place, past);
+                mark = Some(membership.mark);
+            } else if is_first {
+                membership.feed.push_first(place, current.clone());
+                mark = Some(membership.mark);
+            }
+            let feed = Arc::clone(&membership.feed);
+            let interest = FeedInterest::new(feed, place, only_changes);
+            state.make_interests().add_feed(interest);
+        }
+        if is_first && matches!(kind, Some(Kind::Last(_) | Kind::First(_))) {
+            self.items.make_rest(index).initial = Some(Box::new(current));
+        }
+        subscription.items.insert(index);
+        if !self.outbox.is_service {
+            self.engine.subscriptions().add(variable);
+        }
+        if let Some(kind) = kind {
+            state.add_interest(Interest {
+                outbox: Arc::clone(&self.outbox),
+                item: index,
+                only_changes,
+                filtered: 0,
+                kind,
+            });
+        }
+        drop(state);
+        if let Some(mark) = mark {
+            self.outbox.marks.mark(mark);
+        }
+        if !self.followed.is_empty() {
+            self.release_settled(id, &mut wakes);
+        }
+        Ok(())
+    }
+
+    /// Ends a subscription, or removes some variables from it. Returns the number of items closed.
+    pub fn unsubscribe(
+        &mut self,
+        subscription: u32,
+        handles: Option<&[u32]>,
+        wakes: &mut Wakes,
+    ) -> usize {
+        let Some(entry) = self.subscriptions.get(&subscription) else {
+            return 0;
+        };
+        if entry.feed.is_some() {
+            return self.unsubscribe_feed(subscription, handles, wakes);
+        }
+        let closing: Vec<u32> = match handles {
+            None => entry.items.iter().collect(),
+            Some(handles) => handles
+                .iter()
+                .filter_map(|handle| self.index_of(subscription, *handle))
+                .collect(),
+        };
+        let closed = closing
+            .into_iter()
+            .filter(|index| self.close(*index, wakes));
+        let closed = closed.count();
+        self.remove_if_empty(subscription, wakes);
+        closed
+    }
+
+    /// Ends a subscription in slices: stops its deliveries at once, and closes at most [`SLICE`]
+    /// items per call. Returns false if it must be called again, before any new subscription.
+    ///
+    /// [`SLICE`]: crate::engine::SLICE
+    pub fn unsubscribe_some(&mut self, subscription: u32, wakes: &mut Wakes) -> bool {
+        if let Some(entry) = self.subscriptions.remove(&subscription) {
+            self.sampled.retain(|sampled| *sampled != subscription);
+            let items = entry.items;
+            let leftover = match entry.feed {
+                None => Leftover {
+                    items,
+                    interest: LeftInterest::Own,
+                },
+                Some(mut membership) => {
+                    let past = std::mem::take(&mut membership.past);
+                    self.past.give_back(past.cost(), wakes);
+                    self.free(membership.mark);
+                    Leftover::of_feed(items, membership, wakes)
+                }
+            };
+            self.leftovers.push(leftover);
+        }
+        let mut budget = SLICE;
+        while let Some(mut leftover) = self.leftovers.pop() {
+            while let Some(index) = leftover.items.pop() {
+                if budget == 0 {
+                    leftover.items.insert(index);
+                    self.leftovers.push(leftover);
+                    return false;
+                }
+                budget -= 1;
+                if let Some(variable) = self.bound.get(index) {
+                    leftover.give_up(index, variable, &self.outbox, wakes);
+                }
+                self.free(index);
+            }
+        }
+        true
+    }
+
+    /// Removes one item from its variable's interests and from its subscription, and frees it.
+    pub(super) fn close(&mut self, index: u32, wakes: &mut Wakes) -> bool {
+        let Some(item) = self.items.get(index).copied() else {
+            return false;
+        };
+        if let Some(subscription) = self.subscriptions.get_mut(&item.subscription)
+            && let Some(variable) = self.bound.get(index)
+        {
+            match &mut subscription.feed {
+                Some(membership) => membership.forget(variable),
+                None => {
+                    let interest = forget(variable, &self.outbox, index);
+                    if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
+                        self.outbox.budget.release(queue.charged(), wakes);
+                    }
+                }
+            }
+            subscription.items.remove(index);
+        }
+        self.free(index);
+        true
+    }
+
+    pub(super) fn remove_if_empty(&mut self, id: u32, wakes: &mut Wakes) {
+        if self
+            .subscriptions
+            .get(&id)
+            .is_none_or(|subscription| !subscription.items.is_empty())
+        {
+            return;
+        }
+        if let Some(subscription) = self.subscriptions.remove(&id)
+            && let Some(membership) = subscription.feed
+        {
+            self.past.give_back(membership.past.cost(), wakes);
+            membership.feed.depart(membership.member, wakes);
+            self.free(membership.mark);
+        }
+        self.sampled.retain(|sampled| *sampled != id);
+    }
+
+    /// The item of a variable in a subscription.
+    pub(super) fn index_of(&self, subscription: u32, handle: u32) -> Option<u32> {
+        if self.subscriptions.get(&subscription)?.feed.is_some() {
+            return self.in_feed(subscription, handle);
+        }
+        let variable = self.engine.variable(handle)?;
+        let state = variable.lock();
+        self.index_in(&state, subscription)
+    }
+
+    fn index_in(&self, state: &State, subscription: u32) -> Option<u32> {
+        let is_of = |index: &u32| {
+            let item = self.items.get(*index);
+            item.is_some_and(|item| item.subscription == subscription)
+        };
+        state.items_of(&self.outbox).find(is_of)
+    }
+
+    fn new_feed(&mut self, subscription: u32) -> Result<u32, AccessError> {
+        self.outbox
+            .marks
+            .ensure(self.items.next_index())
+            .map_err(|_| items_limit())?;
+        Ok(self.items.insert_feed(subscription))
+    }
+
+    pub(super) fn free(&mut self, index: u32) {
+        if let Some(variable) = self.bound.take(index) {
+            if !self.outbox.is_service {
+                self.engine.subscriptions().remove(&variable);
+            }
+            self.engine.release_field(variable);
+        }
+        self.items.remove(index);
+        self.outbox.marks.unmark(index);
+    }
+}
+
+/// Removes an interest, and frees memory that no other one needs.
+pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Interest> {
+    let mut state = variable.lock();
+    let removed = state.remove_interest(outbox, index);
+    variable.forget_attended(&state);
+    removed
+}
+
+fn items_limit() -> AccessError {
+    AccessError::Limit {
+        what: "the number of items of one session",
+        max: ITEMS_MAX as u64,
+        hint: "close subscriptions or open another connection",
+    }
+}
+
+fn check_contract(contract: Contract) -> Result<(), AccessError> {
+    let elements = match contract {
+        Contract::Last(n) | Contract::First(n) => n,
+        Contract::All { elements, .. } => elements,
+        Contract::Latest => return Ok(()),
+        Contract::Sampled(period) if period < SAMPLED_PERIOD_MIN => {
+            return Err(AccessError::Contract(
+                "the period of `sampled` is at least 100 us",
+            ));
+        }
+        Contract::Sampled(_) => return Ok(()),
+    };
+    if (1..=BUFFER_ELEMENTS_MAX).contains(&elements) {
+        return Ok(());
+    }
+    Err(AccessError::Contract(
+        "a buffer has 1 to 1,000,000 elements",
+    ))
+}

@@ -1,0 +1,423 @@
+//! One variable: its cold properties (shared) and its newest update. Module `state` has the rest of
+//! what its lock guards, such as the subscribers, and `extensions` the data of features.
+
+pub(crate) mod cell;
+mod extensions;
+pub(crate) mod fast_path;
+pub(crate) mod flags;
+mod redirect;
+mod state;
+
+use std::fmt;
+use std::ops::Deref;
+
+use trunkline_types::ledger::UpstreamLedger;
+use trunkline_types::{
+    Access, AuditMode, DataType, Moment, Properties, Quality, Reason, Sample, Scope, Timestamp,
+    Value,
+};
+
+pub(crate) use self::extensions::{Admission, Committed, Extension};
+pub(crate) use self::redirect::{Redirect, unreached};
+pub(crate) use self::state::{Extra, State};
+use crate::caller::Caller;
+use crate::delivery::feed::Room;
+use crate::delivery::mail::ProviderId;
+use crate::delivery::outbox::{Outbox, Reader, Wakes};
+use crate::delivery::subscribers::Pressure;
+use crate::fifo::RealTime;
+use crate::outcome::AccessError;
+use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
+use crate::update::{Encoded, Update};
+use crate::variable::cell::{Cell, CellRead};
+use crate::variable::fast_path::PlainUpdate;
+use crate::variable::flags::{AUDITED, EDITED, first_flags};
+
+/// A deployed variable. Kept small: a plain `f64` takes under 300 bytes, including its name and its
+/// slot.
+pub struct Variable {
+    handle: u32,
+    /// Low bits: index of the provider plus one, or 0 for a held variable. High bits: rare states,
+    /// see [`flags`](crate::variable::flags).
+    pub(crate) flags: AtomicU32,
+    name: Box<str>,
+    /// The properties as deployed. [`State::edited`] overrides them, except for the type, the
+    /// scope, the FIFO and the timestamps.
+    properties: Arc<Properties>,
+    cell: Cell,
+    pub(crate) realtime: Option<Box<RealTime>>,
+    state: Mutex<State>,
+}
+
+impl Variable {
+    pub(crate) fn new(handle: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
+        Self {
+            handle,
+            flags: AtomicU32::new(first_flags(&properties)),
+            name,
+            cell: Cell::new(&properties.data_type),
+            realtime: RealTime::new(&properties),
+            properties,
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// The handle: the same number for every connection, never reused within an epoch. The slot in
+    /// it is reused: see [`slot_of`](trunkline_types::definition::slot_of).
+    #[inline]
+    pub fn handle(&self) -> u32 {
+        self.handle
+    }
+
+    /// The full name, `library/path`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the current configuration. Takes no lock unless it was edited after deployment.
+    #[inline]
+    pub fn properties(&self) -> PropertiesRef<'_> {
+        // Acquire: pairs with the release in `edit`.
+        if self.flags.load(Ordering::Acquire) & EDITED == 0 {
+            return PropertiesRef::Deployed(&self.properties);
+        }
+        self.edited_properties()
+    }
+
+    #[cold]
+    fn edited_properties(&self) -> PropertiesRef<'_> {
+        self.shared_properties(&self.lock())
+    }
+
+    /// Like [`properties`](Self::properties), for a caller that holds the lock.
+    pub(crate) fn shared_properties(&self, state: &State) -> PropertiesRef<'_> {
+        match state.edited() {
+            Some(edited) => PropertiesRef::Edited(Arc::clone(edited)),
+            None => PropertiesRef::Deployed(&self.properties),
+        }
+    }
+
+    /// Returns true if `properties` are still the current ones. The caller holds the lock.
+    #[inline]
+    pub(crate) fn is_current(&self, state: &State, properties: &PropertiesRef<'_>) -> bool {
+        match (properties, state.edited()) {
+            (PropertiesRef::Deployed(_), None) => true,
+            (PropertiesRef::Edited(seen), Some(edited)) => Arc::ptr_eq(seen, edited),
+            _ => false,
+        }
+    }
+
+    /// Replaces the current properties by `properties`, which must satisfy
+    /// [`is_made_for`](Self::is_made_for). The caller holds the lock.
+    pub(crate) fn edit(
+        &self,
+        state: &mut State,
+        properties: Arc<Properties>,
+        moment: Moment,
+        wakes: &mut Wakes,
+    ) {
+        match properties.audit {
+            AuditMode::Off => self.clear(state, AUDITED),
+            AuditMode::BestEffort | AuditMode::Complete => self.set(state, AUDITED),
+        }
+        if properties == self.properties {
+            if let Some(extra) = &mut state.extra {
+                extra.edited = None;
+            }
+            self.clear(state, EDITED);
+        } else {
+            state.extra.get_or_insert_default().edited = Some(properties);
+            self.set(state, EDITED);
+        }
+        // The variable may have become readable or unreadable.
+        self.mirror(state);
+        self.reconfigured(state, moment, wakes);
+    }
+
+    /// Returns the current properties. The caller holds the variable's lock.
+    pub(crate) fn properties_locked<'s>(&'s self, state: &'s State) -> &'s Properties {
+        state.edited().unwrap_or(&self.properties)
+    }
+
+    /// Returns true if the variable can take these properties, that is if everything its memory
+    /// layout depends on is the same.
+    pub(crate) fn is_made_for(&self, properties: &Properties) -> bool {
+        let own = &self.properties;
+        own.data_type == properties.data_type
+            && own.scope == properties.scope
+            && own.fifo == properties.fifo
+            && own.timestamps == properties.timestamps
+            && own.alias.is_empty() == properties.alias.is_empty()
+    }
+
+    /// The properties as deployed. Their type, scope, FIFO and timestamps are always current.
+    pub(crate) fn deployed(&self) -> &Arc<Properties> {
+        &self.properties
+    }
+
+    /// The type of its value.
+    pub fn data_type(&self) -> &DataType {
+        &self.properties.data_type
+    }
+
+    /// The sequence of the newest update; 0 before the first write.
+    pub fn sequence(&self) -> u64 {
+        self.cell.sequence()
+    }
+
+    /// The newest update. Takes no lock unless the value is longer than 24 bytes.
+    pub fn update(&self) -> Update {
+        match self.cell.read(self.data_type()) {
+            CellRead::Complete(update) => update,
+            CellRead::Shared | CellRead::Lapped => self.update_locked(&self.lock()),
+        }
+    }
+
+    /// The newest update as a sample. Before the first write it is the type's default with quality
+    /// `bad: no-value`.
+    pub fn sample(&self) -> Sample {
+        self.sample_of(&self.update())
+    }
+
+    /// Decodes the value of `update` and returns it as a sample.
+    pub fn sample_of(&self, update: &Update) -> Sample {
+        if update.sequence == 0 {
+            return Sample {
+                value: Value::default_of(self.data_type()),
+                source_timestamp: update.source_timestamp,
+                engine_timestamp: update.engine_timestamp,
+                quality: Quality::bad(Reason::NoValue),
+            };
+        }
+        Sample {
+            value: update.value.decode(self.data_type()),
+            source_timestamp: update.source_timestamp,
+            engine_timestamp: update.engine_timestamp,
+            quality: update.quality,
+        }
+    }
+
+    /// Checks that `caller` may read the variable.
+    ///
+    /// # Errors
+    /// [`AccessError::Denied`] if the caller lacks the right or cannot see the variable,
+    /// [`AccessError::NotReadable`] if its access is write-only.
+    pub fn check_readable(&self, caller: &Caller) -> Result<(), AccessError> {
+        if !caller.rights.read || !self.is_visible_to(caller) {
+            return Err(AccessError::Denied);
+        }
+        if self.properties().access == Access::WriteOnly {
+            return Err(AccessError::NotReadable);
+        }
+        Ok(())
+    }
+
+    /// Returns true if `caller` can see the variable. Connections do not see single-process
+    /// variables.
+    pub fn is_visible_to(&self, caller: &Caller) -> bool {
+        !(caller.remote && self.properties.scope == Scope::Process)
+    }
+
+    /// Returns the counters of every write so far, by outcome.
+    pub fn ledger(&self) -> UpstreamLedger {
+        let state = self.lock();
+        let mut ledger = UpstreamLedger {
+            offered: state.offered,
+            written: self.sequence(),
+            ..UpstreamLedger::default()
+        };
+        let Some(unapplied) = state.unapplied() else {
+            return ledger;
+        };
+        ledger = UpstreamLedger {
+            unchanged: unapplied.unchanged,
+            superseded: unapplied.superseded,
+            refused: unapplied.refused,
+            unknown: unapplied.unknown,
+            fifo_overflow: unapplied.fifo_overflow,
+            upstream_lost: unapplied.upstream_lost,
+            ..ledger
+        };
+        ledger
+    }
+
+    /// Counts writes that were lost before they reached the engine: in a mirrored source, or by an
+    /// I/O server that had to wait too long.
+    pub fn count_upstream_lost(&self, count: u64) {
+        self.lock()
+            .count(count, |unapplied| &mut unapplied.upstream_lost);
+    }
+
+    /// Counts writes that their writer replaced by a newer one before sending them.
+    pub fn count_superseded(&self, count: u64) {
+        self.lock()
+            .count(count, |unapplied| &mut unapplied.superseded);
+    }
+
+    /// Number of subscriptions, without those of the engine's own services.
+    pub fn subscribers(&self) -> usize {
+        let state = self.lock();
+        let is_counted = |one: &&Arc<Outbox>| !one.is_service;
+        let plain = state.plains.outboxes().filter(is_counted).count();
+        plain + buffers(&state, &mut |_| ())
+    }
+
+    /// Returns the subscribing connections, each once, `max` at most.
+    pub fn readers(&self, max: usize) -> Vec<Reader> {
+        let mut outboxes: Vec<Arc<Outbox>> = Vec::new();
+        let mut note = |outbox: &Arc<Outbox>| {
+            let known = outboxes.iter().any(|known| Arc::ptr_eq(known, outbox));
+            if !known && outboxes.len() < max {
+                outboxes.push(Arc::clone(outbox));
+            }
+        };
+        {
+            let state = self.lock();
+            let plain = state.plains.outboxes().filter(|one| !one.is_service);
+            plain.for_each(&mut note);
+            buffers(&state, &mut note);
+        }
+        // Outside the lock, because `reader` runs code of the consumer's owner.
+        outboxes.iter().map(|outbox| outbox.reader()).collect()
+    }
+
+    /// Visits the consumers of all subscriptions other than plain `latest` ones, once per
+    /// subscription, while the lock is held.
+    pub(crate) fn of_buffers(&self, visit: &mut dyn FnMut(&Arc<Outbox>)) {
+        buffers(&self.lock(), visit);
+    }
+
+    /// Reports the buffer pressure of each of those subscriptions before an update of `bytes`.
+    pub(crate) fn of_pressures(&self, bytes: usize, visit: &mut dyn FnMut(Pressure)) {
+        let state = self.lock();
+        let Some(interests) = state.interests() else {
+            return;
+        };
+        for interest in interests.iter().filter(|one| !one.outbox.is_service) {
+            visit(interest.pressure());
+        }
+        for interest in interests.feeds() {
+            interest.feed.pressures(Room::one(bytes), visit);
+        }
+    }
+
+    /// Publishes a number as the newest update and returns its sequence. The caller holds the lock
+    /// of this plain variable.
+    #[inline]
+    pub(crate) fn publish_word(
+        &self,
+        stamp: Timestamp,
+        quality: Quality,
+        writer: u32,
+        word: u64,
+    ) -> u64 {
+        self.cell.publish_word(stamp, quality, writer, word)
+    }
+
+    /// Returns the newest update of this plain variable, or `None` if there is none yet or writers
+    /// overtook the reader on every attempt.
+    #[inline]
+    pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
+        self.cell.read_word()
+    }
+
+    pub(crate) fn read_cell(&self) -> CellRead {
+        self.cell.read(self.data_type())
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Returns the newest update. The caller holds the variable's lock.
+    pub(crate) fn update_locked(&self, state: &State) -> Update {
+        if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
+            return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
+        }
+        match self.cell.read(self.data_type()) {
+            CellRead::Complete(update) => update,
+            // No writer publishes while the lock is held, so the read cannot be lapped; a shared
+            // value would have been found above.
+            CellRead::Shared | CellRead::Lapped => self.cell.read_with(Encoded::EMPTY),
+        }
+    }
+
+    /// Like [`update_locked`](Self::update_locked), for a caller that does not use the value.
+    pub(crate) fn update_without_value(&self) -> Update {
+        self.cell.read_with(Encoded::EMPTY)
+    }
+
+    /// Publishes `update` as the newest one and returns its sequence. The caller holds the lock.
+    pub(crate) fn publish(&self, state: &mut State, update: &mut Update) -> u64 {
+        if let Some(extra) = &mut state.extra {
+            self.publish_to(&mut extra.shared, update);
+        } else {
+            if let Some(bytes) = update.value.shared() {
+                state.extra.get_or_insert_default().shared = Some(Arc::clone(bytes));
+            }
+            update.sequence = self.cell.publish(self.data_type(), update);
+        }
+        self.mirror(state);
+        update.sequence
+    }
+
+    /// Like [`publish`](Self::publish), for a caller that has borrowed the rest of the state.
+    /// `shared` is the state's field.
+    #[inline]
+    pub(crate) fn publish_to(&self, shared: &mut Option<Arc<[u8]>>, update: &mut Update) {
+        *shared = update.value.shared().map(Arc::clone);
+        update.sequence = self.cell.publish(self.data_type(), update);
+    }
+
+    /// Returns true if a provider owns its value. Clients' writes go to the provider first.
+    pub fn is_provided(&self) -> bool {
+        self.provider_index().is_some()
+    }
+
+    /// The provider that owns its value, if there is one.
+    pub fn provider(&self) -> Option<ProviderId> {
+        self.provider_index().map(ProviderId)
+    }
+}
+
+/// Visits the consumers of all subscriptions other than plain `latest` ones, except the engine's
+/// own services. Returns the number of these subscriptions.
+fn buffers(state: &State, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
+    let Some(interests) = state.interests() else {
+        return 0;
+    };
+    let mut count = 0;
+    for interest in interests.iter().filter(|one| !one.outbox.is_service) {
+        visit(&interest.outbox);
+        count += 1;
+    }
+    let of_feeds = interests.feeds().map(|one| one.feed.visit(visit));
+    count + of_feeds.sum::<usize>()
+}
+
+/// A variable's configuration at the time of the call.
+#[derive(Clone, Debug)]
+pub enum PropertiesRef<'a> {
+    /// The properties as deployed.
+    Deployed(&'a Arc<Properties>),
+    /// The properties that replaced them after deployment.
+    Edited(Arc<Properties>),
+}
+
+impl Deref for PropertiesRef<'_> {
+    type Target = Arc<Properties>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Properties> {
+        match self {
+            PropertiesRef::Deployed(properties) => properties,
+            PropertiesRef::Edited(properties) => properties,
+        }
+    }
+}
+
+impl fmt::Debug for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Variable({} = {})", self.handle, self.name)
+    }
+}

@@ -1,0 +1,237 @@
+//! The write path: check, lock, decide, commit, and the work after unlocking.
+//!
+//! It runs on the writer's thread, without an engine thread, a global lock or anything that blocks.
+//! A write that would have to wait reports so before it has a sequence. Lock order: variable, then
+//! feed.
+//!
+//! # Layout
+//! - `request`: the arguments of a write; `call`: a write in its context; this file: the write path and everything that needs no
+//!   lock.
+//! - `hooks`: how features take part in it.
+//! - `commit`: the part under the variable's lock; `finish`: the end of every commit.
+//! - `publish`: updates that no client wrote.
+
+pub(crate) mod accept;
+mod call;
+mod commit;
+pub(crate) mod fast_path;
+mod finish;
+mod hooks;
+mod publish;
+mod request;
+pub(crate) mod wall_clock;
+
+use trunkline_types::{Moment, Position, Properties, Quality, Reason, Tick, Timestamp};
+
+pub use self::accept::WriteValue;
+use self::accept::{Accepted, accept};
+pub(crate) use self::call::Call;
+pub(crate) use self::commit::{Decision, admit, decide};
+use self::commit::{commit, commit_admitted};
+pub(crate) use self::finish::{Commit, commit_undelayed, commit_update};
+pub(crate) use self::hooks::{BeginWrite, WriteEnd, WriteObserver};
+pub(crate) use self::publish::{requalify, requalify_admitted, requalify_locked};
+pub use self::request::{Completion, Origin, Write};
+use crate::caller::Caller;
+use crate::delivery::outbox::Wakes;
+use crate::engine::Engine;
+use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
+use crate::variable::{State, Variable};
+pub use trunkline_types::WriteVerb;
+
+impl Engine {
+    /// Writes one value, or returns at once the reason why not.
+    ///
+    /// Never waits, and calls no user code while it holds a lock. `wakes` collects the consumers to
+    /// wake; they are woken when it is flushed or dropped.
+    pub fn try_write(
+        &self,
+        caller: &Caller,
+        now: Tick,
+        wall: Timestamp,
+        variable: &Variable,
+        write: &Write<'_>,
+        wakes: &mut Wakes,
+    ) -> Attempt {
+        let moment = Moment { now, wall };
+        let call = Call::of(caller, moment, variable, write);
+        self.put(&call, wakes).unwrap_or_else(|refusal| {
+            let outcome = count_refused(variable, refusal);
+            if write.origin != Origin::Client
+                && let WriteOutcome::Refused(refusal) = &outcome
+                && let Some(reason) = reason_of(refusal)
+            {
+                // The variable no longer shows what its source reports, so it must not look good.
+                requalify(variable, Quality::bad(reason), moment, wakes);
+            }
+            Attempt::Done(outcome)
+        })
+    }
+
+    /// Like [`Engine::try_write`], without counting refusals.
+    pub(crate) fn put(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+        let Call {
+            variable, write, ..
+        } = *call;
+        let is_client = write.origin == Origin::Client;
+        let is_order = is_client && !matches!(write.verb, WriteVerb::Put | WriteVerb::Set);
+        if (is_order || variable.is_hooked(is_client))
+            && let Some(result) = self.begin(call, wakes)
+        {
+            return result;
+        }
+        let properties = variable.properties();
+        call.check(&properties)?;
+        let mut accepted = Accepted::nothing();
+        self.accept_write(call, &properties, &mut accepted)?;
+        let mut state = variable.lock();
+        if !variable.is_current(&state, &properties) {
+            // The write was checked against properties that are no longer current.
+            drop(state);
+            return self.put(call, wakes);
+        }
+        match call.observer {
+            None => self.decide(call, &mut state, &properties, &mut accepted, wakes),
+            Some(_) => self.decide_observed(call, &mut state, &properties, &mut accepted, wakes),
+        }
+    }
+
+    /// Lets features carry the write out in another way.
+    #[cold]
+    pub(crate) fn begin(
+        &self,
+        call: &Call<'_>,
+        wakes: &mut Wakes,
+    ) -> Option<Result<Attempt, Refusal>> {
+        let mut hooks = self.hooks().into_iter();
+        hooks.find_map(|begin| begin(self, call, wakes))
+    }
+
+    /// The part of step 3 that needs no lock.
+    #[inline(always)]
+    pub(crate) fn accept_write(
+        &self,
+        call: &Call<'_>,
+        properties: &Properties,
+        accepted: &mut Accepted,
+    ) -> Result<(), Refusal> {
+        accept(properties, call.write, call.moment.wall, accepted)?;
+        self.wall_clock().mark(&mut accepted.update.quality);
+        match &call.variable.realtime {
+            Some(realtime) => realtime.check_length(accepted.update.value.as_slice()),
+            None => Ok(()),
+        }
+    }
+
+    /// Calls [`decide`](Self::decide), and informs the observer while the variable's lock is still
+    /// held.
+    #[cold]
+    fn decide_observed(
+        &self,
+        call: &Call<'_>,
+        state: &mut State,
+        properties: &Properties,
+        accepted: &mut Accepted,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        let old = call.variable.update_locked(state);
+        let result = self.decide(call, state, properties, accepted, wakes);
+        let refused;
+        let (outcome, new) = match &result {
+            Ok(Attempt::Done(outcome @ WriteOutcome::Applied(_))) => {
+                (outcome, Some(&accepted.update.value))
+            }
+            Ok(Attempt::Done(outcome)) => (outcome, None),
+            // The caller that asked a provider judges the value read back.
+            Err(refusal) if call.write.origin == Origin::Client => {
+                refused = WriteOutcome::Refused(refusal.clone());
+                (&refused, None)
+            }
+            _ => return result,
+        };
+        call.inform_observer(self, &old, new, outcome, wakes);
+        result
+    }
+
+    /// Steps 3 and 4: decide and commit. The caller holds the variable's lock.
+    #[inline(always)]
+    fn decide(
+        &self,
+        call: &Call<'_>,
+        state: &mut State,
+        properties: &Properties,
+        accepted: &mut Accepted,
+        wakes: &mut Wakes,
+    ) -> Result<Attempt, Refusal> {
+        if let Some(expected) = call.write.expected {
+            check_expected(self.epoch(), call.variable, expected)?;
+        }
+        if call.variable.has_rules() {
+            return commit_admitted(call, state, properties, accepted, wakes);
+        }
+        commit(call, state, properties, accepted, wakes)
+    }
+
+    /// Checks the position that a client's write expects, and the rules of the variable, for a write
+    /// that does not reach [`decide`](Self::decide). `is_carried_out` is false if the write only asks
+    /// something.
+    pub(crate) fn check_rules(&self, call: &Call<'_>, is_carried_out: bool) -> Result<(), Refusal> {
+        let variable = call.variable;
+        if let Some(expected) = call.write.expected {
+            check_expected(self.epoch(), variable, expected)?;
+        }
+        if !variable.has_rules() {
+            return Ok(());
+        }
+        let mut state = variable.lock();
+        let properties = variable.shared_properties(&state);
+        variable.admit(&mut state, &call.asked(&properties), call.moment)?;
+        if is_carried_out {
+            variable.written(&mut state, call.caller, &properties);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the reason with which a variable becomes bad if the value from its source is refused, or
+/// `None` if its quality stays.
+pub(crate) fn reason_of(refusal: &Refusal) -> Option<Reason> {
+    match refusal {
+        Refusal::Scaling(_) => Some(Reason::OutOfRange),
+        Refusal::NoMemory(_) => Some(Reason::MemoryFull),
+        _ => None,
+    }
+}
+
+/// Compare-and-set on the whole position, epoch and sequence.
+pub(crate) fn check_expected(
+    epoch: u64,
+    variable: &Variable,
+    expected: Position,
+) -> Result<(), Refusal> {
+    let actual = variable.sequence();
+    #[cfg(feature = "planted")]
+    if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochNotCompared)
+        && expected.sequence == actual
+    {
+        return Ok(());
+    }
+    match (expected.epoch, expected.sequence) == (epoch, actual) {
+        true => Ok(()),
+        false => Err(Refusal::Conflict { epoch, actual }),
+    }
+}
+
+/// Counts a write whose outcome is unknown.
+pub(crate) fn count_unknown(variable: &Variable, cause: UnknownCause) -> WriteOutcome {
+    variable.lock().count(1, |unapplied| &mut unapplied.unknown);
+    WriteOutcome::Unknown(cause)
+}
+
+/// Counts a refusal and returns it as the write's outcome.
+pub(crate) fn count_refused(variable: &Variable, refusal: Refusal) -> WriteOutcome {
+    let mut state = variable.lock();
+    state.count_refused(variable.sequence(), &refusal);
+    drop(state);
+    WriteOutcome::Refused(refusal)
+}
