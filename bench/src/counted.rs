@@ -134,7 +134,7 @@ impl End {
         let request = client.open(&names, OpenOptions::default())?;
         exchange(&mut session, &mut client, clock);
         let answer = client.take(request).ok_or("the opening was not answered")?;
-        answer.into_opened().map_err(|fault| fault.to_string())?;
+        answer.map_err(|fault| fault.to_string())?;
         let subscription = client.subscribe(&names, contract, SubscribeOptions::default())?;
         exchange(&mut session, &mut client, clock);
         while client.next_event(clock.now(), subscription).is_some() {}

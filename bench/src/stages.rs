@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use trunkline::types::{Contract, DataType, Tick, Value};
 use trunkline::{Batch, Event, OpenOptions, ReadingPage, SubscribeOptions, VariableRef, Write};
-use trunkline_client::{Answer, ClientCore, ClientOptions, SubscriptionId};
+use trunkline_client::{ClientCore, ClientOptions, SubscriptionId};
 use trunkline_engine::{Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes};
 use trunkline_net::Clock;
 use trunkline_proto::Endpoint;
@@ -223,7 +223,7 @@ impl Pair {
             .client
             .take(request)
             .ok_or("the opening was not answered")?;
-        let results = answer.into_opened().map_err(|fault| fault.to_string())?;
+        let results = answer.map_err(|fault| fault.to_string())?;
         pair.variables = opened(results)?;
         let contract = match path {
             Path::RoundTrip => Contract::Latest,
@@ -285,7 +285,7 @@ impl Pair {
         times[5] = Instant::now();
         let taken = match (request, batch, self.subscription) {
             (Some(request), _, _) => match self.client.take(request) {
-                Some(Answer::Page(page)) => {
+                Some(Ok(page)) => {
                     self.page = page;
                     self.page.values::<f64>().flatten().count()
                 }

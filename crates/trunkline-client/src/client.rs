@@ -12,11 +12,12 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::connection::Connection;
 use crate::convergence::Suspects;
+use crate::error::malformed;
 use crate::event::Event;
 use crate::follow::Follow;
 use crate::options::ClientOptions;
+use crate::pending::Requests;
 use crate::provider::ProviderRole;
-use crate::request::{Request, Requests, malformed};
 use crate::restore::retry_backoff;
 use crate::state::{ConnectionCounters, ConnectionState, Session};
 use crate::subscription::Subscription;
@@ -32,7 +33,6 @@ use crate::write_queue::Writes;
 /// Every verb returns at once. The driver sends requests when it next takes output, and answers are
 /// available once the driver has passed in the input that carries them. [`changes`](Self::changes)
 /// tells when there is something to look at.
-/// look.
 #[derive(Debug)]
 pub struct ClientCore {
     pub(crate) options: ClientOptions,
@@ -43,7 +43,7 @@ pub struct ClientCore {
     pub(crate) requests: Requests,
     pub(crate) writes: Writes,
     /// Flushes that the engine has completed and that still wait for write answers.
-    pub(crate) flushes: Vec<(u64, Request)>,
+    pub(crate) flushes: Vec<u64>,
     pub(crate) provider: ProviderRole,
     /// Data gathered for sending, in throughput mode.
     pub(crate) gather: Option<Box<Gather>>,
@@ -220,30 +220,30 @@ impl ClientCore {
             FrameKind::Repaired => self.handle_repaired(now, frame),
             FrameKind::Lost => self.handle_lost(frame),
             FrameKind::WriteAnswers => self.handle_write_answers(frame),
-            FrameKind::Opened => self.handle_opened(now, frame),
-            FrameKind::Subscribed => self.handle_subscribed(frame),
-            FrameKind::Closed => self.handle_closed(frame),
-            FrameKind::Readings => self.handle_readings(now, frame),
             FrameKind::Ended => self.handle_ended(frame),
             FrameKind::Gone => self.handle_gone(frame),
-            FrameKind::Names => self.handle_names(frame),
             FrameKind::Appeared => self.handle_appeared(frame),
             FrameKind::Vanished => self.handle_vanished(frame),
-            FrameKind::InfoAnswer => self.handle_info(frame),
-            FrameKind::WhyAnswer => self.handle_why(frame),
-            FrameKind::EngineAnswer => self.handle_engine(frame),
-            FrameKind::Flushed => self.handle_flushed(frame),
-            FrameKind::Provided => self.handle_provided(frame),
             FrameKind::ProviderBind => self.handle_provider_bind(frame),
             FrameKind::ProviderWrite => self.handle_provider_write(frame),
             FrameKind::ProviderRequest => self.handle_provider_request(frame),
-            FrameKind::Report => self.handle_report(frame),
-            FrameKind::GroupAnswer => self.handle_group_answer(frame),
-            FrameKind::SnapshotAnswer => self.handle_snapshot_answer(now, frame),
-            FrameKind::Leased => self.handle_leased(frame),
-            FrameKind::AuditPage => self.handle_audit_page(frame),
-            FrameKind::Forced => self.handle_forced(frame),
-            FrameKind::Requested => self.handle_requested(frame),
+            FrameKind::Opened
+            | FrameKind::Subscribed
+            | FrameKind::Closed
+            | FrameKind::Readings
+            | FrameKind::Names
+            | FrameKind::InfoAnswer
+            | FrameKind::WhyAnswer
+            | FrameKind::EngineAnswer
+            | FrameKind::Flushed
+            | FrameKind::Provided
+            | FrameKind::Report
+            | FrameKind::GroupAnswer
+            | FrameKind::SnapshotAnswer
+            | FrameKind::Leased
+            | FrameKind::AuditPage
+            | FrameKind::Forced
+            | FrameKind::Requested => self.handle_answer(now, frame),
             FrameKind::Fault => self.handle_fault(frame),
             other => Err(malformed(format!(
                 "{other} is no frame that a client is sent"

@@ -22,10 +22,10 @@ use trunkline_proto::{
 };
 use trunkline_types::{Tick, Timestamp};
 
+use crate::error::malformed;
 use crate::options::ClientOptions;
 use crate::reading::Arrival;
 use crate::receipt::Receipt;
-use crate::request::malformed;
 use crate::state::{ConnectionCounters, Session};
 
 /// Bounds of the keep-alive interval, whatever the engine asks for.
@@ -121,6 +121,11 @@ impl Connection {
             resume: self.last_session,
             throughput: options.throughput.map(Throughput::within_bounds),
         }
+    }
+
+    /// Returns the engine's epoch; 0 while the connection is down.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.session().map_or(0, |session| session.epoch)
     }
 
     /// Handles the engine's WELCOME. The returned flag is true if the engine is in the same epoch

@@ -18,7 +18,7 @@ use trunkline_types::{DataType, Tick};
 
 use crate::client::ClientCore;
 use crate::reading::{Arrival, not_valid};
-use crate::request::Verb;
+use crate::request::{CheckAll, Resume};
 use crate::subscription::Delivery;
 use crate::wire::{Next, Pause, Status, Target, WireItem, WireSubscription};
 
@@ -35,7 +35,7 @@ impl ClientCore {
     /// Asks the engine to check everything, after the requests made so far.
     pub(crate) fn check_everything(&mut self) {
         if self.converges() && !self.wires.by_id.is_empty() {
-            self.requests.push(Verb::CheckAll);
+            self.requests.push(CheckAll);
         }
     }
 
@@ -84,7 +84,7 @@ impl ClientCore {
                         item.asked_again = true;
                     }
                 }
-                self.requests.push(Verb::Resume { wire: *id, items });
+                self.requests.push(Resume { wire: *id, items });
             }
         }
     }

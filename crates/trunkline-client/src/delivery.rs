@@ -6,18 +6,15 @@ use trunkline_proto::message::ended::{EndReason, Ended};
 use trunkline_proto::message::handles::Handles;
 use trunkline_proto::message::lost::LostRecords;
 use trunkline_proto::message::record::UpdateRecord;
-use trunkline_proto::message::results::Results;
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, digest};
 use trunkline_types::wire::decode_whole;
 use trunkline_types::{Contract, DataType, Position, Tick};
 
 use crate::account::Remainder;
-use crate::browse::answer_run;
 use crate::client::ClientCore;
-use crate::open::wrong_answer;
 use crate::reading::{Arrival, not_valid};
-use crate::request::{Request, Verb};
+use crate::request::Unsubscribe;
 use crate::subscription::{Delivery, Notice, Subscription};
 use crate::table::{Few, Slab};
 use crate::wire::{Next, Pause, Status, Target, WireItem, WireSubscription};
@@ -185,47 +182,6 @@ impl ClientCore {
             }
         }
         self.retry_failed_later();
-        Ok(())
-    }
-
-    pub(crate) fn handle_subscribed(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        let results = Results::decode(frame)?;
-        let Some((id, mut request)) = self.requests.answered_by(frame)? else {
-            return Ok(());
-        };
-        let taken = self.take_subscribed(&mut request, results);
-        self.settle_if(taken, id, request, frame)
-    }
-
-    fn take_subscribed(
-        &mut self,
-        request: &mut Request,
-        results: Results<'_>,
-    ) -> Result<(), Disconnect> {
-        let (first, count) = (results.first_index(), results.answered());
-        if !matches!(request.verb, Verb::Resume { .. }) {
-            return Err(wrong_answer("SUBSCRIBED"));
-        }
-        let mut rest = answer_run(request, first, count)?;
-        let Verb::Resume { wire, items } = &request.verb else {
-            return Ok(());
-        };
-        let mut exceptions = Vec::new();
-        for exception in results {
-            let (index, fault) = exception?;
-            exceptions.push((index, fault.to_fault()));
-        }
-        let mut exceptions = exceptions.into_iter().peekable();
-        for index in &mut rest {
-            let fault = exceptions
-                .next_if(|(at, _)| *at == index)
-                .map(|(_, fault)| fault);
-            let Some(item) = items.get(index as usize) else {
-                continue;
-            };
-            let next = Next::FirstResumed;
-            self.item_opened(*wire, *item, next, fault.map_or(Ok(()), Err));
-        }
         Ok(())
     }
 
@@ -436,7 +392,7 @@ fn update(
 /// Ends the subscription because the program's queue is full under `all`. It ends here as it would
 /// at the engine, and resumes after the last update that found room.
 #[cold]
-fn end_overrun(wire: &mut WireSubscription, subscriptions: &mut Slab<Subscription>) -> Verb {
+fn end_overrun(wire: &mut WireSubscription, subscriptions: &mut Slab<Subscription>) -> Unsubscribe {
     wire.pause = Pause::Overrun;
     let sentence: Arc<str> = Arc::from(
         "this program has not taken its updates and its bound is reached; it must take them faster \
@@ -447,7 +403,7 @@ fn end_overrun(wire: &mut WireSubscription, subscriptions: &mut Slab<Subscriptio
         end_item(subscriptions, item, EndReason::Overrun, None, &sentence);
     }
     let (wire, handles) = (wire.terms.subscription, Vec::new());
-    Verb::Unsubscribe { wire, handles }
+    Unsubscribe { wire, handles }
 }
 
 /// Ends an item and notifies every subscription that wants it. Does nothing if the item has already

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_proto::Disconnect;
+use trunkline_proto::{Disconnect, Frame};
 use trunkline_types::Contract;
 use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 
@@ -121,4 +121,17 @@ pub(crate) fn check_contract(contract: Contract) -> Result<(), SubscribeError> {
     } else {
         Err(SubscribeError::Contract { contract })
     }
+}
+
+/// The error for an engine that violates the protocol.
+pub(crate) fn malformed(sentence: String) -> Disconnect {
+    Disconnect::Malformed { sentence }
+}
+
+/// The error for a frame that answers a request of another kind.
+pub(crate) fn wrong_answer(frame: &Frame<'_>) -> Disconnect {
+    let kind = frame.kind().map_or("a frame", |kind| kind.name());
+    malformed(format!(
+        "{kind} answers a request that asked for something else"
+    ))
 }

@@ -16,7 +16,7 @@ impl ClientCore {
     /// Explains why there is no connection, if there is none and an attempt has failed. The engine
     /// cannot be asked in that case. If the variable `name` is subscribed, the explanation includes
     /// the age of its newest reading.
-    pub fn explain_connection(&self, now: Tick, name: &str) -> Option<WhyStep> {
+    pub(crate) fn explain_connection(&self, now: Tick, name: &str) -> Option<WhyStep> {
         let state = self.state();
         let cause = state.cause()?;
         let stage = match &**cause {
@@ -45,7 +45,7 @@ impl ClientCore {
 
     /// Returns what this end knows about the subscriptions to a variable, and about queued writes.
     /// It complements the engine's answer and comes after it.
-    pub fn explain_consumer(&self, now: Tick, name: &str) -> Vec<WhyStep> {
+    pub(crate) fn explain_consumer(&self, now: Tick, name: &str) -> Vec<WhyStep> {
         let mut steps = Vec::new();
         self.each_item(name, |subscription, item| {
             steps.extend(of_status(item));

@@ -23,13 +23,12 @@
 //! the connection, they end as unknown.
 //!
 //! # Layout
-//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`: the state machine, the life of
-//!   the connection, acknowledgements, and sending.
+//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`, `gather`: the state machine, the
+//!   life of the connection, acknowledgements, and sending.
 //! - `provider`: this client as the source of variables.
-//! - `request`, `settle`, `open`, `browse`, `page`, `library`, `forcing`, `audit`, [`answer`]:
-//!   verbs with one answer.
-//! - `write`, `write_queue`, `outcome`: writes, credit, outcomes; `group`: groups, snapshots and
-//!   leases.
+//! - `verbs`: verbs with one answer; [`request`]: one type and one file for each request; `pending`
+//!   and `settle`: what is unanswered, and its course; [`answer`], `page`: answers.
+//! - `write`, `write_queue`, `outcome`: writes, credit, outcomes.
 //! - `subscribe`, `taking`, `subscription`, `queue`, `lane`, `event`, `batch`: subscriptions as the
 //!   program sees them.
 //! - `wire`, `delivery`, `reading`, `account`: subscriptions as the engine sees them, arriving
@@ -43,9 +42,7 @@
 
 mod account;
 pub mod answer;
-mod audit;
 mod batch;
-mod browse;
 mod client;
 mod connection;
 mod convergence;
@@ -53,23 +50,20 @@ mod delivery;
 pub mod error;
 mod event;
 mod explain;
-mod flush;
 mod follow;
-mod forcing;
-mod group;
+mod gather;
 mod lane;
-mod library;
 mod local;
-mod open;
 pub mod options;
 mod outcome;
 mod output;
 mod page;
+mod pending;
 mod provider;
 mod queue;
 mod reading;
 mod receipt;
-mod request;
+pub mod request;
 mod restore;
 mod settle;
 pub mod state;
@@ -79,19 +73,18 @@ mod table;
 mod taking;
 pub mod typed;
 mod variable;
+mod verbs;
 mod watch;
 mod wire;
 mod write;
 mod write_queue;
 
-pub use answer::{Answer, ForcedList, Found, Lease, Opened, Snapshot, Step};
-pub use audit::AUDIT_ENTRIES_MAX;
+pub use answer::{ForcedList, Found, Lease, Opened, Snapshot, Step};
 pub use batch::{Batch, BatchReading};
 pub use client::ClientCore;
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
 pub use follow::{FollowEvent, FollowId};
-pub use group::LeaseTerms;
 pub use local::{LocalUpdate, LocalVariable};
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
@@ -99,7 +92,7 @@ pub use options::{
 pub use outcome::{GroupOutcome, NotTried, WriteCounts, WriteOutcome};
 pub use page::{PageReading, ReadingPage};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
-pub use request::RequestId;
+pub use request::{AUDIT_ENTRIES_MAX, LeaseTerms, Request, RequestId};
 pub use state::{ConnectionCounters, ConnectionState, Session};
 pub use subscribe::Item;
 pub use subscription::{SubscriptionAccount, SubscriptionId};

@@ -129,7 +129,7 @@ impl ReadingPage {
         fault.map_or(&NO_FAULT, |(_, fault)| fault)
     }
 
-    fn into_readings(self) -> Vec<Result<Reading, Fault>> {
+    pub(crate) fn into_readings(self) -> Vec<Result<Reading, Fault>> {
         if !self.faults.is_empty() {
             return self.to_readings();
         }
@@ -330,11 +330,6 @@ impl ReadList {
             page.faults.sort_by_key(|(at, _)| *at);
         }
         page
-    }
-
-    /// Same as [`finish`](Self::finish), but as separate readings.
-    pub(crate) fn finish_readings(self, missing: &Fault) -> Vec<Result<Reading, Fault>> {
-        self.finish(missing).into_readings()
     }
 }
 

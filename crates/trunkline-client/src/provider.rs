@@ -17,25 +17,22 @@ use std::time::Duration;
 
 use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
-    ProvideBuilder, ProvideHead, ProviderAnswer, ProviderAnswersBuilder, ProviderBind,
-    ProviderOutcome, ProviderRequest, ReadBack, decode_provided,
+    ProviderAnswer, ProviderAnswersBuilder, ProviderBind, ProviderOutcome, ProviderRequest,
+    ReadBack,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, Writes};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::{Reader, decode_value, encode_value};
 use trunkline_types::{Access, DataType, Quality, Tick, Timestamp, Value};
 
 use crate::client::ClientCore;
-use crate::open::wrong_answer;
-use crate::request::{Request, Verb};
+use crate::request::Provide;
 use crate::table::NumberMap;
 
 /// Maximum number of values waiting to be sent. Beyond it, the oldest is dropped and counted.
 const WAITING_MAX: usize = 65_536;
 /// Time between a refusal and the next request for the role, because the name may be free by then.
 const RETRY: Duration = Duration::from_secs(1);
-/// The lease to request; the engine grants the deadline of the connection instead.
-const LEASE: Duration = Duration::from_secs(3);
 
 /// An event of a provider. Events are delivered in the order in which they occurred.
 #[derive(Clone, PartialEq, Debug)]
@@ -143,7 +140,7 @@ impl ClientCore {
     pub(crate) fn ask_to_provide(&mut self) {
         self.provider.retry_at = None;
         if let Some(name) = self.provider.name.clone() {
-            self.requests.push(Verb::Provide { name });
+            self.requests.push(Provide(name));
         }
     }
 
@@ -205,27 +202,19 @@ impl ClientCore {
         (role.is_provided, role.retry_at) = (false, None);
     }
 
-    pub(crate) fn handle_provided(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        decode_provided(frame)?;
-        let Some((id, request)) = self.requests.answered_by(frame)? else {
-            return Ok(());
-        };
-        if !matches!(request.verb, Verb::Provide { .. }) {
-            self.requests.put_back(id, request);
-            return Err(wrong_answer("PROVIDED"));
-        }
-        self.provider.is_provided = true;
-        self.provider.events.push_back(ProviderEvent::Provided);
-        self.requests.end(id, &request);
-        self.changes += 1;
-        Ok(())
-    }
-
-    /// Handles the engine's refusal of the role.
-    pub(crate) fn provide_refused(&mut self, fault: &Fault) {
-        self.provider.retry_at = self.last_input.map(|now| now.saturating_add(RETRY));
-        let event = ProviderEvent::Refused(fault.clone());
-        self.provider.events.push_back(event);
+    /// Handles the engine's answer to the request for the role; `None` accepts it.
+    pub(crate) fn provide_answered(&mut self, refused: Option<Fault>) {
+        let role = &mut self.provider;
+        role.events.push_back(match refused {
+            None => {
+                role.is_provided = true;
+                ProviderEvent::Provided
+            }
+            Some(fault) => {
+                role.retry_at = self.last_input.map(|now| now.saturating_add(RETRY));
+                ProviderEvent::Refused(fault)
+            }
+        });
         self.changes += 1;
     }
 
@@ -333,20 +322,6 @@ impl ClientCore {
             self.changes += 1;
         }
     }
-
-    /// Returns the fault for a provider role if the engine does not support it.
-    pub(crate) fn takes_no_provider(&self, request: &Request) -> Option<Fault> {
-        let session = self.connection.session()?;
-        let is_asked = matches!(request.verb, Verb::Provide { .. });
-        if !is_asked || session.features.contains(Features::PROVIDER) {
-            return None;
-        }
-        let sentence = format!(
-            "{} takes no I/O servers over the network; update it",
-            session.engine_name
-        );
-        Some(Fault::new(FaultCode::NotSupported, sentence))
-    }
 }
 
 fn outcome<'b>(reply: &'b ProviderReply, bytes: &'b mut Vec<u8>) -> ProviderOutcome<'b> {
@@ -373,12 +348,4 @@ fn outcome<'b>(reply: &'b ProviderReply, bytes: &'b mut Vec<u8>) -> ProviderOutc
             })
         }
     }
-}
-
-pub(crate) fn send_provide(name: &str, number: u32, out: &mut Vec<u8>) {
-    let head = ProvideHead {
-        lease: LEASE,
-        provider: name,
-    };
-    ProvideBuilder::begin(out, number, &head).finish(false);
 }

@@ -10,8 +10,8 @@ use trunkline_types::{
     ArrayType, DataType, Lost, Position, Quality, Reading, Reason, Sample, Tick, Timestamp, Value,
 };
 
+use crate::error::malformed;
 use crate::page::Entry;
-use crate::request::malformed;
 
 /// Size limit of the default value made for a variable without a value, in bytes.
 const DEFAULT_BYTES_MAX: usize = 64 << 10;

@@ -21,11 +21,9 @@ use std::time::Duration;
 use trunkline_proto::{Backoff, Fault, FaultCode};
 use trunkline_types::{Contract, Tick};
 
-use crate::answer::{Answer, Page};
 use crate::client::ClientCore;
 use crate::delivery::fail_item;
-use crate::outcome::WriteOutcome;
-use crate::request::Verb;
+use crate::request::{Ending, Page, Restore, Resume, Unsubscribe};
 use crate::subscription::Subscription;
 use crate::variable::VariableRef;
 use crate::wire::{Pause, Status};
@@ -47,31 +45,18 @@ impl ClientCore {
         self.variables.forget_handles();
         self.forget_suspects();
         let (others, unknown) = self.requests.disconnected();
-        for (id, request, fault) in unknown {
-            match &request.verb {
-                Verb::Group(group) => {
-                    let answer = Answer::Group(group.ended(WriteOutcome::Unknown(fault)));
-                    self.end_with(id, &request, answer);
-                }
-                _ => self.end_request(id, request, Some(fault)),
-            }
+        for (id, pending, fault) in unknown {
+            self.end_request(id, pending, Some(fault));
         }
-        for request in others {
-            let unknown = request.unknown_outcome();
-            match request.verb {
-                // Its call has ended, and nothing of it is open.
-                Verb::Open { page, .. } => page
-                    .variables
-                    .iter()
-                    .for_each(|variable| self.variables.release(*variable)),
-                // Its call has ended, so it is not sent again.
-                Verb::Group(group) => {
-                    let fault = unknown.unwrap_or_else(|| FaultCode::TimedOut.into());
-                    let ended = group.ended(WriteOutcome::Unknown(fault));
-                    self.writes.count_group(&ended.outcomes);
-                }
-                _ => {}
-            }
+        for pending in others {
+            // Their calls have ended: what they opened is released, and what they wrote is counted.
+            let fault = pending.unknown_outcome();
+            let fault = fault.unwrap_or_else(|| FaultCode::TimedOut.into());
+            pending.request.abandoned(Ending {
+                core: self,
+                fault: Some(fault),
+                wanted: false,
+            });
         }
         let Self {
             wires, variables, ..
@@ -139,9 +124,8 @@ impl ClientCore {
             }),
         };
         if same_epoch || !opened_alone.is_empty() {
-            self.requests.push_restoring(Verb::Restore {
-                page: Page::new(opened_alone),
-            });
+            self.requests
+                .push_restoring(Restore(Page::new(opened_alone)));
         }
         for (id, items) in by_name {
             self.open_items(id, items, true);
@@ -235,7 +219,7 @@ impl ClientCore {
         }
         if !items.is_empty() {
             wire.ask(&items);
-            self.requests.push(Verb::Resume {
+            self.requests.push(Resume {
                 wire: wire_id,
                 items,
             });
@@ -288,12 +272,12 @@ impl ClientCore {
         let is_over = wire.closing && wire.outstanding == 0;
         if is_over {
             wires.by_id.remove(&wire_id);
-            self.requests.push(Verb::Unsubscribe {
+            self.requests.push(Unsubscribe {
                 wire: wire_id,
                 handles: Vec::new(),
             });
         } else if !handles.is_empty() {
-            self.requests.push(Verb::Unsubscribe {
+            self.requests.push(Unsubscribe {
                 wire: wire_id,
                 handles,
             });

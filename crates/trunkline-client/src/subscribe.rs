@@ -12,7 +12,7 @@ use crate::client::ClientCore;
 use crate::error::{SubscribeError, check_contract};
 use crate::event::Event;
 use crate::options::SubscribeOptions;
-use crate::request::Verb;
+use crate::request::{OpenItems, Unsubscribe};
 use crate::subscription::{
     Delivery, NOBODY, Notice, Subscription, SubscriptionAccount, SubscriptionId,
 };
@@ -253,7 +253,7 @@ impl ClientCore {
         if let Some(handle) = handle
             && self.connection.is_open()
         {
-            self.requests.push(Verb::Unsubscribe {
+            self.requests.push(Unsubscribe {
                 wire: wire_id,
                 handles: vec![handle],
             });
@@ -297,11 +297,10 @@ impl ClientCore {
         };
         entry.ask(&items);
         self.variables.reserve_handles(items.len());
-        let verb = Verb::OpenItems { wire, items };
-        if restoring {
-            self.requests.push_restoring(verb);
-        } else {
-            self.requests.push(verb);
+        let request = OpenItems { wire, items };
+        match restoring {
+            true => self.requests.push_restoring(request),
+            false => self.requests.push(request),
         }
     }
 
@@ -335,7 +334,7 @@ impl ClientCore {
             let was_live = !handles.is_empty();
             handles.clear();
             if connected && was_live {
-                self.requests.push(Verb::Unsubscribe {
+                self.requests.push(Unsubscribe {
                     wire: wire_id,
                     handles,
                 });
@@ -347,7 +346,7 @@ impl ClientCore {
             wire.begin_life();
         }
         if connected && !handles.is_empty() {
-            self.requests.push(Verb::Unsubscribe {
+            self.requests.push(Unsubscribe {
                 wire: wire_id,
                 handles,
             });

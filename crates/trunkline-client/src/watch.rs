@@ -18,13 +18,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use trunkline_proto::message::watch::{Appeared, AppearedVariable, Listing, Vanished};
-use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::{Access, DataType};
 
 use crate::client::ClientCore;
-use crate::error::RequestError;
-use crate::open::wrong_answer;
-use crate::request::{Request, Verb};
+use crate::error::{RequestError, wrong_answer};
+use crate::request::{self, AnyRequest, Unwatch};
 use crate::table::{Key, NameMap, NumberMap, Slab};
 
 /// A watched pattern. It survives reconnects.
@@ -137,7 +136,7 @@ impl ClientCore {
             return;
         };
         self.watches.by_number.remove(&ended.number);
-        let of_it = |verb: &Verb| matches!(verb, Verb::Watch { key, .. } if *key == watch.0);
+        let of_it = |request: &AnyRequest| matches!(request, AnyRequest::Watch(request) if request.key == watch.0);
         let mut was_sent = ended.number != 0;
         if let Some(id) = self.requests.find(of_it)
             && let Some(request) = self.requests.take_out(id)
@@ -148,9 +147,7 @@ impl ClientCore {
             self.requests.end(id, &request);
         }
         if was_sent && self.connection.is_open() {
-            self.requests.push(Verb::Unwatch {
-                number: ended.number,
-            });
+            self.requests.push(Unwatch(ended.number));
             self.changes += 1;
         }
     }
@@ -178,7 +175,7 @@ impl ClientCore {
             watch.number = number;
             let pattern = Arc::clone(&watch.pattern);
             self.watches.by_number.insert(number, key);
-            self.requests.push(Verb::Watch {
+            self.requests.push(request::Watch {
                 key,
                 number,
                 pattern,
@@ -215,9 +212,9 @@ impl ClientCore {
             && frame.request() != 0
             && let Ok(Some((id, request))) = self.requests.answered_by(frame)
         {
-            if !matches!(request.verb, Verb::Watch { .. }) {
+            if !matches!(request.request, AnyRequest::Watch(_)) {
                 self.requests.put_back(id, request);
-                return Err(wrong_answer("APPEARED"));
+                return Err(wrong_answer(frame));
             }
             self.requests.end(id, &request);
         }
@@ -248,7 +245,7 @@ impl ClientCore {
             watch.fail(Fault::new(FaultCode::LimitReached, sentence));
             watch.number = 0;
             self.watches.by_number.remove(&number);
-            self.requests.push(Verb::Unwatch { number });
+            self.requests.push(Unwatch(number));
         }
         Ok(())
     }
@@ -266,27 +263,6 @@ impl ClientCore {
         }
         self.changes += 1;
         Ok(())
-    }
-
-    /// Returns a fault if the engine is too old to follow patterns or to search by fields.
-    pub(crate) fn knows_no_such_search(&self, request: &Request) -> Option<Fault> {
-        let session = self.connection.session()?;
-        let (feature, what) = match &request.verb {
-            Verb::Watch { .. } => (
-                Features::PATTERNS,
-                "follow patterns; update it, or use find",
-            ),
-            Verb::Find { conditions, .. } if !conditions.is_empty() => {
-                let what = "search by fields; update it, or search by names only";
-                (Features::CONDITIONS, what)
-            }
-            _ => return None,
-        };
-        if session.features.contains(feature) {
-            return None;
-        }
-        let sentence = format!("{} cannot {what}", session.engine_name);
-        Some(Fault::new(FaultCode::NotSupported, sentence))
     }
 }
 

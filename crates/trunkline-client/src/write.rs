@@ -10,9 +10,8 @@ use trunkline_types::{Contract, Position, Tick, Value};
 
 use crate::client::ClientCore;
 use crate::connection::Connection;
-use crate::error::WriteError;
+use crate::error::{WriteError, malformed};
 use crate::outcome::{NotTried, WriteCounts, WriteOutcome, of_answer};
-use crate::request::malformed;
 use crate::variable::VariableRef;
 use crate::write_queue::Place;
 
@@ -316,7 +315,7 @@ impl ClientCore {
     }
 
     pub(crate) fn handle_write_answers(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        let epoch = self.connection.session().map_or(0, |session| session.epoch);
+        let epoch = self.connection.epoch();
         for answer in WriteAnswers::decode(frame)? {
             let (number, outcome) = answer?;
             let Some(write) = self.writes.answered(number) else {

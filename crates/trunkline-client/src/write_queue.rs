@@ -442,11 +442,6 @@ impl Writes {
         }
     }
 
-    /// Returns the order of the first unsent write, whether or not it may be sent.
-    pub(crate) fn first_unsent(&self) -> Option<u64> {
-        self.unsent.front().map(|unsent| unsent.order)
-    }
-
     /// Returns true if every outcome under this number is known.
     pub(crate) fn is_settled(&self, number: u64) -> bool {
         self.batches

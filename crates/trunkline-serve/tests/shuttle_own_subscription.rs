@@ -254,13 +254,7 @@ impl Setting {
         let subscription = client.subscribe(&["rig/x"], bound, options).unwrap();
         let request = client.open(&["rig/x"], OpenOptions::default()).unwrap();
         exchange(&mut client, &mut session, &link);
-        let opened = client
-            .take(request)
-            .unwrap()
-            .into_opened()
-            .unwrap()
-            .remove(0)
-            .unwrap();
+        let opened = client.take(request).unwrap().unwrap().remove(0).unwrap();
         Self {
             engine,
             link,

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use trunkline_client::request::{Open, Read, Snapshot, WriteGroup};
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, Event, OpenOptions, RequestId, SubscribeOptions,
-    SubscriptionId, VariableRef, Write, WriteBatchId, WriteMode,
+    ClientCore, ClientOptions, Event, OpenOptions, RequestId, SubscribeOptions, SubscriptionId,
+    VariableRef, Write, WriteBatchId, WriteMode,
 };
 use trunkline_proto::{FaultCode, Throughput};
 use trunkline_types::{Contract, Position, Tick, Value};
@@ -39,6 +40,13 @@ pub struct Follow {
     changes: u64,
 }
 
+/// A read or a snapshot without an answer.
+#[derive(Debug)]
+enum Asked {
+    Read(RequestId<Read>),
+    Snapshot(RequestId<Snapshot>),
+}
+
 /// The state that is lost with the client's process.
 #[derive(Debug)]
 pub struct Program {
@@ -50,11 +58,11 @@ pub struct Program {
     pub follows: Vec<Follow>,
     /// References for writing, once the variables are open.
     pub variables: Vec<VariableRef>,
-    opening: Option<RequestId>,
+    opening: Option<RequestId<Open>>,
     batches: VecDeque<(WriteBatchId, Vec<u64>)>,
-    groups: VecDeque<(RequestId, Vec<u64>)>,
+    groups: VecDeque<(RequestId<WriteGroup>, Vec<u64>)>,
     /// Reads and snapshots without an answer, and their variables.
-    asked: VecDeque<(RequestId, Vec<u32>)>,
+    asked: VecDeque<(Asked, Vec<u32>)>,
     /// State of the transient variables.
     pub transient: Option<Followed>,
     /// The session of the last answer.
@@ -179,7 +187,7 @@ impl Program {
             && let Some(answer) = self.core.take(request)
         {
             self.opening = None;
-            let opened = answer.into_opened().unwrap_or_default();
+            let opened = answer.unwrap_or_default();
             self.variables = opened.into_iter().flatten().map(|o| o.variable).collect();
         }
         let (core, session) = (&mut self.core, self.session);
@@ -200,29 +208,31 @@ impl Program {
                 return true;
             };
             match answer {
-                Answer::Group(group) => {
+                Ok(group) => {
                     for (write, outcome) in writes.iter().zip(&group.outcomes) {
                         checker.ended(*write, outcome, session);
                     }
                     checker.group_ended(group.commit.is_some());
                 }
-                _ => writes
+                Err(_) => writes
                     .iter()
                     .for_each(|write| checker.finish(*write, Fate::NotApplied, session, false)),
             }
             false
         });
         self.asked.retain(|(request, variables)| {
-            let Some(answer) = core.take(*request) else {
-                return true;
+            let answer = match request {
+                Asked::Read(read) => core
+                    .take(*read)
+                    .map(|a| a.map(|readings| (readings, false))),
+                Asked::Snapshot(snapshot) => core
+                    .take(*snapshot)
+                    .map(|a| a.map(|snapshot| (snapshot.readings, snapshot.is_consistent))),
             };
-            let (readings, is_one_instant) = match answer {
-                Answer::Readings(readings) => (readings, false),
-                Answer::Snapshot(snapshot) => (snapshot.readings, snapshot.is_consistent),
-                _ => return false,
-            };
-            checker.answered(variables, &readings, is_one_instant);
-            false
+            if let Some(Ok((readings, is_one_instant))) = &answer {
+                checker.answered(variables, readings, *is_one_instant);
+            }
+            answer.is_none()
         });
     }
 
@@ -245,7 +255,7 @@ impl Program {
                 return true;
             }
             let fate = match core.give_up(*request) {
-                Some(Answer::Group(_)) => Fate::Unknown,
+                Some(Ok(_)) => Fate::Unknown,
                 _ => Fate::NotApplied,
             };
             for write in writes {
@@ -269,14 +279,15 @@ impl Program {
             return self.read(&targets, all);
         }
         let request = self.core.snapshot(&self.variables).ok();
-        self.asked.extend(request.map(|request| (request, all)));
+        self.asked
+            .extend(request.map(|request| (Asked::Snapshot(request), all)));
     }
 
     /// Reads these variables individually.
     pub(crate) fn read(&mut self, targets: &[VariableRef], variables: Vec<u32>) {
         let request = self.core.read(targets).ok();
         self.asked
-            .extend(request.map(|request| (request, variables)));
+            .extend(request.map(|request| (Asked::Read(request), variables)));
     }
 
     /// Ends one of its subscriptions and creates it again.

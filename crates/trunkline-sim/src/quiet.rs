@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use trunkline_client::{Answer, RequestId};
+use trunkline_client::RequestId;
+use trunkline_client::request::Info;
 use trunkline_proto::Endpoint;
 use trunkline_types::{Contract, Position};
 
@@ -229,7 +230,7 @@ impl World {
         if self.checker.violation.is_some() || self.plan.repairs == Repairs::Records {
             return;
         }
-        let asked: Vec<Option<RequestId>> = self
+        let asked: Vec<Option<RequestId<Info>>> = self
             .programs
             .iter_mut()
             .map(|host| {
@@ -247,7 +248,7 @@ impl World {
         }
     }
 
-    fn check_ledgers_of(&mut self, program: usize, request: Option<RequestId>) {
+    fn check_ledgers_of(&mut self, program: usize, request: Option<RequestId<Info>>) {
         let all_written = self.engine.all_written;
         let Self {
             programs, checker, ..
@@ -259,7 +260,7 @@ impl World {
             return;
         };
         let answer = request.and_then(|request| started.core.take(request));
-        let Some(Answer::Info(infos)) = answer else {
+        let Some(Ok(infos)) = answer else {
             return checker.fail(|| format!("program {program} is told no ledgers: {answer:?}"));
         };
         let mut received: BTreeMap<u32, u64> = BTreeMap::new();

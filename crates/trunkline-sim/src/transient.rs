@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use trunkline_client::request::{Close, Open};
 use trunkline_client::{
     Event, FollowEvent, FollowId, OpenOptions, RequestId, SubscribeOptions, VariableRef, Write,
 };
@@ -249,8 +250,8 @@ pub struct Followed {
     items: BTreeMap<u32, (u32, Had)>,
     /// Variables open for reading and writing; they may be gone.
     open: VecDeque<(u32, VariableRef)>,
-    opening: VecDeque<(RequestId, u32)>,
-    closing: VecDeque<RequestId>,
+    opening: VecDeque<(RequestId<Open>, u32)>,
+    closing: VecDeque<RequestId<Close>>,
     /// Session of the readings that are taken now.
     session: u64,
     /// The client's count of changes when it last took events.
@@ -367,7 +368,7 @@ impl Followed {
             let Some(answer) = core.take(*request) else {
                 return true;
             };
-            let opened = answer.into_opened().unwrap_or_default();
+            let opened = answer.unwrap_or_default();
             open.extend(
                 opened
                     .into_iter()

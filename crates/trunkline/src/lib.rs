@@ -27,7 +27,7 @@
 //!   `health` measures the engine itself.
 //! - [`realtime`]: endpoints of variables for time-critical threads.
 //! - [`local`]: variables and subscriptions of an engine in this process, without a connection.
-//! - [`Client`], [`aio`]: the client's verbs, blocking and async.
+//! - [`Client`], [`aio`], [`polled`]: the client's verbs, blocking, async and polled.
 //! - [`Provider`]: an I/O server in this process, for an engine elsewhere.
 //! - [`stream`]: lossless streams between programs.
 //! - `record`: recording and playback of devices, streams and variables; on Linux.
@@ -55,7 +55,7 @@ mod sessions;
 
 pub use client::{
     CallError, Callbacks, Client, ConnectError, ConnectOptions, LocalReader, OnChangeError,
-    PatternSet, PatternSubscription, Subscription, VariableError, Watch,
+    PatternSet, PatternSubscription, Subscription, VariableError, Watch, aio, polled,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
@@ -73,11 +73,6 @@ pub use trunkline_stream as stream;
 #[cfg(target_os = "linux")]
 pub use trunkline_tdms as tdms;
 pub use trunkline_types as types;
-
-/// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.
-pub mod aio {
-    pub use crate::client::tasks::{Client, Subscription};
-}
 
 /// Endpoints of FIFO-enabled variables for time-critical threads.
 pub mod realtime {

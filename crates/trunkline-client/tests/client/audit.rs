@@ -1,7 +1,8 @@
 //! The audit: pages are collected, in any number of frames, over a reconnection, and from an engine
 //! that does not keep to the protocol.
 
-use trunkline_client::{Answer, RequestId};
+use trunkline_client::RequestId;
+use trunkline_client::request::Audit;
 use trunkline_proto::message::audit::{AuditPageBuilder, AuditPageHead};
 use trunkline_proto::{Features, FrameKind};
 use trunkline_types::{AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Timestamp};
@@ -24,7 +25,7 @@ fn entry(number: u64) -> AuditEntry {
     }
 }
 
-fn ask(query: AuditQuery) -> (Rig, RequestId) {
+fn ask(query: AuditQuery) -> (Rig, RequestId<Audit>) {
     let mut rig = Rig::new();
     rig.engine.welcome.features = Features::AUDIT;
     rig.connect();
@@ -59,11 +60,8 @@ fn tell(rig: &mut Rig, request: u32, numbers: &[u64], next: Option<u64>, more: b
     });
 }
 
-fn page(rig: &mut Rig, request: RequestId) -> AuditPage {
-    match rig.answer(request) {
-        Answer::Audit(page) => page,
-        other => panic!("{other:?}"),
-    }
+fn page(rig: &mut Rig, request: RequestId<Audit>) -> AuditPage {
+    rig.answer(request).unwrap()
 }
 
 fn limited(limit: u32, newest_first: bool) -> AuditQuery {
@@ -145,8 +143,6 @@ fn engine_without_the_feature_is_not_asked() {
     rig.reconnect();
     rig.said();
     let request = rig.client.audit(AuditQuery::default()).unwrap();
-    let Answer::Refused(fault) = rig.answer(request) else {
-        panic!("it cannot be answered");
-    };
+    let fault = rig.answer(request).unwrap_err();
     assert!(fault.sentence.contains("keeps no audit"), "{fault}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, ConnectionState, Event, OpenOptions, RequestError,
+    ClientCore, ClientOptions, ConnectionState, Event, OpenOptions, RequestError,
 };
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::keepalive::Keepalive;
@@ -119,9 +119,7 @@ fn after_giving_up_everything_that_waits_ends_and_the_program_may_try_again() {
     };
     rig.engine.refused = Some(mismatch.into());
     rig.connect();
-    let Some(Answer::Opened(results)) = rig.client.take(request) else {
-        panic!("no answer")
-    };
+    let results = rig.client.take(request).unwrap().unwrap();
     let fault = results[0].as_ref().unwrap_err();
     assert_eq!(fault.code, FaultCode::VersionMismatch);
     assert!(fault.sentence.contains("version 9"), "{fault}");

@@ -1,6 +1,6 @@
 //! Requests and answers of several frames, and where they break off.
 
-use trunkline_client::{Answer, OpenOptions};
+use trunkline_client::OpenOptions;
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::open::{OpenOptions as WireOptions, OpenedBuilder};
 use trunkline_proto::{Endpoint, Fault, FaultCode, FrameKind};
@@ -27,14 +27,10 @@ fn the_pages_of_a_search_are_collected() {
     }
     rig.connect();
     let find = rig.client.find("a/*", None).unwrap();
-    let Answer::Names(names) = rig.answer(find) else {
-        panic!("no names")
-    };
+    let names = rig.answer(find).unwrap();
     assert_eq!((names.len(), names[249].name.as_str()), (250, "a/v249"));
     let find = rig.client.find("a/*", Some(120)).unwrap();
-    let Answer::Names(names) = rig.answer(find) else {
-        panic!("no names")
-    };
+    let names = rig.answer(find).unwrap();
     assert_eq!(names.len(), 120);
 }
 
@@ -57,7 +53,7 @@ fn a_request_that_is_half_answered_at_a_disconnect_is_asked_again_as_a_whole() {
     let asked = rig.said().len();
     assert!(!rig.client.is_answered(open) && asked == 2, "{asked}");
     rig.reconnect();
-    let opened = rig.answer(open).into_opened().unwrap();
+    let opened = rig.answer(open).unwrap();
     assert!(opened.iter().all(Result::is_ok) && opened.len() == names.len());
     let variables: Vec<_> = opened.into_iter().map(|o| o.unwrap().variable).collect();
     rig.client.close(&variables).unwrap();
@@ -86,9 +82,9 @@ fn a_whole_request_that_is_refused_is_every_items_fault() {
             FaultMessage { fault }.encode(request, out)
         });
     }
-    let opened = rig.answer(open).into_opened().unwrap();
+    let opened = rig.answer(open).unwrap();
     assert!(opened.iter().all(|result| result.as_ref() == Err(&fault)));
-    assert_eq!(rig.answer(find), Answer::Refused(fault));
+    assert_eq!(rig.answer(find), Err(fault));
     assert_eq!(rig.client.variables_in_use(), 0);
 }
 
@@ -110,7 +106,7 @@ fn answers_to_the_rest_of_a_refused_request_are_ignored() {
         answer.push(5, &DataType::F64, Access::ReadWrite, None, None);
         answer.finish(false);
     });
-    let opened = rig.answer(open).into_opened().unwrap();
+    let opened = rig.answer(open).unwrap();
     assert!(opened.iter().all(|result| result.as_ref() == Err(&fault)));
     assert!(rig.client.state().is_connected());
 }
@@ -139,9 +135,7 @@ fn a_search_begins_anew_on_the_next_connection() {
             .iter()
             .any(|said| matches!(said, Said::Find { cursor: 0, .. }))
     );
-    let Answer::Names(names) = rig.answer(find) else {
-        panic!("no names")
-    };
+    let names = rig.answer(find).unwrap();
     assert_eq!(
         names.len(),
         250,

@@ -124,7 +124,7 @@ fn the_item_of_a_subscription_can_be_typed_and_written() {
     let max_age = Some(std::time::Duration::from_secs(1));
     rig.engine.variable(100).properties.max_age = max_age;
     let open = rig.client.open(&["a/b"], described).unwrap();
-    rig.answer(open);
+    rig.answer(open).unwrap();
     rig.pass(std::time::Duration::from_secs(2));
     assert!(
         rig.client.value(rig.now, id, 0).unwrap().stale.is_some(),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use trunkline_client::{Answer, Write, WriteOptions, WriteOutcome};
+use trunkline_client::{Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AUDIT_PATIENCE, Administrator, AuditRoom, Caller, Engine, Order, OrderNote,
     Reply, Report, Rights, Wakes,
@@ -108,10 +108,7 @@ fn connected(world: &World, host: &Arc<Host>) -> Pair {
 
 fn page(pair: &mut Pair, query: AuditQuery) -> AuditPage {
     let request = pair.client.audit(query).unwrap();
-    match pair.answer(request) {
-        Answer::Audit(page) => page,
-        other => panic!("no page: {other:?}"),
-    }
+    pair.answer(request).unwrap()
 }
 
 /// Behaviour: B-24.
@@ -205,7 +202,7 @@ fn session_goes_on_while_the_audit_is_looked_up() {
     sut.write_values([Write::new(a, Value::F64(1.0))]);
     assert_eq!(sut.read(&[a]).len(), 1);
     host.answer();
-    assert!(matches!(sut.answer(request), Answer::Audit(_)));
+    assert!(sut.answer(request).is_ok());
 
     // Asked again on the next connection when this one breaks before the answer.
     let request = sut.client.audit(AuditQuery::default()).unwrap();
@@ -214,9 +211,7 @@ fn session_goes_on_while_the_audit_is_looked_up() {
     sut.connect();
     sut.exchange();
     host.answer();
-    let Answer::Audit(page) = sut.answer(request) else {
-        panic!("no page");
-    };
+    let page = sut.answer(request).unwrap();
     assert_eq!(page.entries.len(), 1);
 }
 
@@ -294,9 +289,7 @@ fn engine_of_an_older_release_is_not_asked() {
     let mut sut = Pair::offline(&world, serve, client_options());
     sut.connect();
     let request = sut.client.audit(AuditQuery::default()).unwrap();
-    let Answer::Refused(fault) = sut.answer(request) else {
-        panic!("it cannot be answered");
-    };
+    let fault = sut.answer(request).unwrap_err();
     assert_eq!(fault.code, FaultCode::NotSupported);
     assert_eq!(sut.traffic.to_engine.count(FrameKind::Audit), 0);
 }
@@ -341,10 +334,10 @@ fn full_audit_parks_writes_forces_and_orders_until_its_host_takes_entries() {
             .all(|one| matches!(one, WriteOutcome::Applied(_)))
     );
     assert!(
-        matches!(sut.client.take(stop), Some(Answer::Refused(_))),
+        matches!(sut.client.take(stop), Some(Err(_))),
         "by this host"
     );
-    assert!(matches!(sut.client.take(clear), Some(Answer::Forced(_))));
+    assert!(matches!(sut.client.take(clear), Some(Ok(_))));
     entries.extend(world.engine().take_audit(2, usize::MAX));
     let actions: Vec<AuditAction> = entries.iter().map(|entry| entry.action).collect();
     assert_eq!(
@@ -381,9 +374,7 @@ fn full_audit_that_is_not_stored_refuses_writes_and_orders() {
         "{}",
         fault.sentence
     );
-    let Some(Answer::Refused(fault)) = sut.client.take(stop) else {
-        panic!("it is refused");
-    };
+    let fault = sut.client.take(stop).unwrap().unwrap_err();
     assert_eq!(fault.code, FaultCode::StoreFailed);
     assert_eq!(world.sequence("rig/a"), 0);
     drop(room);

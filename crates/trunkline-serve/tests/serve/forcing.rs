@@ -1,6 +1,6 @@
 //! The forced list over sessions: pages, what a caller may, what it sees.
 
-use trunkline_client::{Answer, ForcedList, Write, WriteOutcome};
+use trunkline_client::{ForcedList, Write, WriteOutcome};
 use trunkline_engine::Rights;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::{FaultCode, FrameKind};
@@ -10,18 +10,12 @@ use crate::rig::{Pair, World, define, f64_variable};
 
 fn list(sut: &mut Pair, verb: ForcingVerb) -> ForcedList {
     let request = sut.client.forcing(verb).unwrap();
-    match sut.answer(request) {
-        Answer::Forced(list) => list,
-        other => panic!("no list: {other:?}"),
-    }
+    sut.answer(request).unwrap()
 }
 
 fn refused(sut: &mut Pair, verb: ForcingVerb) -> FaultCode {
     let request = sut.client.forcing(verb).unwrap();
-    match sut.answer(request) {
-        Answer::Refused(fault) => fault.code,
-        other => panic!("not refused: {other:?}"),
-    }
+    sut.answer(request).unwrap_err().code
 }
 
 fn force(sut: &mut Pair, names: &[String]) {

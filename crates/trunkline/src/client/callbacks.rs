@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use trunkline_client::{Event, SubscribeOptions};
+use trunkline_client::{Event, SubscriptionId};
 use trunkline_net::only_mark;
-use trunkline_types::Contract;
 
-use super::blocking::Client;
-use super::subscription::{Followed, take_events};
+use super::call::Shared;
+use super::events::{Followed, take_events};
 use super::{CallError, ConnectError};
 
 /// Events taken at a time. The others stay queued, bounded by the contract.
@@ -20,9 +19,29 @@ const TAKEN_MAX: usize = 256;
 
 /// A function that is called for every event of a subscription. Dropping this ends the
 /// subscription: the drop waits for a call in progress, and no call follows.
+///
+/// ```
+/// # use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
+/// # use trunkline::{Engine, EngineOptions, Event, SubscribeOptions};
+/// # let engine = Engine::start(EngineOptions::default())?;
+/// # engine.deploy(&LibraryDefinition {
+/// #     name: "rig".into(),
+/// #     description: String::new(),
+/// #     variables: vec![VariableDefinition::new("level", DataType::F64)],
+/// # })?;
+/// # let client = engine.client()?;
+/// let options = SubscribeOptions::default();
+/// let calls = client.on_change(&["rig/level"], Contract::Latest, options, |event| {
+///     if let Event::Reading { reading, .. } = event {
+///         println!("{:?}, after {:?}", reading.sample.value, reading.lost);
+///     }
+/// })?;
+/// # drop(calls);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "dropping it ends the calls"]
 pub struct Callbacks {
-    shared: Arc<super::verbs::Shared>,
+    shared: Arc<Shared>,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
@@ -33,56 +52,28 @@ struct State {
     panics: AtomicU64,
 }
 
-impl Client {
-    /// Subscribes to variables as [`Client::subscribe`] does, and calls a function with every
-    /// event: the readings, each with what was lost before it, and changes of the connection.
-    ///
-    /// A dedicated thread makes the calls, one at a time, so neither the connection nor a writer
-    /// ever waits for the function. While it is busy, updates queue as the contract says, within
-    /// its bound. A function that panics is called again for the next event.
-    ///
-    /// ```
-    /// # use trunkline::types::{Contract, DataType, LibraryDefinition, VariableDefinition};
-    /// # use trunkline::{Engine, EngineOptions, Event, SubscribeOptions};
-    /// # let engine = Engine::start(EngineOptions::default())?;
-    /// # engine.deploy(&LibraryDefinition {
-    /// #     name: "rig".into(),
-    /// #     description: String::new(),
-    /// #     variables: vec![VariableDefinition::new("level", DataType::F64)],
-    /// # })?;
-    /// # let client = engine.client()?;
-    /// let options = SubscribeOptions::default();
-    /// let calls = client.on_change(&["rig/level"], Contract::Latest, options, |event| {
-    ///     if let Event::Reading { reading, .. } = event {
-    ///         println!("{:?}, after {:?}", reading.sample.value, reading.lost);
-    ///     }
-    /// })?;
-    /// # drop(calls);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OnChangeError`]: the subscription cannot be made, or the machine has no thread left.
-    pub fn on_change<N: AsRef<str>>(
-        &self,
-        names: &[N],
-        contract: Contract,
-        options: SubscribeOptions,
-        call: impl FnMut(Event) + Send + 'static,
-    ) -> Result<Callbacks, OnChangeError> {
-        let followed = self.subscribe(names, contract, options)?.0;
-        let state = Arc::new(State::default());
-        let (shared, kept) = (Arc::clone(&self.shared), Arc::clone(&state));
-        let thread = thread::Builder::new()
-            .name("trunkline-call".to_owned())
-            .spawn(move || run(&followed, &kept, call))
-            .map_err(ConnectError::Thread)?;
-        Ok(Callbacks {
-            shared,
-            state,
-            thread: Some(thread),
-        })
-    }
+/// Calls `call` with every event of a subscription.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    id: SubscriptionId,
+    call: impl FnMut(Event) + Send + 'static,
+) -> Result<Callbacks, OnChangeError> {
+    let shared = Arc::clone(shared);
+    let followed = Followed {
+        shared: Arc::clone(&shared),
+        id,
+    };
+    let state = Arc::new(State::default());
+    let kept = Arc::clone(&state);
+    let thread = thread::Builder::new()
+        .name("trunkline-call".to_owned())
+        .spawn(move || run(&followed, &kept, call))
+        .map_err(ConnectError::Thread)?;
+    Ok(Callbacks {
+        shared,
+        state,
+        thread: Some(thread),
+    })
 }
 
 /// The reason why a callback could not be set up.
@@ -97,7 +88,7 @@ pub enum OnChangeError {
     Start(#[from] ConnectError),
 }
 
-fn run(followed: &Followed, state: &State, mut call: impl FnMut(Event)) {
+fn run(followed: &Followed<SubscriptionId>, state: &State, mut call: impl FnMut(Event)) {
     // Other threads send what the function writes: this one is busy enough.
     only_mark();
     while let Some(events) = next(followed, state) {
@@ -113,7 +104,7 @@ fn run(followed: &Followed, state: &State, mut call: impl FnMut(Event)) {
 }
 
 /// Waits for events. Returns `None` when there will be no more.
-fn next(followed: &Followed, state: &State) -> Option<Vec<Event>> {
+fn next(followed: &Followed<SubscriptionId>, state: &State) -> Option<Vec<Event>> {
     let events = followed.shared.link.wait_until(None, |core, now| {
         if state.is_stopping() {
             return Some(None);

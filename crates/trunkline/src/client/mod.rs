@@ -1,39 +1,45 @@
-//! Clients: the same verbs blocking and async, on the same kind of connection.
+//! Clients: the same verbs blocking, async and polled, on the same kind of connection.
 //!
 //! A call passes its request to the connection and then waits for the answer. A blocking caller
-//! drives the socket on its own thread meanwhile; a task is woken. Neither uses a thread pool.
+//! drives the socket on its own thread meanwhile; a task is woken; a polled call is asked for its
+//! answer when it suits the program. None of them uses a thread pool.
 //!
 //! # Layout
-//! - [`Client`], [`Subscription`]: blocking.
+//! - `verbs`: the list of verbs, each once; `clients`: the client of each form.
+//! - `call`: what every form waits for, and the wait.
+//! - `events`: what a client follows: subscriptions, watched patterns.
 //! - [`Callbacks`]: a subscription with a callback.
-//! - [`aio`](crate::aio): the same names with `async fn`.
 //! - [`LocalReader`]: last values in memory that the engine shares.
-//! - `asked`: requests whose answers a thread polls for.
-//! - [`Variable`]: one variable as a type of the program, for both kinds of client.
-//! - `verbs`: the requests and answers that both kinds have in common.
+//! - [`Variable`]: one variable as a type of the program, for threads and for tasks.
 
-mod asked;
-mod blocking;
+pub(crate) mod call;
 mod callbacks;
-mod forcing;
-mod groups;
-mod libraries;
+mod clients;
+mod events;
 mod local_reader;
 mod options;
-mod outcomes;
-mod patterns;
-mod subscription;
-pub(crate) mod tasks;
 mod typed;
-pub(crate) mod verbs;
+mod verbs;
 
-pub(crate) use asked::Asked;
-pub use blocking::{Client, Subscription};
 pub use callbacks::{Callbacks, OnChangeError};
+pub use clients::blocking::Client;
+pub use events::{EVENTS, PatternSet, PatternSubscription, Subscription, Watch};
 pub use local_reader::LocalReader;
 pub use options::{ConnectError, ConnectOptions};
-pub use patterns::{PatternSet, PatternSubscription, Watch};
 pub use typed::{Variable, VariableError};
+pub use verbs::VERBS;
+
+/// The client for tasks: the verbs of [`Client`] with `async fn`, on any executor.
+pub mod aio {
+    pub use super::clients::aio::Client;
+    pub use super::events::aio::{PatternSubscription, Subscription, Watch};
+}
+
+/// The client whose calls return at once: the verbs of [`Client`] with the answers polled.
+pub mod polled {
+    pub use super::call::PendingCall;
+    pub use super::clients::polled::Client;
+}
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,8 +8,7 @@ use trunkline_client::{
 use trunkline_proto::Fault;
 use trunkline_types::{Quality, Reading};
 
-use super::{CallError, Client};
-use crate::aio;
+use super::{CallError, Client, aio};
 
 /// A variable opened as the type `T`. The type is checked once, on opening.
 #[derive(Clone, Debug)]

@@ -1,453 +1,427 @@
-//! The requests and answers that both kinds of client have in common.
+//! The verbs of a client, each once. The list expands to three clients: the calls of
+//! [`blocking`](super::Client) ones and of [`aio`] ones wait, those of [`polled`] ones return at
+//! once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, Condition, ConnectionState, ForcedList, Found, GroupOutcome,
-    Lease, LeaseTerms, NotTried, OpenOptions, Opened, ReadingPage, RequestError, RequestId,
-    Session, Snapshot, Step, VariableRef, Write, WriteBatchId, WriteCounts, WriteOutcome,
+    Condition, ConnectionState, Event, ForcedList, Found, GroupOutcome, Lease, LeaseTerms,
+    OpenOptions, Opened, ReadingPage, Session, Snapshot, Step, SubscribeOptions, VariableRef,
+    Write, WriteCounts, WriteOutcome,
 };
-use trunkline_net::{Clock, Dialler, Link, LinkOptions};
-use trunkline_proto::Fault;
+use trunkline_net::{Peer, TransportUsed};
 use trunkline_proto::message::engine::EngineInfo;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
-use trunkline_types::{AuditPage, AuditQuery, LibraryDefinition, Reading, Tick};
+use trunkline_proto::{Fault, Throughput};
+use trunkline_types::{AuditPage, AuditQuery, Contract, LibraryDefinition, Reading};
 
-use super::{CallError, ConnectError, ConnectOptions};
+use super::call::{PendingCall, Up};
+use super::clients::{aio, blocking, polled};
+use super::{CallError, Callbacks, OnChangeError, PatternSet, callbacks, events};
 
-/// Time to send what is still waiting when a client is closed.
-const CLOSE_GRACE: Duration = Duration::from_secs(1);
-
-/// A connection and the behaviour of its calls; shared by clients and their subscriptions.
-pub(crate) struct Shared {
-    pub(crate) link: Arc<Link<ClientCore>>,
-    pub(crate) clock: Clock,
-    fail_fast: bool,
+/// Expands one verb for one client.
+macro_rules! verb {
+    ($form:ident now [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
+        [$answer:ty] [$($other:ty)?] [$body:expr] []) => {
+        $($doc)*
+        pub fn $name<$($generics)*>(&$me $($args)*) -> $answer {
+            $body
+        }
+    };
+    (blocking waits [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
+        [$answer:ty] [] [$body:expr] [$($then:expr)?]) => {
+        $($doc)*
+        pub fn $name<$($generics)*>(
+            &$me $($args)*, timeout: Duration,
+        ) -> Result<$answer, CallError> {
+            let call = $me.shared.begin($body)?;
+            let answer = $me.shared.wait(call, timeout)?;
+            $(let answer = $then(answer);)?
+            Ok(answer)
+        }
+    };
+    (aio waits [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
+        [$answer:ty] [] [$body:expr] [$($then:expr)?]) => {
+        $($doc)*
+        pub async fn $name<$($generics)*>(
+            &$me $($args)*, timeout: Duration,
+        ) -> Result<$answer, CallError> {
+            let call = $me.shared.begin($body)?;
+            let answer = $me.shared.wait_async(call, timeout).await?;
+            $(let answer = $then(answer);)?
+            Ok(answer)
+        }
+    };
+    (polled waits [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
+        [$answer:ty] [] [$body:expr] []) => {
+        $($doc)*
+        pub fn $name<$($generics)*>(
+            &$me $($args)*
+        ) -> Result<PendingCall<$answer>, CallError> {
+            let call = $me.shared.begin($body)?;
+            Ok(PendingCall::new(&$me.shared, call))
+        }
+    };
+    // A call that fills a value of the caller cannot return before it is filled.
+    (polled waits [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
+        [$answer:ty] [] [$body:expr] [$then:expr]) => {};
+    (aio follows [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
+        [$blocking:ty] [$answer:ty] [$body:expr] []) => {
+        $($doc)*
+        pub fn $name<$($generics)*>(&$me $($args)*) -> Result<$answer, CallError> {
+            let id = $me.shared.begin($body)?;
+            Ok(<$answer>::new(&$me.shared, id))
+        }
+    };
+    ($form:ident follows [$($doc:tt)*] $name:ident [$($generics:tt)*] ($me:ident $($args:tt)*)
+        [$answer:ty] [$aio:ty] [$body:expr] []) => {
+        $($doc)*
+        pub fn $name<$($generics)*>(&$me $($args)*) -> Result<$answer, CallError> {
+            let id = $me.shared.begin($body)?;
+            Ok(<$answer>::new(&$me.shared, id))
+        }
+    };
 }
 
-/// A request in progress, and the function that reads its answer.
-pub(crate) struct Pending<R> {
-    pub(crate) id: RequestId,
-    read: fn(Answer) -> Result<R, CallError>,
+/// Expands the list of verbs.
+/// - `waits`: the blocking and the async form have a `timeout` and return the answer, the polled
+///   form returns a [`PendingCall`]. `then` gets the answer.
+/// - `now`: returns at once in every form.
+/// - `follows`: subscribes, and returns at once; the second type is that of the async form.
+macro_rules! verbs {
+    ($(
+        $(#[$doc:meta])*
+        $kind:ident fn $name:ident $([$($generics:tt)*])? (&$me:ident $(, $arg:ident: $ty:ty)*)
+            -> $answer:ty $(| $aio:ty)? = $body:expr $(, then $then:expr)?;
+    )*) => {
+        verbs! { @form blocking $(
+            $kind [$(#[$doc])*] $name [$($($generics)*)?] ($me $(, $arg: $ty)*)
+            [$answer] [$($aio)?] [$body] [$($then)?]
+        )* }
+        verbs! { @form aio $(
+            $kind [$(#[$doc])*] $name [$($($generics)*)?] ($me $(, $arg: $ty)*)
+            [$answer] [$($aio)?] [$body] [$($then)?]
+        )* }
+        verbs! { @form polled $(
+            $kind [$(#[$doc])*] $name [$($($generics)*)?] ($me $(, $arg: $ty)*)
+            [$answer] [$($aio)?] [$body] [$($then)?]
+        )* }
+
+        /// The names of all verbs, for tests and for other languages.
+        #[doc(hidden)]
+        pub const VERBS: &[&str] = &[$(stringify!($name)),*];
+    };
+    (@form $form:ident $(
+        $kind:ident $doc:tt $name:ident $generics:tt $args:tt
+        $answer:tt $aio:tt $body:tt $then:tt
+    )*) => {
+        impl $form::Client {
+            $(verb! { $form $kind $doc $name $generics $args $answer $aio $body $then })*
+        }
+    };
 }
 
-/// One result for each variable of a list.
-pub(crate) type Results<T> = Vec<Result<T, Fault>>;
+verbs! {
+    /// Waits until the connection is up.
+    ///
+    /// # Errors
+    /// [`CallError::NotConnected`] with the cause if it is not up in time.
+    waits fn wait_connected(&self) -> Arc<Session> = |_, _| Ok::<_, CallError>(Up);
 
-impl Shared {
-    pub(crate) fn start(
-        dialler: Dialler,
-        options: &ConnectOptions,
-    ) -> Result<Arc<Self>, ConnectError> {
-        use std::hash::{BuildHasher, RandomState};
-        let core = ClientCore::new(ClientOptions {
-            program: options.program.clone(),
-            user: options.user.clone(),
-            pid: std::process::id(),
-            throughput: options.throughput,
-            // Makes each client dial at different moments.
-            seed: RandomState::new().hash_one(std::process::id()),
-            ..ClientOptions::default()
-        });
-        let link = LinkOptions {
-            spin: options.spin,
-            ..LinkOptions::default()
-        };
-        let link = Link::start(dialler, core, link)?;
-        let clock = Clock::new();
-        Ok(Arc::new(Self {
-            link,
-            clock,
-            fail_fast: options.fail_fast,
-        }))
-    }
+    /// Returns the address and identity of the other end; `None` while the connection is down.
+    now fn peer(&self) -> Option<Peer> = self.shared.link.peer();
 
-    pub(crate) fn deadline(&self, timeout: Duration) -> Tick {
-        self.clock.now().saturating_add(timeout)
-    }
+    /// Returns the transport of the connection; `None` while the connection is down.
+    now fn transport(&self) -> Option<TransportUsed> = self.shared.link.transport();
 
-    pub(crate) fn open<N: AsRef<str>>(
+    /// Returns the state of the connection, with the cause if it is down.
+    now fn state(&self) -> ConnectionState = self.shared.link.with(|core, _, _| core.state());
+
+    /// Returns the throughput settings of both directions; `None` unless the connection gathers.
+    now fn throughput(&self) -> Option<Throughput>
+        = self.shared.link.with(|core, _, _| core.throughput());
+
+    /// Opens variables. With the options it also reads and describes them in the same round trip.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer. An error about one name is in that name's result.
+    waits fn open[N: AsRef<str>](&self, names: &[N], options: OpenOptions)
+        -> Vec<Result<Opened, Fault>> = |core, _| core.open(names, options);
+
+    /// Closes variables that were opened; subscriptions are not affected.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    waits fn close_variables(&self, variables: &[VariableRef]) -> Vec<Result<(), Fault>>
+        = |core, _| core.close(variables);
+
+    /// Reads the current values of variables from the engine.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    waits fn read(&self, variables: &[VariableRef]) -> Vec<Result<Reading, Fault>>
+        = |core, _| core.read(variables);
+
+    /// Replaces the contents of `page` with the current readings of `variables`, in one block of
+    /// memory. It returns the same data as [`read`](Self::read) without allocating a reading for
+    /// each. Programs that read many variables should use it: refilling a page needs no new memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); the page is then empty and has lost its memory, and also after a
+    /// call that was dropped.
+    waits fn read_page(&self, variables: &[VariableRef], page: &mut ReadingPage) -> ()
+        = |core, _| core.read_page(variables, std::mem::take(page)), then |filled| *page = filled;
+
+    /// Reads at most 4,096 variables at one instant. With more variables each reading is consistent
+    /// only by itself, and the snapshot reports that.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer. An error about one variable is in its reading.
+    waits fn snapshot(&self, variables: &[VariableRef]) -> Snapshot
+        = |core, _| core.snapshot(variables);
+
+    /// Asks the providers of variables for fresh values, which arrive as updates of the variables.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    waits fn request_value(&self, variables: &[VariableRef]) -> Vec<Result<(), Fault>>
+        = |core, _| core.request_value(variables);
+
+    /// Writes values and waits for all outcomes.
+    ///
+    /// When its time is over, the call ends all writes without an outcome. A write that was not
+    /// sent is [cancelled](crate::NotTried::Cancelled) and will never be sent. A write that was
+    /// sent is [unknown](WriteOutcome::Unknown), because the engine may still carry it out.
+    ///
+    /// # Errors
+    /// [`CallError`] if none of the writes was sent, and none will be.
+    waits fn write(&self, writes: impl IntoIterator<Item = Write>) -> Vec<WriteOutcome>
+        = |core, _| core.write(writes);
+
+    /// Queues writes and returns at once; [`write_counts`](Self::write_counts) counts their
+    /// outcomes. The writes wait for the connection for at most `life`; those not sent by then are
+    /// cancelled.
+    ///
+    /// # Errors
+    /// [`CallError::Write`] if too many writes are already waiting.
+    now fn write_untracked(&self, writes: impl IntoIterator<Item = Write>, life: Duration)
+        -> Result<(), CallError>
+        = self.shared.begin(|core, now| core.write_untracked(writes, now.saturating_add(life)));
+
+    /// Writes all of these together, or none: at most 4,096 variables, with one engine timestamp
+    /// and one commit number, contiguous for a subscription to all of them. The call waits while an
+    /// `all` subscription stalls its writers.
+    ///
+    /// Variables that have a provider are refused unless they are [set](Write::set).
+    ///
+    /// # Errors
+    /// [`CallError`] if the group is not accepted, or is not sent in time; in that case it never
+    /// will be. The reason for a refusal is in the outcomes. If the group was sent but not answered
+    /// in time, its outcomes are unknown.
+    waits fn write_group(&self, writes: impl IntoIterator<Item = Write>) -> GroupOutcome
+        = |core, _| core.write_group(writes.into_iter().collect(), false);
+
+    /// As [`write_group`](Self::write_group), but a group that would have to wait is not written:
+    /// all its outcomes are would-block.
+    ///
+    /// # Errors
+    /// As there.
+    waits fn try_write_group(&self, writes: impl IntoIterator<Item = Write>) -> GroupOutcome
+        = |core, _| core.write_group(writes.into_iter().collect(), true);
+
+    /// Returns the outcomes of all writes so far, counted.
+    now fn write_counts(&self) -> WriteCounts
+        = self.shared.link.with(|core, _, _| core.write_counts());
+
+    /// Sends everything now and waits until every write queued before the call has ended. Writes
+    /// that other threads queue in the meantime do not delay it. On a connection in throughput mode
+    /// ([`throughput`](crate::ConnectOptions::throughput)) it also sends what this connection has
+    /// gathered for any thread, and what the engine has gathered for this client and its other
+    /// clients.
+    ///
+    /// # Errors
+    /// [`CallError`] if one of these writes has not ended in time, or there is no connection.
+    waits fn flush(&self) -> WriteCounts = |core, _| core.flush();
+
+    /// Takes, renews or releases leases. While this connection holds the lease of a variable,
+    /// writes of other clients are refused. A lease ends when its time expires or the connection
+    /// ends.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer. If another client holds a variable, its result names
+    /// that client.
+    waits fn lease(&self, variables: &[VariableRef], terms: LeaseTerms)
+        -> Vec<Result<Lease, Fault>> = |core, _| core.lease(variables, terms);
+
+    /// Subscribes to variables under one contract. They are opened and subscribed in one round
+    /// trip, and again after every reconnection.
+    ///
+    /// The call does not wait for the engine. A subscription starts with the value of the variable
+    /// at that moment as its first reading; earlier writes are not delivered one by one.
+    ///
+    /// # Errors
+    /// [`CallError::Subscribe`]. An error about one name arrives as an event.
+    follows fn subscribe[N: AsRef<str>](
+        &self, names: &[N], contract: Contract, options: SubscribeOptions
+    ) -> events::Subscription | events::aio::Subscription
+        = |core, _| core.subscribe(names, contract, options);
+
+    /// Subscribes to every variable that matches the patterns, now and later, under one contract.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    follows fn subscribe_patterns(
+        &self, set: &PatternSet<'_>, contract: Contract, options: SubscribeOptions
+    ) -> events::PatternSubscription | events::aio::PatternSubscription
+        = |core, _| core.follow(set.names, set.patterns, set.excluded, contract, options);
+
+    /// Follows the names that match a pattern: first those that exist, then those that appear and
+    /// vanish.
+    ///
+    /// # Errors
+    /// [`CallError::Request`] if the client is closed. An invalid pattern is reported as an event.
+    follows fn watch(&self, pattern: &str) -> events::Watch | events::aio::Watch
+        = |core, _| core.watch(pattern);
+
+    /// Subscribes to variables as [`subscribe`](Self::subscribe) does, and calls a function with
+    /// every event: the readings, each with what was lost before it, and changes of the connection.
+    ///
+    /// A dedicated thread makes the calls, one at a time, so neither the connection nor a writer
+    /// ever waits for the function. While it is busy, updates queue as the contract says, within
+    /// its bound. A function that panics is called again for the next event.
+    ///
+    /// # Errors
+    /// [`OnChangeError`]: the subscription cannot be made, or the machine has no thread left.
+    now fn on_change[N: AsRef<str>](
         &self,
         names: &[N],
-        options: OpenOptions,
-    ) -> Result<Pending<Results<Opened>>, CallError> {
-        self.send(
-            |core| core.open(names, options),
-            |answer| match answer {
-                Answer::Opened(results) => Ok(results),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
+        contract: Contract,
+        options: SubscribeOptions,
+        call: impl FnMut(Event) + Send + 'static
+    ) -> Result<Callbacks, OnChangeError> = {
+        let id = self.shared.begin(|core, _| core.subscribe(names, contract, options))?;
+        callbacks::start(&self.shared, id, call)
+    };
 
-    pub(crate) fn read(
-        &self,
-        variables: &[VariableRef],
-    ) -> Result<Pending<Results<Reading>>, CallError> {
-        self.send(
-            |core| core.read(variables),
-            |answer| match answer {
-                Answer::Readings(results) => Ok(results),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
+    /// Returns the variables whose names match `pattern`, at most `limit` of them.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the pattern is invalid.
+    waits fn find(&self, pattern: &str, limit: Option<usize>) -> Vec<Found>
+        = |core, _| core.find(pattern, limit);
 
-    pub(crate) fn read_page(
+    /// Returns the variables whose names match `pattern` and whose fields satisfy all conditions,
+    /// at most `limit` of them.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the pattern or a condition is invalid.
+    waits fn search(&self, pattern: &str, conditions: &[Condition], limit: Option<usize>)
+        -> Vec<Found> = |core, _| core.search(pattern, conditions, limit);
+
+    /// Returns everything the engine knows about the variables.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    waits fn info(&self, variables: &[VariableRef]) -> Vec<Result<VariableInfo, Fault>>
+        = |core, _| core.info(variables);
+
+    /// Explains why a variable does not update, step by step from its name to its source and on to
+    /// this program. Without a connection, the connection is the only step.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer.
+    waits fn why(&self, name: &str) -> Vec<Step> = |core, now| core.explain(now, name);
+
+    /// Returns the engine's description of itself.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer.
+    waits fn engine_info(&self) -> EngineInfo = |core, _| core.engine_info();
+
+    /// Queries the audit: writes of variables with `audit = true`, forces and orders. Returns at
+    /// most the query's limit, or 100,000 entries; `next` in the answer is where to continue.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the engine refuses it, [`CallError`] if there is no answer.
+    waits fn audit(&self, query: AuditQuery) -> AuditPage = |core, _| core.audit(query);
+
+    /// Returns the forced variables, with who forced them and when, and the values of their
+    /// sources. Single variables are forced with [`Write::force`] and [`Write::unforce`]. To force
+    /// many at once, switch forcing off, force each, and switch it on again.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the engine refuses, [`CallError`] if there is no answer.
+    waits fn forced(&self) -> ForcedList = |core, _| core.forcing(ForcingVerb::List);
+
+    /// Switches forcing for the whole engine. While it is off, every variable shows the value of
+    /// its source, and the list is kept. The `total` of the answer is the number of variables
+    /// affected.
+    ///
+    /// # Errors
+    /// As [`forced`](Self::forced); without an answer, the switch may still have happened.
+    waits fn set_forcing(&self, on: bool) -> ForcedList = |core, _| {
+        core.forcing(if on { ForcingVerb::On } else { ForcingVerb::Off })
+    };
+
+    /// Unforces every variable of the engine.
+    ///
+    /// # Errors
+    /// As [`set_forcing`](Self::set_forcing).
+    waits fn clear_forcing(&self) -> ForcedList = |core, _| core.forcing(ForcingVerb::Clear);
+
+    /// Deploys a library, as a whole or not at all. With `replace` it may already be deployed;
+    /// variables that do not change keep their values and subscribers.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the engine refuses it, or received it and did not answer in time; in
+    /// the second case it may still be deployed. Any other [`CallError`]: it was not sent, and
+    /// never will be.
+    waits fn deploy(&self, library: impl Into<Arc<LibraryDefinition>>, replace: bool)
+        -> LibraryReport = |core, _| core.deploy(library.into(), replace);
+
+    /// Removes a library; users of its variables are notified. Without `force` it is refused while
+    /// its variables have subscribers.
+    ///
+    /// # Errors
+    /// As [`deploy`](Self::deploy).
+    waits fn undeploy(&self, name: &str, force: bool) -> LibraryReport
+        = |core, _| core.order_library(name, LibraryVerb::Undeploy { force });
+
+    /// Starts a stopped library.
+    ///
+    /// # Errors
+    /// As [`deploy`](Self::deploy).
+    waits fn start_library(&self, name: &str) -> LibraryReport
+        = |core, _| core.order_library(name, LibraryVerb::Start);
+
+    /// Stops a library. Its variables keep their values and cannot be written until it is started
+    /// again.
+    ///
+    /// # Errors
+    /// As [`deploy`](Self::deploy).
+    waits fn stop_library(&self, name: &str) -> LibraryReport
+        = |core, _| core.order_library(name, LibraryVerb::Stop);
+
+    /// Sends what is waiting and closes the connection. Dropping the last reference does the same.
+    now fn close(&self) -> () = self.shared.close();
+}
+
+impl polled::Client {
+    /// Reads the current values of variables into `page`, which the answer gives back.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); the page is then lost.
+    pub fn read_page(
         &self,
         variables: &[VariableRef],
         page: ReadingPage,
-    ) -> Result<Pending<ReadingPage>, CallError> {
-        self.send(
-            |core| core.read_page(variables, page),
-            |answer| match answer {
-                Answer::Page(page) => Ok(page),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn request_value(
-        &self,
-        variables: &[VariableRef],
-    ) -> Result<Pending<Results<()>>, CallError> {
-        self.send(
-            |core| core.request_value(variables),
-            |answer| match answer {
-                Answer::Requested(results) => Ok(results),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn info(
-        &self,
-        variables: &[VariableRef],
-    ) -> Result<Pending<Results<VariableInfo>>, CallError> {
-        self.send(
-            |core| core.info(variables),
-            |answer| match answer {
-                Answer::Info(results) => Ok(results),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn find(
-        &self,
-        pattern: &str,
-        conditions: &[Condition],
-        limit: Option<usize>,
-    ) -> Result<Pending<Vec<Found>>, CallError> {
-        self.send(
-            |core| core.search(pattern, conditions, limit),
-            |answer| match answer {
-                Answer::Names(found) => Ok(found),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    /// Returns the reason if there is no connection to ask over.
-    pub(crate) fn why_unconnected(&self, name: &str) -> Option<Vec<Step>> {
-        let now = self.clock.now();
-        let step = |core: &mut ClientCore| core.explain_connection(now, name);
-        self.link
-            .with(|core, _, _| step(core))
-            .map(|step| vec![step])
-    }
-
-    /// The steps that this end adds to those of the engine.
-    pub(crate) fn why_here(&self, name: &str) -> Vec<Step> {
-        let now = self.clock.now();
-        self.link
-            .with(|core, _, _| core.explain_consumer(now, name))
-    }
-
-    pub(crate) fn why(&self, name: &str) -> Result<Pending<Vec<Step>>, CallError> {
-        self.send(
-            |core| core.why(name),
-            |answer| match answer {
-                Answer::Why(steps) => Ok(steps),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn engine_info(&self) -> Result<Pending<EngineInfo>, CallError> {
-        self.send(
-            |core| core.engine_info(),
-            |answer| match answer {
-                Answer::Engine(info) => Ok(info),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn flush(&self) -> Result<Pending<()>, CallError> {
-        self.send(
-            |core| core.flush(),
-            |answer| match answer {
-                Answer::Flushed => Ok(()),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn write_group(
-        &self,
-        writes: Vec<Write>,
-        try_only: bool,
-    ) -> Result<Pending<GroupOutcome>, CallError> {
-        let id = self
-            .link
-            .with(|core, _, _| core.write_group(writes, try_only))?;
-        Ok(Pending {
-            id,
-            read: |answer| match answer {
-                Answer::Group(ended) => Ok(ended),
-                other => Err(unexpected(other)),
-            },
-        })
-    }
-
-    pub(crate) fn snapshot(
-        &self,
-        variables: &[VariableRef],
-    ) -> Result<Pending<Snapshot>, CallError> {
-        self.send(
-            |core| core.snapshot(variables),
-            |answer| match answer {
-                Answer::Snapshot(snapshot) => Ok(snapshot),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn lease(
-        &self,
-        variables: &[VariableRef],
-        terms: LeaseTerms,
-    ) -> Result<Pending<Results<Lease>>, CallError> {
-        self.send(
-            |core| core.lease(variables, terms),
-            |answer| match answer {
-                Answer::Leases(results) => Ok(results),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn deploy(
-        &self,
-        library: Arc<LibraryDefinition>,
-        replace: bool,
-    ) -> Result<Pending<LibraryReport>, CallError> {
-        self.send(|core| core.deploy(library, replace), library_report)
-    }
-
-    pub(crate) fn order_library(
-        &self,
-        name: &str,
-        verb: LibraryVerb,
-    ) -> Result<Pending<LibraryReport>, CallError> {
-        self.send(|core| core.order_library(name, verb), library_report)
-    }
-
-    pub(crate) fn audit(&self, query: AuditQuery) -> Result<Pending<AuditPage>, CallError> {
-        self.send(
-            |core| core.audit(query),
-            |answer| match answer {
-                Answer::Audit(page) => Ok(page),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn forcing(&self, verb: ForcingVerb) -> Result<Pending<ForcedList>, CallError> {
-        self.send(
-            |core| core.forcing(verb),
-            |answer| match answer {
-                Answer::Forced(list) => Ok(list),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    pub(crate) fn close_variables(
-        &self,
-        variables: &[VariableRef],
-    ) -> Result<Pending<Results<()>>, CallError> {
-        self.send(
-            |core| core.close(variables),
-            |answer| match answer {
-                Answer::Closed(results) => Ok(results),
-                other => Err(unexpected(other)),
-            },
-        )
-    }
-
-    fn send<R>(
-        &self,
-        ask: impl FnOnce(&mut ClientCore) -> Result<RequestId, RequestError>,
-        read: fn(Answer) -> Result<R, CallError>,
-    ) -> Result<Pending<R>, CallError> {
-        let id = self.link.with(|core, _, _| ask(core))?;
-        Ok(Pending { id, read })
-    }
-
-    /// Returns the answer, or the error if there will be none. A waiting caller polls this.
-    pub(crate) fn check<R>(
-        &self,
-        core: &mut ClientCore,
-        pending: &Pending<R>,
-    ) -> Option<Result<R, CallError>> {
-        if let Some(answer) = core.take(pending.id) {
-            return Some((pending.read)(answer));
-        }
-        let error = self.hopeless(core)?;
-        Some(end(core, pending, error))
-    }
-
-    /// Ends a call whose time is over; its request will not be sent any more.
-    pub(crate) fn give_up<R>(&self, pending: &Pending<R>, after: Duration) -> Result<R, CallError> {
-        self.link
-            .with(|core, _, _| end(core, pending, too_late(core, after)))
-    }
-
-    /// Returns the outcomes of a call's writes once all are known, or those known so far if waiting
-    /// is useless.
-    pub(crate) fn check_writes(
-        &self,
-        core: &mut ClientCore,
-        batch: WriteBatchId,
-    ) -> Option<Result<Vec<WriteOutcome>, CallError>> {
-        if let Some(outcomes) = core.take_outcomes(batch) {
-            return Some(Ok(outcomes));
-        }
-        let error = self.hopeless(core)?;
-        Some(end_writes(core, batch, error))
-    }
-
-    /// Ends a writing call whose time is over; none of its writes will be sent any more.
-    pub(crate) fn give_up_writes(
-        &self,
-        batch: WriteBatchId,
-        after: Duration,
-    ) -> Result<Vec<WriteOutcome>, CallError> {
-        self.link
-            .with(|core, _, _| end_writes(core, batch, too_late(core, after)))
-    }
-
-    /// Queues writes that are cancelled if they are not sent within `life`.
-    pub(crate) fn write_untracked(
-        &self,
-        writes: impl IntoIterator<Item = Write>,
-        life: Duration,
-    ) -> Result<(), CallError> {
-        Ok(self
-            .link
-            .with(|core, now, _| core.write_untracked(writes, now.saturating_add(life)))?)
-    }
-
-    /// Returns the outcome counts of all writes once a flush is answered.
-    pub(crate) fn check_flush(
-        &self,
-        core: &mut ClientCore,
-        flush: &Pending<()>,
-    ) -> Option<Result<WriteCounts, CallError>> {
-        let flushed = self.check(core, flush)?;
-        Some(flushed.map(|()| core.write_counts()))
-    }
-
-    /// Returns an error if waiting for the connection is useless.
-    pub(crate) fn hopeless(&self, core: &ClientCore) -> Option<CallError> {
-        match core.state() {
-            ConnectionState::Closed { cause } => Some(CallError::NotConnected { cause }),
-            ConnectionState::Connecting {
-                last_failure: Some(cause),
-                ..
-            } if self.fail_fast => Some(CallError::NotConnected { cause }),
-            _ => None,
-        }
-    }
-
-    /// Returns the session once there is one.
-    pub(crate) fn session(&self, core: &ClientCore) -> Option<Result<Arc<Session>, CallError>> {
-        match core.state() {
-            ConnectionState::Connected(session) => Some(Ok(session)),
-            _ => self.hopeless(core).map(Err),
-        }
-    }
-
-    /// Returns the error of a call whose time is over.
-    pub(crate) fn too_late(&self, after: Duration) -> CallError {
-        self.link.with(|core, _, _| too_late(core, after))
-    }
-
-    /// Discards the answer, because no caller waits for it any longer.
-    pub(crate) fn forget<R>(&self, pending: &Pending<R>) {
-        self.link.with(|core, _, _| core.forget(pending.id));
-    }
-
-    pub(crate) fn close(&self) {
-        self.link.with(|core, _, _| core.send_gathered());
-        self.link.close(self.deadline(CLOSE_GRACE));
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-fn too_late(core: &ClientCore, after: Duration) -> CallError {
-    match core.state().cause() {
-        Some(cause) => CallError::NotConnected {
-            cause: Arc::clone(cause),
-        },
-        None => CallError::TimedOut { after },
-    }
-}
-
-/// Ends a call. Returns the engine's answer if it has arrived, or that the outcome is unknown if
-/// the request changes the engine and was sent; otherwise `error`.
-fn end<R>(core: &mut ClientCore, pending: &Pending<R>, error: CallError) -> Result<R, CallError> {
-    match core.give_up(pending.id) {
-        Some(answer) => (pending.read)(answer),
-        None => Err(error),
-    }
-}
-
-/// Ends a writing call. Returns `error` if nothing was sent.
-fn end_writes(
-    core: &mut ClientCore,
-    batch: WriteBatchId,
-    error: CallError,
-) -> Result<Vec<WriteOutcome>, CallError> {
-    let outcomes = core.end_writes(batch);
-    let is_cancelled =
-        |outcome: &WriteOutcome| matches!(outcome, WriteOutcome::NotTried(NotTried::Cancelled(_)));
-    match outcomes.iter().all(is_cancelled) {
-        true => Err(error),
-        false => Ok(outcomes),
-    }
-}
-
-fn library_report(answer: Answer) -> Result<LibraryReport, CallError> {
-    match answer {
-        Answer::Library(report) => Ok(report),
-        other => Err(unexpected(other)),
-    }
-}
-
-fn unexpected(answer: Answer) -> CallError {
-    match answer {
-        Answer::Refused(fault) => CallError::Fault(fault),
-        _ => CallError::Answer,
+    ) -> Result<PendingCall<ReadingPage>, CallError> {
+        let call = self
+            .shared
+            .begin(|core, _| core.read_page(variables, page))?;
+        Ok(PendingCall::new(&self.shared, call))
     }
 }

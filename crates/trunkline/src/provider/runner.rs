@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use trunkline_client::{ProviderEvent, ProviderReply, Publication};
+use trunkline_client::request::Deploy;
+use trunkline_client::{ProviderEvent, ProviderReply, Publication, RequestId};
 use trunkline_io::{IoServer, ItemId};
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Value};
@@ -12,7 +13,7 @@ use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Value};
 use super::raw::{applied, bad, converted};
 use super::{ProviderOptions, State};
 use crate::client::CallError;
-use crate::client::verbs::{Pending, Shared};
+use crate::client::call::Shared;
 use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 
 /// The event that ended a wait.
@@ -29,7 +30,7 @@ pub(super) struct Runner {
     /// Libraries that the I/O server offers; deployed on every connection.
     libraries: Vec<Arc<LibraryDefinition>>,
     /// Deployments that are not answered yet.
-    deploying: Vec<Pending<LibraryReport>>,
+    deploying: Vec<RequestId<Deploy>>,
     device: Device,
     /// The type of each variable that it delivers.
     types: HashMap<u32, DataType>,
@@ -175,7 +176,8 @@ impl Runner {
     /// Deploys the libraries that the I/O server offers; the engine binds its variables meanwhile.
     fn deploy(&mut self) {
         for library in &self.libraries {
-            match self.shared.deploy(Arc::clone(library), true) {
+            let library = Arc::clone(library);
+            match self.shared.begin(|core, _| core.deploy(library, true)) {
                 Ok(pending) => self.deploying.push(pending),
                 Err(error) => {
                     let trouble = Some(error.to_string());

@@ -9,7 +9,8 @@ use trunkline_proto::Fault;
 use trunkline_record::VariableId;
 use trunkline_types::{Properties, Tick};
 
-use crate::client::{Asked, CallError, Client};
+use crate::client::CallError;
+use crate::client::polled::{Client, PendingCall};
 
 /// Maximum number of variables per request.
 const ASKED_MAX: usize = 10_000;
@@ -24,13 +25,13 @@ pub(super) struct Descriptions {
     wanted: VecDeque<(VariableId, Arc<str>)>,
     asked: Option<Request>,
     /// The request that closes the variables described last.
-    closing: Option<Asked<Vec<Result<(), Fault>>>>,
+    closing: Option<PendingCall<Vec<Result<(), Fault>>>>,
     held_until: Tick,
 }
 
 struct Request {
     ids: Vec<VariableId>,
-    asked: Asked<Answer>,
+    asked: PendingCall<Answer>,
 }
 
 type Answer = Vec<Result<Opened, Fault>>;
@@ -75,7 +76,7 @@ impl Descriptions {
     /// Returns the descriptions that have arrived, and requests more. Never waits.
     pub(super) fn take(&mut self) -> Vec<Described> {
         self.ask();
-        let answer = self.asked.as_ref().and_then(|one| one.asked.answer());
+        let answer = self.asked.as_ref().and_then(|one| one.asked.poll());
         answer.map_or_else(Vec::new, |answer| self.answered(answer))
     }
 
@@ -83,19 +84,19 @@ impl Descriptions {
     /// are missing.
     pub(super) fn take_within(&mut self, timeout: Duration) -> Vec<Described> {
         if let Some(closing) = self.closing.take()
-            && closing.answer_within(timeout).is_none()
+            && closing.wait(timeout).is_none()
         {
             self.closing = Some(closing);
             return Vec::new();
         }
         self.ask();
         let asked = self.asked.as_ref();
-        let answer = asked.and_then(|one| one.asked.answer_within(timeout));
+        let answer = asked.and_then(|one| one.asked.wait(timeout));
         answer.map_or_else(Vec::new, |answer| self.answered(answer))
     }
 
     fn ask(&mut self) {
-        self.closing = self.closing.take().filter(|one| one.answer().is_none());
+        self.closing = self.closing.take().filter(|one| one.poll().is_none());
         if self.asked.is_some() || self.closing.is_some() || self.wanted.is_empty() {
             return;
         }
@@ -106,7 +107,7 @@ impl Descriptions {
             ..OpenOptions::default()
         };
         // If the request fails, the variables are recorded without descriptions.
-        let asked = self.client.ask_to_open(&names, describe).ok();
+        let asked = self.client.open(&names, describe).ok();
         self.asked = asked.map(|asked| Request { ids, asked });
     }
 
@@ -123,7 +124,7 @@ impl Descriptions {
         }
         if !variables.is_empty() {
             // It fails only if the client is closed, and then no variables are open.
-            self.closing = self.client.ask_to_close(&variables).ok();
+            self.closing = self.client.close_variables(&variables).ok();
         }
         described
     }

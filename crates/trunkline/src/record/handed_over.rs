@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use trunkline_client::{NotTried, Write, WriteBatchId, WriteOutcome};
+use trunkline_client::{NotTried, Write, WriteOutcome};
 use trunkline_types::wire::encoded_len;
 
 use super::RecordingError;
 use crate::client::Client;
+use crate::client::polled::PendingCall;
 
 /// Maximum number of updates without an outcome.
 const WRITES_MAX: usize = 16_384;
@@ -32,12 +33,12 @@ pub struct PlayFailure {
     pub updates: u64,
 }
 
-/// Updates without an outcome, in order.
+/// Updates without an outcome, in order. Dropping it ends them; those not sent are cancelled.
 #[derive(Debug)]
 pub(super) struct HandedOver<'a> {
     client: &'a Client,
     /// Each batch with the numbers of its variables, and its bytes.
-    batches: VecDeque<(WriteBatchId, Vec<usize>, usize)>,
+    batches: VecDeque<(PendingCall<Vec<WriteOutcome>>, Vec<usize>, usize)>,
     writes: usize,
     bytes: usize,
     failures: Vec<(usize, PlayFailure)>,
@@ -74,7 +75,7 @@ impl<'a> HandedOver<'a> {
         self.take_outcomes(&name);
         let (variables, writes): (Vec<_>, Vec<_>) = updates.into_iter().unzip();
         let count = variables.len();
-        let batch = self.client.begin_write(writes)?;
+        let batch = self.client.clone().into_polled().write(writes)?;
         self.batches.push_back((batch, variables, bytes));
         self.writes += count;
         self.bytes += bytes;
@@ -84,7 +85,7 @@ impl<'a> HandedOver<'a> {
     /// Takes the outcomes known so far.
     pub(super) fn take_outcomes(&mut self, name: impl Fn(usize) -> String) {
         while let Some((batch, ..)) = self.batches.front()
-            && let Some(outcomes) = self.client.take_outcomes(*batch)
+            && let Some(Ok(outcomes)) = batch.arrived()
         {
             let Some((_, variables, bytes)) = self.batches.pop_front() else {
                 return;
@@ -129,13 +130,5 @@ impl<'a> HandedOver<'a> {
     pub(super) fn failures(&self) -> Vec<PlayFailure> {
         let failures = self.failures.iter();
         failures.map(|(_, failure)| failure.clone()).collect()
-    }
-}
-
-impl Drop for HandedOver<'_> {
-    fn drop(&mut self) {
-        for (batch, ..) in self.batches.drain(..) {
-            self.client.end_writes(batch);
-        }
     }
 }

@@ -145,7 +145,7 @@ impl VariableRecorder {
         let running = Running {
             client: client.clone(),
             subscription,
-            descriptions: Descriptions::new(client.clone()),
+            descriptions: Descriptions::new(client.clone().into_polled()),
             recording,
             first: path.to_owned(),
             clock,

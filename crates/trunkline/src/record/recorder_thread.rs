@@ -206,7 +206,8 @@ impl Running {
             .unzip();
         let readings = self.client.read(&variables, left());
         // Fails only for a closed client, which holds no variables.
-        let _ = self.client.ask_to_close(&variables);
+        let polled = self.client.clone().into_polled();
+        let _closing = polled.close_variables(&variables);
         let readings = items.into_iter().zip(readings?);
         Ok(readings
             .filter_map(|(item, reading)| Some((item, reading.ok()?.position)))

@@ -16,6 +16,7 @@ mod groups;
 mod libraries;
 mod patterns;
 mod place;
+mod polled;
 mod tasks;
 mod types;
 mod writes;
@@ -87,6 +88,14 @@ const SCENARIOS: &[Scenario] = &[
     ("tasks", tasks::a_task_has_the_verbs_of_a_thread),
     ("many tasks", tasks::many_tasks_wait_on_one_connection),
     ("dropped calls", tasks::a_call_that_is_dropped_is_forgotten),
+    (
+        "polled calls",
+        polled::a_polled_call_is_asked_for_its_answer_waited_for_or_awaited,
+    ),
+    (
+        "dropped polled calls",
+        polled::a_polled_call_goes_on_after_a_wait_and_is_abandoned_when_dropped,
+    ),
     (
         "deploy",
         libraries::a_client_deploys_and_undeploys_a_library,

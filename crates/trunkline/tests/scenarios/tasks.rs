@@ -5,7 +5,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use trunkline::types::{Contract, Position, Value};
-use trunkline::{Event, OpenOptions, ReadingPage, SubscribeOptions, Write, WriteOutcome};
+use trunkline::{
+    Event, OpenOptions, ReadingPage, SubscribeOptions, WatchEvent, Write, WriteOutcome,
+};
 
 use crate::place::{Place, TIMEOUT, block_on};
 
@@ -58,6 +60,14 @@ pub fn a_task_has_the_verbs_of_a_thread(place: &Place) {
         client.write_untracked([again], TIMEOUT).unwrap();
         let counts = client.flush(TIMEOUT).await.unwrap();
         assert_eq!((counts.applied, counts.in_flight), (2, 0));
+        assert_eq!(client.throughput(), place.client.throughput());
+        let group = [Write::new(level, Value::F64(9.0))];
+        let group = client.try_write_group(group, TIMEOUT).await.unwrap();
+        assert!(matches!(group.outcomes[..], [WriteOutcome::Applied(_)]));
+        while updates.try_next().is_some() {}
+        let watch = client.watch("all/f64").unwrap();
+        let appeared = watch.next().await;
+        assert!(matches!(appeared, Some(WatchEvent::Appeared { .. })));
         client.close_variables(&[level], TIMEOUT).await.unwrap();
     });
     client.close();

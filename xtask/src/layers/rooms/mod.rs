@@ -32,9 +32,9 @@ const CRATES: &[(&str, Ranks)] = &[
     ("trunkline-client", &[
         &["account", "error", "event", "lane", "options", "outcome", "state", "table"],
         &["receipt", "variable"],
-        &["answer audit batch browse client connection convergence delivery follow group open page \
-           provider queue reading request restore subscription typed watch wire write write_queue"],
-        &["explain", "flush", "forcing", "library", "local", "settle", "subscribe", "taking"],
+        &["answer batch client connection convergence delivery follow page pending provider queue \
+           reading request restore subscription typed watch wire write write_queue"],
+        &["explain", "gather", "local", "settle", "subscribe", "taking", "verbs"],
         &["output"],
     ]),
     ("trunkline-serve", &[
@@ -70,7 +70,7 @@ const SPREAD: &[(&str, &str, usize)] = &[
     ("trunkline-engine", "Engine", 29),
     ("trunkline-engine", "Log", 6),
     ("trunkline-engine", "Variable", 5),
-    ("trunkline-client", "ClientCore", 21),
+    ("trunkline-client", "ClientCore", 16),
     ("trunkline-serve", "Session", 15),
     ("trunkline-stream", "End", 6),
     ("trunkline-stream", "WriterCore", 5),

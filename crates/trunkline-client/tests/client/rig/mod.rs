@@ -7,11 +7,11 @@ mod said;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, Event, OpenOptions, Opened, SubscribeOptions,
+    ClientCore, ClientOptions, Event, OpenOptions, Opened, Request, RequestId, SubscribeOptions,
     SubscriptionId, VariableRef, Write,
 };
 use trunkline_proto::message::lost::{LostBuilder, LostRecord};
-use trunkline_proto::{Disconnect, Endpoint};
+use trunkline_proto::{Disconnect, Endpoint, Fault};
 use trunkline_types::{Contract, Reading, Tick, Timestamp, Value};
 
 pub use engine::FakeEngine;
@@ -151,19 +151,14 @@ impl Rig {
         let request = self.client.open(names, OpenOptions::default()).unwrap();
         self.exchange();
         let answer = self.client.take(request).expect("an answer");
-        answer
-            .into_opened()
-            .unwrap()
-            .into_iter()
-            .map(Result::unwrap)
-            .collect()
+        answer.unwrap().into_iter().map(Result::unwrap).collect()
     }
 
     pub fn open_one(&mut self, name: &str) -> VariableRef {
         self.open(&[name])[0].variable
     }
 
-    pub fn answer(&mut self, request: trunkline_client::RequestId) -> Answer {
+    pub fn answer<R: Request>(&mut self, request: RequestId<R>) -> Result<R::Answer, Fault> {
         self.exchange();
         self.client.take(request).expect("an answer")
     }

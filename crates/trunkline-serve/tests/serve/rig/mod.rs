@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    Answer, ClientCore, ClientOptions, Event, OpenOptions, Opened, RequestId, SubscribeOptions,
+    ClientCore, ClientOptions, Event, OpenOptions, Opened, Request, RequestId, SubscribeOptions,
     SubscriptionId, VariableRef, Write, WriteOutcome,
 };
 use trunkline_proto::message::info::VariableInfo;
@@ -405,7 +405,7 @@ impl Pair {
         options: OpenOptions,
     ) -> Vec<Result<Opened, Fault>> {
         let request = self.client.open(names, options).unwrap();
-        self.answer(request).into_opened().unwrap()
+        self.answer(request).unwrap()
     }
 
     pub fn variable(&mut self, name: &str) -> VariableRef {
@@ -415,7 +415,7 @@ impl Pair {
             .variable
     }
 
-    pub fn answer(&mut self, request: RequestId) -> Answer {
+    pub fn answer<R: Request>(&mut self, request: RequestId<R>) -> Result<R::Answer, Fault> {
         self.exchange();
         if self.gathers {
             self.pass(Duration::from_millis(100));
@@ -425,10 +425,7 @@ impl Pair {
 
     pub fn read(&mut self, variables: &[VariableRef]) -> Vec<Result<Reading, Fault>> {
         let request = self.client.read(variables).unwrap();
-        match self.answer(request) {
-            Answer::Readings(readings) => readings,
-            other => panic!("no readings: {other:?}"),
-        }
+        self.answer(request).unwrap()
     }
 
     /// Writes, and waits for the outcomes.
@@ -497,10 +494,10 @@ impl Pair {
     /// What the engine knows of a variable.
     pub fn info(&mut self, variable: VariableRef) -> VariableInfo {
         let request = self.client.info(&[variable]).unwrap();
-        match self.answer(request) {
-            Answer::Info(mut infos) => infos.remove(0).expect("it is there"),
-            other => panic!("no information: {other:?}"),
-        }
+        self.answer(request)
+            .unwrap()
+            .remove(0)
+            .expect("it is there")
     }
 
     /// The engine's ledger of a variable under a subscription, which balances.

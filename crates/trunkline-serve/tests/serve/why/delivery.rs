@@ -121,10 +121,7 @@ pub(super) const ROWS: &[Row] = &[
             }
             pair.client_sends();
             pair.turn_of_session();
-            match pair.answer(request) {
-                trunkline_client::Answer::Why(steps) => steps,
-                other => panic!("no answer: {other:?}"),
-            }
+            pair.answer(request).unwrap()
         },
         WhyStage::Consumer,
         "not confirmed",

@@ -64,15 +64,8 @@ fn with(change: impl FnOnce(&mut Properties)) -> Pair {
 /// What a program is told.
 fn why(pair: &mut Pair, name: &str) -> Vec<Step> {
     let (now, _) = pair.world.time();
-    if let Some(step) = pair.client.explain_connection(now, name) {
-        return vec![step];
-    }
-    let request = pair.client.why(name).unwrap();
-    let trunkline_client::Answer::Why(mut steps) = pair.answer(request) else {
-        panic!("no answer to why");
-    };
-    steps.extend(pair.client.explain_consumer(now, name));
-    steps
+    let request = pair.client.explain(now, name).unwrap();
+    pair.answer(request).unwrap()
 }
 
 struct Plc(Mutex<Option<String>>);
@@ -154,10 +147,7 @@ fn behind(contract: &str) -> Vec<Step> {
     pair.client_sends();
     pair.turn_of_session();
     pair.capacity = 64 << 10;
-    match pair.answer(request) {
-        trunkline_client::Answer::Why(steps) => steps,
-        other => panic!("no answer: {other:?}"),
-    }
+    pair.answer(request).unwrap()
 }
 
 fn ended(mut pair: Pair, cause: Disconnect) -> Vec<Step> {

@@ -1,0 +1,66 @@
+//! Closing of variables.
+
+use trunkline_proto::message::handles::HandlesBuilder;
+use trunkline_proto::message::results::Results;
+use trunkline_proto::{Disconnect, Fault, FrameKind};
+
+use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
+use crate::client::ClientCore;
+use crate::variable::VariableRef;
+
+/// Closes variables, once each.
+#[derive(Debug)]
+pub struct Close {
+    pub(crate) handles: Vec<u32>,
+    pub(crate) page: Page<()>,
+}
+
+impl Exchange for Close {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Closed);
+    const USES_HANDLES: bool = true;
+    type End = Result<Vec<Result<(), Fault>>, Fault>;
+
+    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+        Prepared::Items(self.handles.len() as u32)
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        sending.handles(HandlesBuilder::close, &self.handles, |handle| *handle);
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        closed(answer)
+    }
+
+    fn end(self, ending: Ending<'_>) -> Self::End {
+        Ok(self.page.finish(&ending.missing()))
+    }
+
+    fn restart(&mut self) {
+        // The handles were closed with the connection.
+        self.handles.clear();
+    }
+}
+
+/// Processes CLOSED. Closing cannot fail: a handle that the engine does not know counts as closed.
+pub(super) fn closed(answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+    let results = Results::decode(answer.frame)?;
+    let (first, count) = (results.first_index(), results.answered());
+    for exception in results {
+        exception?;
+    }
+    answer.run(first, count)?;
+    Ok(Next::Settle)
+}
+
+/// Closes variables that the program never received, without an answer.
+pub(crate) fn close_quietly(core: &mut ClientCore, variables: &[VariableRef]) {
+    let closed = variables
+        .iter()
+        .filter_map(|v| core.variables.close_opening(*v).ok());
+    let handles: Vec<u32> = closed.flatten().collect();
+    if !handles.is_empty() && core.connection.is_open() {
+        let page = Page::new(Vec::new());
+        core.requests.push(Close { handles, page });
+    }
+}

@@ -1,0 +1,50 @@
+//! Flushes: everything handed over before is sent and carried out.
+
+use trunkline_proto::message::single::{decode_empty, encode_empty};
+use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
+
+use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
+use crate::client::ClientCore;
+use crate::outcome::WriteCounts;
+
+/// Sends everything handed over before, and has the engine send what it gathers.
+#[derive(Debug, Default)]
+pub struct Flush {
+    /// The number of the first write after the flush; set when it is sent.
+    pub(crate) before: u64,
+}
+
+impl Exchange for Flush {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Flushed);
+    type End = Result<WriteCounts, Fault>;
+
+    fn waits_for_writes(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
+        self.before = core.writes.next_write();
+        core.send_gathered = true;
+        let session = core.session();
+        match session.is_some_and(|session| session.features.contains(Features::THROUGHPUT)) {
+            true => Prepared::Single,
+            // An engine without throughput mode sends everything as soon as it has it.
+            false => Prepared::Later,
+        }
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        encode_empty(FrameKind::Flush, sending.number, sending.out);
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        decode_empty(answer.frame)?;
+        // Answers to writes that a provider carries out may still be missing.
+        Ok(Next::Later)
+    }
+
+    fn end(self, ending: Ending<'_>) -> Self::End {
+        let counts = ending.core.writes.counts();
+        ending.whole(Some(counts))
+    }
+}

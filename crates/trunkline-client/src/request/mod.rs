@@ -1,0 +1,451 @@
+//! Requests: one type and one file for each. [`requests!`] lists them all.
+//!
+//! ```text
+//! verbs.rs          queue              settle.rs                              verbs.rs
+//! core.info(..) --> Pending<AnyRequest> --> prepare, encode, answered, end --> core.take(id)
+//! ```
+//!
+//! A request is unanswered until its last frame has arrived. If the connection breaks before that,
+//! it is sent again on the next one, unless it was sent completely and changes the engine: then its
+//! outcome is unknown. This applies to the program's requests only; the client's own are derived
+//! again from what it then needs.
+
+mod audit;
+mod close;
+mod engine;
+mod find;
+mod flush;
+mod forcing;
+mod info;
+mod items;
+mod lease;
+mod library;
+mod open;
+mod page;
+mod provide;
+mod read;
+mod request_value;
+mod restore;
+mod snapshot;
+mod watch;
+mod why;
+mod write_group;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use trunkline_proto::message::engine::EngineInfo;
+use trunkline_proto::message::info::VariableInfo;
+use trunkline_proto::message::library::LibraryReport;
+use trunkline_proto::message::list::{ListBuilder, ListFrame};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
+use trunkline_types::{AuditPage, Reading, Tick};
+
+use crate::answer::{self, ForcedList, Found, Opened, Step};
+use crate::client::ClientCore;
+use crate::error::malformed;
+use crate::outcome::{GroupOutcome, WriteCounts};
+use crate::page::ReadingPage;
+
+pub use self::audit::{AUDIT_ENTRIES_MAX, Audit};
+pub use self::close::Close;
+pub(crate) use self::close::close_quietly;
+pub use self::engine::Engine;
+pub use self::find::Find;
+pub use self::flush::Flush;
+pub use self::forcing::Forcing;
+pub use self::info::Info;
+pub(crate) use self::items::{CheckAll, OpenItems, Resume, Unsubscribe};
+pub use self::lease::{Lease, LeaseTerms};
+pub use self::library::{Deploy, OrderLibrary};
+pub use self::open::Open;
+pub(crate) use self::page::Page;
+pub(crate) use self::provide::Provide;
+pub use self::read::{Read, ReadPage};
+pub use self::request_value::RequestValue;
+pub(crate) use self::restore::Restore;
+pub use self::snapshot::Snapshot;
+pub(crate) use self::watch::{Unwatch, Watch};
+pub use self::why::Why;
+pub use self::write_group::WriteGroup;
+
+/// A request of the program. The table of requests implements it.
+pub trait Request: Sized {
+    /// What the engine answers. Lists have one entry per item, in the order of the request. A fault
+    /// of one item does not affect the others.
+    type Answer;
+
+    /// Returns the answer, or `answer` again if it answers another kind of request.
+    #[doc(hidden)]
+    #[expect(clippy::result_large_err, reason = "the answer moves, whichever way")]
+    fn unpack(answer: AnyAnswer) -> Result<Result<Self::Answer, Fault>, AnyAnswer>;
+}
+
+/// The number of a request of the program. `ClientCore::take` takes its answer.
+pub struct RequestId<R>(pub(crate) u64, pub(crate) PhantomData<fn() -> R>);
+
+// Derived implementations would require them of `R`.
+impl<R> Clone for RequestId<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for RequestId<R> {}
+
+impl<R> PartialEq for RequestId<R> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<R> Eq for RequestId<R> {}
+
+impl<R> fmt::Debug for RequestId<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RequestId({})", self.0)
+    }
+}
+
+/// How a request is sent, answered and ended.
+pub(crate) trait Exchange: Sized {
+    /// The kind of the frames that answer it. `None`: it ends when it is sent.
+    const ANSWERED_BY: Option<FrameKind>;
+    /// True if it uses handles of this connection.
+    const USES_HANDLES: bool = false;
+    /// Tells the program how to find out whether a request with an unknown outcome was carried out.
+    const LOOK: &'static str = "look with `trunkline ls`";
+    /// `Result<Answer, Fault>` for requests of the program, `()` for the client's own.
+    type End;
+
+    /// Returns the feature that the engine must have, and the words for its absence.
+    fn requires(&self) -> Option<(Features, &'static str)> {
+        None
+    }
+
+    /// Returns true if it must not be sent twice.
+    fn changes_engine(&self) -> bool {
+        false
+    }
+
+    /// Returns true if it must not overtake earlier writes.
+    fn waits_for_writes(&self) -> bool {
+        false
+    }
+
+    /// Decides what is sent, before the first frame on a connection.
+    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+        Prepared::Single
+    }
+
+    /// Appends one frame of about `page` bytes.
+    fn encode(&mut self, sending: &mut Sending<'_>);
+
+    /// Processes a frame of the answer.
+    fn answered(&mut self, _: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        Ok(Next::Settle)
+    }
+
+    /// Ends the request.
+    fn end(self, ending: Ending<'_>) -> Self::End;
+
+    /// Resets it, for a connection on which nothing of it was sent.
+    fn restart(&mut self) {}
+
+    /// Returns the answer to a request that was sent and whose call ends before the engine's
+    /// answer. Without one, a request that changes the engine ends with the fault.
+    fn unknown(&self, _: &Fault) -> Option<Self::End> {
+        None
+    }
+}
+
+/// What is sent of a request.
+pub(crate) enum Prepared {
+    /// One frame.
+    Single,
+    /// This many items, in frames of about `page` bytes. Without items the request ends.
+    Items(u32),
+    /// Nothing. The request ends with the writes before it.
+    Later,
+}
+
+/// What follows after a frame of the answer.
+pub(crate) enum Next {
+    /// The request ends with the last frame, which has answered every item.
+    Settle,
+    /// The request is sent again, for the next page.
+    Again,
+    /// The request ends with the writes before it.
+    Later,
+}
+
+/// The frame of a request that is being sent.
+pub(crate) struct Sending<'a> {
+    pub(crate) core: &'a mut ClientCore,
+    pub(crate) number: u32,
+    /// Number of items to send in total, and of those sent.
+    pub(crate) total: u32,
+    pub(crate) sent: &'a mut u32,
+    /// Size of a frame in bytes.
+    pub(crate) page: usize,
+    pub(crate) out: &'a mut Vec<u8>,
+}
+
+impl Sending<'_> {
+    /// Appends a frame of handles.
+    pub(crate) fn handles<'s, T, F: for<'i> ListFrame<Item<'i> = u32>>(
+        &'s mut self,
+        begin: impl FnOnce(&'s mut Vec<u8>, u32) -> ListBuilder<'s, F>,
+        items: &[T],
+        handle: impl Fn(&T) -> u32,
+    ) {
+        let mut frame = begin(self.out, self.number);
+        for item in items.get(*self.sent as usize..).unwrap_or_default() {
+            if frame.len_bytes() >= self.page {
+                break;
+            }
+            frame.push(&handle(item));
+            *self.sent += 1;
+        }
+        frame.finish(*self.sent < self.total);
+    }
+}
+
+/// A frame of an answer, and the request's counts of items.
+pub(crate) struct Answering<'a, 'f> {
+    pub(crate) core: &'a mut ClientCore,
+    pub(crate) now: Tick,
+    pub(crate) frame: &'a Frame<'f>,
+    pub(crate) sent: u32,
+    pub(crate) answered: &'a mut u32,
+}
+
+impl Answering<'_, '_> {
+    /// Counts the next answered item and returns its index. Fails if `index`, which comes from the
+    /// engine, is not the next one or was not sent. Raises `index` to that of the item after it.
+    #[inline]
+    pub(crate) fn item(&mut self, index: &mut u32) -> Result<u32, Disconnect> {
+        let place = *index;
+        if place != *self.answered || place >= self.sent {
+            return Err(self.not_next(place));
+        }
+        *self.answered += 1;
+        *index = place.saturating_add(1);
+        Ok(place)
+    }
+
+    #[cold]
+    fn not_next(&self, index: u32) -> Disconnect {
+        let (answered, sent) = (*self.answered, self.sent);
+        malformed(format!(
+            "item {index} is answered where {answered} was next and {sent} were asked for"
+        ))
+    }
+
+    /// Counts `count` answered items from `first` on, and returns their indices.
+    pub(crate) fn run(&mut self, first: u32, count: u32) -> Result<Range<u32>, Disconnect> {
+        let (answered, sent) = (*self.answered, self.sent);
+        let (Some(end), true) = (first.checked_add(count), first == answered) else {
+            return Err(malformed(format!(
+                "items from {first} on are answered where {answered} was next"
+            )));
+        };
+        if end > sent {
+            return Err(malformed(format!(
+                "{end} items are answered where {sent} were asked for"
+            )));
+        }
+        *self.answered = end;
+        Ok(first..end)
+    }
+}
+
+/// The end of a request.
+pub(crate) struct Ending<'a> {
+    pub(crate) core: &'a mut ClientCore,
+    /// The fault of unanswered items, or of the whole request.
+    pub(crate) fault: Option<Fault>,
+    /// True if the program waits for the answer.
+    pub(crate) wanted: bool,
+}
+
+impl Ending<'_> {
+    /// Returns the fault of unanswered items.
+    pub(crate) fn missing(&self) -> Fault {
+        let fault = self.fault.clone();
+        fault.unwrap_or_else(|| FaultCode::Internal.into())
+    }
+
+    /// Returns the answer, unless the request was refused as a whole.
+    pub(crate) fn whole<T>(self, answer: Option<T>) -> Result<T, Fault> {
+        match (&self.fault, answer) {
+            (None, Some(answer)) => Ok(answer),
+            _ => Err(self.missing()),
+        }
+    }
+}
+
+/// Does the same with a request of any kind: names a constant, or defines a method.
+macro_rules! each {
+    ([$($kind:ident)*] fn $name:ident(&self) -> $result:ty) => {
+        pub(crate) fn $name(&self) -> $result {
+            match self {
+                $(Self::$kind(request) => request.$name(),)*
+            }
+        }
+    };
+    ([$($kind:ident)*] fn $name:ident(&mut self, $arg:ident: $ty:ty) -> $result:ty) => {
+        pub(crate) fn $name(&mut self, $arg: $ty) -> $result {
+            match self {
+                $(Self::$kind(request) => request.$name($arg),)*
+            }
+        }
+    };
+    ([$($kind:ident)*] $any:expr, const $constant:ident) => {
+        match $any {
+            $(AnyRequest::$kind(_) => <$kind as Exchange>::$constant,)*
+        }
+    };
+}
+
+/// Expands the list of requests to what treats them alike.
+macro_rules! requests {
+    (
+        program { $($request:ident -> $answer:ty,)* }
+        own { $($own:ident,)* }
+    ) => {
+        /// A request of any kind.
+        #[derive(Debug)]
+        pub(crate) enum AnyRequest {
+            $($request($request),)*
+            $($own($own),)*
+        }
+
+        /// An answer of any kind.
+        #[doc(hidden)]
+        #[derive(Debug)]
+        pub enum AnyAnswer {
+            $(#[doc(hidden)] $request(Result<$answer, Fault>),)*
+        }
+
+        $(
+            impl Request for $request {
+                type Answer = $answer;
+
+                fn unpack(answer: AnyAnswer) -> Result<Result<$answer, Fault>, AnyAnswer> {
+                    match answer {
+                        AnyAnswer::$request(answer) => Ok(answer),
+                        other => Err(other),
+                    }
+                }
+            }
+
+            impl From<$request> for AnyRequest {
+                fn from(request: $request) -> Self {
+                    Self::$request(request)
+                }
+            }
+        )*
+
+        $(
+            impl From<$own> for AnyRequest {
+                fn from(request: $own) -> Self {
+                    Self::$own(request)
+                }
+            }
+        )*
+
+        impl AnyRequest {
+            pub(crate) fn answered_by(&self) -> Option<FrameKind> {
+                each!([$($request)* $($own)*] self, const ANSWERED_BY)
+            }
+
+            pub(crate) fn uses_handles(&self) -> bool {
+                each!([$($request)* $($own)*] self, const USES_HANDLES)
+            }
+
+            pub(crate) fn look(&self) -> &'static str {
+                each!([$($request)* $($own)*] self, const LOOK)
+            }
+
+            each!([$($request)* $($own)*] fn requires(&self) -> Option<(Features, &'static str)>);
+            each!([$($request)* $($own)*] fn changes_engine(&self) -> bool);
+            each!([$($request)* $($own)*] fn waits_for_writes(&self) -> bool);
+            each!([$($request)* $($own)*] fn prepare(&mut self, core: &mut ClientCore) -> Prepared);
+            each!([$($request)* $($own)*] fn encode(&mut self, sending: &mut Sending<'_>) -> ());
+            each!([$($request)* $($own)*] fn answered(
+                &mut self, answering: &mut Answering<'_, '_>
+            ) -> Result<Next, Disconnect>);
+            /// Resets the request, for a connection on which nothing of it was sent.
+            pub(crate) fn restart(&mut self) {
+                match self {
+                    $(Self::$request(request) => request.restart(),)*
+                    // Derived again from what the client then needs.
+                    $(Self::$own(_) => {})*
+                }
+            }
+
+            /// Returns the answer; `None` for the client's own requests.
+            pub(crate) fn end(self, ending: Ending<'_>) -> Option<AnyAnswer> {
+                match self {
+                    $(Self::$request(request) => Some(AnyAnswer::$request(request.end(ending))),)*
+                    $(Self::$own(request) => { request.end(ending); None })*
+                }
+            }
+
+            /// Ends a request whose call has ended and whose connection was lost. What becomes of
+            /// the client's own requests is decided by what they serve.
+            pub(crate) fn abandoned(self, ending: Ending<'_>) {
+                match self {
+                    $(Self::$request(request) => drop(request.end(ending)),)*
+                    $(Self::$own(_) => {})*
+                }
+            }
+
+            /// Returns the answer to a request that was sent and whose call has ended. `None` if the
+            /// request changes nothing.
+            pub(crate) fn unknown(&self, fault: &Fault) -> Option<AnyAnswer> {
+                match self {
+                    $(Self::$request(request) => {
+                        let refused = || request.changes_engine().then(|| Err(fault.clone()));
+                        request.unknown(fault).or_else(refused).map(AnyAnswer::$request)
+                    })*
+                    $(Self::$own(_) => None,)*
+                }
+            }
+        }
+    };
+}
+
+requests! {
+    program {
+        Open -> Vec<Result<Opened, Fault>>,
+        Close -> Vec<Result<(), Fault>>,
+        Read -> Vec<Result<Reading, Fault>>,
+        ReadPage -> ReadingPage,
+        Snapshot -> answer::Snapshot,
+        RequestValue -> Vec<Result<(), Fault>>,
+        WriteGroup -> GroupOutcome,
+        Flush -> WriteCounts,
+        Lease -> Vec<Result<answer::Lease, Fault>>,
+        Info -> Vec<Result<VariableInfo, Fault>>,
+        Find -> Vec<Found>,
+        Why -> Vec<Step>,
+        Engine -> EngineInfo,
+        Audit -> AuditPage,
+        Forcing -> ForcedList,
+        Deploy -> LibraryReport,
+        OrderLibrary -> LibraryReport,
+    }
+    own {
+        Restore,
+        OpenItems,
+        Resume,
+        Unsubscribe,
+        Watch,
+        Unwatch,
+        Provide,
+        CheckAll,
+    }
+}

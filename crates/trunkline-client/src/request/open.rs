@@ -1,0 +1,209 @@
+//! Opening of variables by name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::message::open::{
+    OpenBuilder, OpenOptions as WireOpenOptions, OpenTerms, Opened as OpenedFrame, OpenedVariable,
+};
+use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, FrameKind};
+use trunkline_types::name::NAME_BYTES_MAX;
+use trunkline_types::{Access, Tick};
+
+use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending, close_quietly};
+use crate::answer::Opened;
+use crate::client::ClientCore;
+use crate::options::{Need, OpenOptions};
+use crate::variable::{VariableRef, Variables};
+
+/// Opens variables by their names.
+#[derive(Debug)]
+pub struct Open {
+    pub(crate) page: Page<Opened>,
+    pub(crate) options: OpenOptions,
+}
+
+impl Exchange for Open {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Opened);
+    type End = Result<Vec<Result<Opened, Fault>>, Fault>;
+
+    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
+        Prepared::Items(
+            self.page
+                .ask(|variable| check_name(&core.variables, variable)),
+        )
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        let terms = OpenTerms {
+            options: WireOpenOptions {
+                read: self.options.read,
+                describe: self.options.describe,
+            },
+            subscribe: None,
+        };
+        send_names(&terms, sending, |_, index| Some(self.page.asked(index)?.1));
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        let options = self.options;
+        take_opened(answer, |core, now, index, item| {
+            if let Some((place, variable)) = self.page.asked(index) {
+                let result = note_opened(core, now, variable, item)?;
+                let result = result.and_then(|opened| check_needs(opened, options));
+                self.page.set(place, result);
+            }
+            Ok(())
+        })
+    }
+
+    fn end(self, ending: Ending<'_>) -> Self::End {
+        let missing = ending.missing();
+        let variables = self.page.variables.clone();
+        let results = self.page.finish(&missing);
+        let Ending { core, wanted, .. } = ending;
+        let mut unwanted = Vec::new();
+        for (variable, result) in variables.iter().zip(&results) {
+            if result.is_err() {
+                core.variables.release(*variable);
+                continue;
+            }
+            core.variables.count_opening(*variable);
+            if !wanted {
+                unwanted.push(*variable);
+            }
+        }
+        close_quietly(core, &unwanted);
+        Ok(results)
+    }
+}
+
+/// Checks the length of a name before it is sent. Returns 0 in place of a handle, because an
+/// opening sends the name instead.
+pub(super) fn check_name(variables: &Variables, variable: VariableRef) -> Result<u32, Fault> {
+    let bytes = variables.get(variable).map_or(0, |known| known.name.len());
+    if bytes <= NAME_BYTES_MAX {
+        return Ok(0);
+    }
+    let sentence = format!("the name has {bytes} bytes; {NAME_BYTES_MAX} is the limit");
+    Err(Fault::new(FaultCode::BadName, sentence))
+}
+
+/// Appends an OPEN frame. `variable` returns the variable at an index of the items sent.
+pub(super) fn send_names(
+    terms: &OpenTerms,
+    sending: &mut Sending<'_>,
+    variable: impl Fn(&ClientCore, u32) -> Option<VariableRef>,
+) {
+    let core = &*sending.core;
+    let mut frame = OpenBuilder::begin(sending.out, sending.number, terms);
+    while *sending.sent < sending.total && frame.len_bytes() < sending.page {
+        let known = variable(core, *sending.sent).and_then(|known| core.variables.get(known));
+        frame.push(&known.map_or("", |known| &*known.name).as_bytes());
+        *sending.sent += 1;
+    }
+    frame.finish(*sending.sent < sending.total);
+}
+
+type OpenedItem<'a> = Result<OpenedVariable<'a>, FaultRef<'a>>;
+
+/// Processes OPENED. `take` gets the index of each item among those sent.
+pub(super) fn take_opened(
+    answer: &mut Answering<'_, '_>,
+    mut take: impl FnMut(&mut ClientCore, Tick, u32, OpenedItem<'_>) -> Result<(), Disconnect>,
+) -> Result<Next, Disconnect> {
+    let opened = OpenedFrame::decode(answer.frame)?;
+    let mut index = opened.first_index();
+    for item in opened {
+        let item = item?;
+        let place = answer.item(&mut index)?;
+        take(answer.core, answer.now, place, item)?;
+    }
+    Ok(Next::Settle)
+}
+
+/// Records the engine's answer for one name.
+pub(super) fn note_opened(
+    core: &mut ClientCore,
+    now: Tick,
+    variable: VariableRef,
+    item: OpenedItem<'_>,
+) -> Result<Result<Opened, Fault>, Disconnect> {
+    let opened = match item {
+        Ok(opened) => opened,
+        Err(fault) => {
+            let fault = fault.to_fault();
+            core.variables.refused(variable, &fault);
+            return Ok(Err(fault));
+        }
+    };
+    let OpenedVariable {
+        handle,
+        data_type,
+        access,
+        reading,
+        properties,
+    } = opened;
+    core.variables.opened(variable, handle, &data_type, access);
+    if let Some(properties) = &properties {
+        note_max_age(core, variable, properties.max_age);
+    }
+    let reading = match reading.filter(|_| access != Access::WriteOnly) {
+        Some(record) => {
+            let known = core.variables.get(variable);
+            let arrival = core.connection.arrival(now)?;
+            let max_age = known.and_then(|v| v.max_age);
+            let entry = arrival.entry(&record, &data_type, max_age)?;
+            Some(entry.into_reading(arrival.epoch))
+        }
+        None => None,
+    };
+    Ok(Ok(Opened {
+        variable,
+        data_type,
+        access,
+        reading,
+        properties: properties.map(Arc::new),
+    }))
+}
+
+/// Applies the maximum age from newly received properties to the variable's items.
+fn note_max_age(core: &mut ClientCore, variable: VariableRef, max_age: Option<Duration>) {
+    let Some(known) = core.variables.get_mut(variable) else {
+        return;
+    };
+    known.max_age = max_age;
+    for (wire, item) in known.items.iter() {
+        if let Some(item) = core.wires.item_mut(*wire, *item) {
+            item.max_age = max_age;
+        }
+    }
+}
+
+/// Checks that the variable permits the access that the program requires.
+fn check_needs(opened: Opened, options: OpenOptions) -> Result<Opened, Fault> {
+    let fault = |code: FaultCode| Err(Fault::from(code));
+    match opened.access {
+        Access::ReadOnly if options.writing == Need::Required => fault(FaultCode::NotWritable),
+        Access::WriteOnly if options.reading == Need::Required => fault(FaultCode::NotReadable),
+        _ => Ok(Opened {
+            access: wanted_access(opened.access, options)?,
+            ..opened
+        }),
+    }
+}
+
+/// Returns the part of the variable's access that this opening uses.
+fn wanted_access(access: Access, options: OpenOptions) -> Result<Access, Fault> {
+    let reads = access != Access::WriteOnly && options.reading != Need::None;
+    let writes = access != Access::ReadOnly && options.writing != Need::None;
+    match (reads, writes) {
+        (true, true) => Ok(Access::ReadWrite),
+        (true, false) => Ok(Access::ReadOnly),
+        (false, true) => Ok(Access::WriteOnly),
+        (false, false) => {
+            let sentence = "neither of the accesses that this opening asks for is there";
+            Err(Fault::new(FaultCode::Denied, sentence))
+        }
+    }
+}

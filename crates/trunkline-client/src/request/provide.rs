@@ -1,0 +1,42 @@
+//! The request for the role of a provider.
+
+use std::time::Duration;
+
+use trunkline_proto::message::provider::{ProvideBuilder, ProvideHead, decode_provided};
+use trunkline_proto::{Disconnect, Features, FrameKind};
+
+use super::{Answering, Ending, Exchange, Next, Sending};
+
+/// The lease to request; the engine grants the deadline of the connection instead.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// Asks to be the source of variables.
+#[derive(Debug)]
+pub(crate) struct Provide(pub(crate) String);
+
+impl Exchange for Provide {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Provided);
+    type End = ();
+
+    fn requires(&self) -> Option<(Features, &'static str)> {
+        let missing = "takes no I/O servers over the network; update it";
+        Some((Features::PROVIDER, missing))
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        let head = ProvideHead {
+            lease: LEASE,
+            provider: &self.0,
+        };
+        ProvideBuilder::begin(sending.out, sending.number, &head).finish(false);
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        decode_provided(answer.frame)?;
+        Ok(Next::Settle)
+    }
+
+    fn end(self, ending: Ending<'_>) {
+        ending.core.provide_answered(ending.fault);
+    }
+}

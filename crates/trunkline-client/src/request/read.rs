@@ -1,0 +1,93 @@
+//! Current readings of variables.
+
+use trunkline_proto::message::handles::HandlesBuilder;
+use trunkline_proto::message::read::Readings;
+use trunkline_proto::{Disconnect, Fault, FaultCode, FrameKind};
+use trunkline_types::Reading;
+
+use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
+use crate::client::ClientCore;
+use crate::page::{ReadList, ReadingPage};
+
+/// Asks for current readings, whether new or not.
+#[derive(Debug)]
+pub struct Read(pub(crate) ReadList);
+
+impl Exchange for Read {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Readings);
+    const USES_HANDLES: bool = true;
+    type End = Result<Vec<Result<Reading, Fault>>, Fault>;
+
+    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
+        Prepared::Items(self.0.ask(&core.variables))
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        sending.handles(HandlesBuilder::read, &self.0.asked, |(_, handle)| *handle);
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        take_readings(&mut self.0, Readings::decode(answer.frame)?, answer)?;
+        Ok(Next::Settle)
+    }
+
+    fn end(self, ending: Ending<'_>) -> Self::End {
+        Ok(self.0.finish(&ending.missing()).into_readings())
+    }
+}
+
+/// As [`Read`], into a page of the program.
+#[derive(Debug)]
+pub struct ReadPage(pub(crate) Read);
+
+impl Exchange for ReadPage {
+    const ANSWERED_BY: Option<FrameKind> = Read::ANSWERED_BY;
+    const USES_HANDLES: bool = true;
+    type End = Result<ReadingPage, Fault>;
+
+    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
+        self.0.prepare(core)
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        self.0.encode(sending);
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        self.0.answered(answer)
+    }
+
+    fn end(self, ending: Ending<'_>) -> Self::End {
+        Ok(self.0.0.finish(&ending.missing()))
+    }
+}
+
+/// Processes the readings of one frame.
+pub(super) fn take_readings(
+    list: &mut ReadList,
+    readings: Readings<'_>,
+    answer: &mut Answering<'_, '_>,
+) -> Result<(), Disconnect> {
+    let arrival = answer.core.connection.arrival(answer.now)?;
+    list.set_epoch(arrival.epoch);
+    let mut index = readings.first_index();
+    for reading in readings {
+        let reading = reading?;
+        let place = answer.item(&mut index)?;
+        let Some(variable) = list.answered(place) else {
+            continue;
+        };
+        let variable = answer.core.variables.get(variable);
+        let data_type = variable.and_then(|v| v.data_type.as_ref());
+        match (reading, data_type) {
+            (Ok(record), Some(data_type)) => {
+                let max_age = variable.and_then(|v| v.max_age);
+                list.push(arrival.entry(&record, data_type, max_age)?);
+            }
+            // The program has closed the variable in the meantime.
+            (Ok(_), None) => list.push_fault(FaultCode::UnknownHandle.into()),
+            (Err(fault), _) => list.push_fault(fault.to_fault()),
+        }
+    }
+    Ok(())
+}

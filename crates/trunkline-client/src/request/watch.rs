@@ -1,0 +1,53 @@
+//! Watched patterns: the request for the listing, and its end.
+
+use std::sync::Arc;
+
+use trunkline_proto::message::watch::{Unwatch as UnwatchFrame, Watch as WatchFrame};
+use trunkline_proto::{Features, FrameKind};
+
+use super::{Ending, Exchange, Sending};
+use crate::table::Key;
+
+/// Watches a pattern. APPEARED also comes unasked, so `ClientCore::handle_appeared` processes it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) key: Key,
+    pub(crate) number: u32,
+    pub(crate) pattern: Arc<str>,
+}
+
+impl Exchange for Watch {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Appeared);
+    type End = ();
+
+    fn requires(&self) -> Option<(Features, &'static str)> {
+        let missing = "cannot follow patterns; update it, or use find";
+        Some((Features::PATTERNS, missing))
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        let (watch, pattern) = (self.number, &*self.pattern);
+        WatchFrame { watch, pattern }.encode(sending.number, sending.out);
+    }
+
+    fn end(self, ending: Ending<'_>) {
+        if let Some(fault) = ending.fault {
+            ending.core.watch_refused(self.key, fault);
+        }
+    }
+}
+
+/// Ends a watch.
+#[derive(Debug)]
+pub(crate) struct Unwatch(pub(crate) u32);
+
+impl Exchange for Unwatch {
+    const ANSWERED_BY: Option<FrameKind> = None;
+    type End = ();
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        UnwatchFrame { watch: self.0 }.encode(0, sending.out);
+    }
+
+    fn end(self, _: Ending<'_>) {}
+}

@@ -1,0 +1,172 @@
+//! Writes that are carried out together or not at all.
+//!
+//! A group is sent in the order in which it was made, among writes and requests. A group that was
+//! sent but not answered when the connection broke is not sent again: its members end as unknown,
+//! as writes do.
+
+use trunkline_proto::message::group::{GroupAnswer, GroupWriteBuilder};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
+use trunkline_types::wire::encoded_len;
+
+use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
+use crate::client::ClientCore;
+use crate::error::malformed;
+use crate::outcome::{GroupOutcome, NotTried, WriteOutcome, of_answer};
+use crate::write::{Write, check_write, not_sent};
+
+/// Message bytes reserved for the overhead of a group.
+const GROUP_BYTES: usize = 64;
+/// Message bytes reserved for the overhead of each member.
+const MEMBER_BYTES: usize = 64;
+
+/// Writes values together or not at all.
+#[derive(Debug)]
+pub struct WriteGroup {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) try_only: bool,
+    pub(crate) outcome: Option<GroupOutcome>,
+}
+
+impl WriteGroup {
+    /// Checks the group. Returns the member that cannot be sent, with the reason.
+    fn check(&self, core: &ClientCore) -> Result<(), (usize, Fault)> {
+        let message_max = core.connection.message_max();
+        let mut bytes = GROUP_BYTES;
+        for (at, write) in self.writes.iter().enumerate() {
+            let of_value = encoded_len(&write.value);
+            check_write(&core.variables, write, of_value, message_max)
+                .and_then(|_| core.check_understood(write))
+                .map_err(|fault| (at, fault))?;
+            bytes = bytes.saturating_add(of_value).saturating_add(MEMBER_BYTES);
+        }
+        if bytes <= message_max {
+            return Ok(());
+        }
+        let sentence =
+            format!("the group has {bytes} bytes; {message_max} is the limit, make several of it");
+        Err((0, Fault::new(FaultCode::TooLarge, sentence)))
+    }
+
+    /// Returns the outcome of the group if every write in it has this outcome.
+    fn each(&self, outcome: WriteOutcome) -> GroupOutcome {
+        GroupOutcome {
+            commit: None,
+            culprit: None,
+            outcomes: vec![outcome; self.writes.len()],
+        }
+    }
+
+    /// Ends the group, and names the culprit in the outcomes of the other members.
+    fn ended(&mut self, core: &ClientCore, mut ended: GroupOutcome) {
+        let culprit = ended.culprit.and_then(|at| self.writes.get(at));
+        let known = culprit.and_then(|write| core.variables.get(write.variable));
+        if let Some(name) = known.map(|variable| &*variable.name) {
+            for outcome in &mut ended.outcomes {
+                if matches!(outcome, WriteOutcome::Refused(fault)
+                    if fault.code == FaultCode::GroupRefused)
+                {
+                    let sentence =
+                        format!("not written: the whole group was refused because of {name}");
+                    let fault = Fault::new(FaultCode::GroupRefused, sentence);
+                    *outcome = WriteOutcome::Refused(fault);
+                }
+            }
+        }
+        self.outcome = Some(ended);
+    }
+}
+
+impl Exchange for WriteGroup {
+    const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::GroupAnswer);
+    const USES_HANDLES: bool = true;
+    const LOOK: &'static str = "read one of its variables";
+    type End = Result<GroupOutcome, Fault>;
+
+    fn requires(&self) -> Option<(Features, &'static str)> {
+        let missing = "does not know groups; update it, or write the variables one by one";
+        Some((Features::GROUPS, missing))
+    }
+
+    fn changes_engine(&self) -> bool {
+        true
+    }
+
+    fn waits_for_writes(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
+        let Err((culprit, fault)) = self.check(core) else {
+            return Prepared::Single;
+        };
+        let others = WriteOutcome::Refused(FaultCode::GroupRefused.into());
+        let mut ended = self.each(others);
+        ended.culprit = Some(culprit);
+        if let Some(outcome) = ended.outcomes.get_mut(culprit) {
+            *outcome = WriteOutcome::Refused(fault);
+        }
+        self.ended(core, ended);
+        Prepared::Items(0)
+    }
+
+    fn encode(&mut self, sending: &mut Sending<'_>) {
+        let variables = &sending.core.variables;
+        let mut frame = GroupWriteBuilder::begin(sending.out, sending.number, self.try_only);
+        for write in &self.writes {
+            // The handle was checked before. The engine refuses an invalid handle, and the group
+            // with it.
+            let handle = variables.handle(write.variable).unwrap_or(u32::MAX);
+            match write.options.has_value() {
+                true => frame.push_value(handle, &write.options, &write.value),
+                false => frame.push(handle, &write.options, &[]),
+            }
+        }
+        frame.finish();
+    }
+
+    fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
+        let group = GroupAnswer::decode(answer.frame)?;
+        let head = group.head();
+        let (given, asked) = (answer.frame.count() as usize, self.writes.len());
+        if given != asked {
+            let sentence = format!("a group of {asked} writes is answered with {given} outcomes");
+            return Err(malformed(sentence));
+        }
+        let epoch = answer.core.connection.epoch();
+        let mut outcomes = Vec::with_capacity(asked);
+        for (outcome, write) in group.zip(&self.writes) {
+            let outcome = of_answer(outcome?, epoch);
+            answer.core.remember_own(write.variable, &outcome);
+            outcomes.push(outcome);
+        }
+        let ended = GroupOutcome {
+            commit: head.commit,
+            culprit: head.culprit.map(|at| at as usize),
+            outcomes,
+        };
+        self.ended(answer.core, ended);
+        Ok(Next::Settle)
+    }
+
+    fn end(mut self, ending: Ending<'_>) -> Self::End {
+        let outcome = self.outcome.take();
+        let outcome = outcome.unwrap_or_else(|| {
+            self.each(match ending.fault {
+                // By this code, the engine says that it does not know.
+                Some(fault) if fault.code == FaultCode::TimedOut => WriteOutcome::Unknown(fault),
+                Some(fault) => WriteOutcome::Refused(fault),
+                // The call has ended before the group was sent.
+                None => {
+                    let fault = not_sent(&ending.core.connection);
+                    WriteOutcome::NotTried(NotTried::Cancelled(fault))
+                }
+            })
+        });
+        ending.core.writes.count_group(&outcome.outcomes);
+        Ok(outcome)
+    }
+
+    fn unknown(&self, fault: &Fault) -> Option<Self::End> {
+        Some(Ok(self.each(WriteOutcome::Unknown(fault.clone()))))
+    }
+}

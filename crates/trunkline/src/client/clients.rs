@@ -1,0 +1,133 @@
+//! The clients: one connection, and the verbs in three forms.
+
+use std::fmt;
+use std::sync::Arc;
+
+use trunkline_net::Dialler;
+
+use super::call::Shared;
+use super::{ConnectError, ConnectOptions};
+use crate::Engine;
+
+/// Defines a client for each form of the verbs.
+macro_rules! clients {
+    ($($(#[$doc:meta])* $module:ident { $($(#[$into_doc:meta])* $into:ident -> $other:ident,)* })*) => {$(
+        pub(crate) mod $module {
+            use super::*;
+
+            $(#[$doc])*
+            #[derive(Clone)]
+            pub struct Client {
+                pub(in super::super) shared: Arc<Shared>,
+            }
+
+            impl Client {
+                /// Begins to connect to the engine that `url` names (`tl://host[:port]`; a bare
+                /// name or `tl:///` means this machine). Calls wait for the connection;
+                /// [`wait_connected`](Self::wait_connected) verifies it.
+                ///
+                /// # Errors
+                /// [`ConnectError`]: `url` is not a URL, or the machine has no descriptor or thread
+                /// left.
+                pub fn connect(url: &str) -> Result<Self, ConnectError> {
+                    Self::connect_with(&ConnectOptions::new(url)?)
+                }
+
+                /// Begins to connect with `options`.
+                ///
+                /// # Errors
+                /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
+                pub fn connect_with(options: &ConnectOptions) -> Result<Self, ConnectError> {
+                    Ok(Self {
+                        shared: Shared::start(options.dialler(), options)?,
+                    })
+                }
+
+                $(
+                    $(#[$into_doc])*
+                    pub fn $into(self) -> super::$other::Client {
+                        super::$other::Client {
+                            shared: self.shared,
+                        }
+                    }
+                )*
+            }
+
+            impl fmt::Debug for Client {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.debug_struct("Client")
+                        .field("state", &self.state())
+                        .finish_non_exhaustive()
+                }
+            }
+        }
+    )*};
+}
+
+clients! {
+    /// A connection to an engine, usable by any number of threads. It reconnects and restores its
+    /// subscriptions automatically. Cloning it clones the reference.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use trunkline::{Client, OpenOptions, ReadingPage};
+    /// # let client = Client::connect("tl:///")?;
+    /// # let (patience, names) = (Duration::from_secs(5), ["rig/level", "rig/flow"]);
+    /// let opened = client.open(&names, OpenOptions::default(), patience)?;
+    /// let mut variables = Vec::new();
+    /// for one in opened {
+    ///     variables.push(one?.variable);
+    /// }
+    /// let mut page = ReadingPage::new();
+    /// client.read_page(&variables, &mut page, patience)?;
+    /// for reading in page.iter() {
+    ///     let reading = reading.map_err(Clone::clone)?;
+    ///     println!("{:?} {}", reading.get::<f64>(), reading.quality());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    blocking {
+        /// Converts this into a client for tasks, on the same connection.
+        into_async -> aio,
+        /// Converts this into a client whose calls are polled, on the same connection.
+        into_polled -> polled,
+    }
+
+    /// A connection to an engine for tasks; see the blocking [`Client`](crate::Client).
+    ///
+    /// # Cancel safety
+    /// Dropping a call has the effect of its timeout. A request that was not sent is cancelled and
+    /// will never be sent. A request that was sent may still be carried out; its answer is
+    /// discarded on arrival.
+    aio {
+        /// Converts this into a blocking client, on the same connection.
+        into_blocking -> blocking,
+        /// Converts this into a client whose calls are polled, on the same connection.
+        into_polled -> polled,
+    }
+
+    /// A connection to an engine whose calls return at once; see the blocking
+    /// [`Client`](crate::Client). The answer is polled, waited for or awaited.
+    polled {
+        /// Converts this into a blocking client, on the same connection.
+        into_blocking -> blocking,
+        /// Converts this into a client for tasks, on the same connection.
+        into_async -> aio,
+    }
+}
+
+impl Engine {
+    /// Returns a client of this engine over a memory pipe. It has the same verbs and the same
+    /// delivery as over the network, and also sees single-process variables.
+    ///
+    /// # Errors
+    /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
+    pub fn client(&self) -> Result<blocking::Client, ConnectError> {
+        let server = Arc::clone(&self.inner.server);
+        let options = ConnectOptions::new("tl:///")?;
+        let dialler = Dialler::pipe(move || server.accept_pipe());
+        Ok(blocking::Client {
+            shared: Shared::start(dialler, &options)?,
+        })
+    }
+}
