@@ -4,13 +4,12 @@
 use std::fs::{self, DirBuilder};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::dial::Dialler;
 use trunkline_types::SocketPath;
 
-use crate::unix::{self, own_uid};
+use crate::unix::own_uid;
 
 /// Returns the folder of this user's sockets: `$XDG_RUNTIME_DIR/trunkline`, or if that is not set
 /// `trunkline-UID` in the system's folder for temporary files.
@@ -38,19 +37,6 @@ pub fn socket(sockets: Option<&Path>, port: u16) -> Option<SocketPath> {
     let socket = sockets.map_or_else(folder, Path::to_owned);
     let socket = socket.join(format!("{port}.sock"));
     SocketPath::parse(socket.to_str()?).ok()
-}
-
-/// Connects to the socket named after a port, in `sockets` or, for `None`, in this user's folder.
-/// The stream is blocking. Only programs of this user are accepted as peers, because in a folder
-/// for temporary files another user may create the socket first.
-///
-/// # Errors
-/// No program listens there, it belongs to another user, or it is too busy.
-pub fn connect(sockets: Option<&Path>, port: u16) -> std::io::Result<UnixStream> {
-    let path = socket(sockets, port).ok_or(std::io::ErrorKind::NotFound)?;
-    let (stream, _) = unix::connect(path.as_path())?;
-    stream.set_nonblocking(false)?;
-    Ok(stream)
 }
 
 /// Creates a dialler for a port of `host`; on this machine it prefers the socket named after the

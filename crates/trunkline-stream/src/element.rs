@@ -8,8 +8,6 @@ use trunkline_types::wire::{DecodeError, decode_whole, encode_value};
 use trunkline_types::{Array, ArrayType, DataType, ElementType, Elements, Timestamp, Value};
 
 use crate::error::StreamError;
-use crate::reader::ReaderCore;
-use crate::writer::WriterCore;
 
 /// Size of the length prefix of an element that varies in size.
 pub(crate) const LENGTH_BYTES: usize = 4;
@@ -42,27 +40,30 @@ pub trait Element: Clone + Send + 'static + sealed::Sealed {
 pub trait Plain: Element + Pod {}
 
 mod sealed {
-    use crate::reader::ReaderCore;
-    use crate::writer::WriterCore;
-
-    /// Restricts elements to the types in this module, and moves a single element of a type with
-    /// the same layout in the buffer as in memory, for the cost of a copy.
+    /// Restricts elements to the types in this module. The methods move a single element of a
+    /// [`Plain`](super::Plain) type for the cost of a copy.
     pub trait Sealed: Sized {
-        /// Writes the element if there is room.
-        fn try_put(&self, core: &mut WriterCore) -> bool {
-            let _ = core;
-            false
+        /// The element's bytes; `None` if its layout in the buffer is another.
+        fn plain_bytes(&self) -> Option<&[u8]> {
+            None
         }
 
-        /// Reads an element if one is available.
-        fn try_take(core: &mut ReaderCore) -> Option<Self> {
-            let _ = core;
+        /// Reads an element with `read`, which fills the bytes or returns false.
+        fn read_plain(read: impl FnOnce(&mut [u8]) -> bool) -> Option<Self> {
+            let _ = read;
             None
         }
     }
 }
 
-/// The layout of elements of this type in a stream.
+/// Returns the size of an element of this type, in bytes; `None` if elements vary in size.
+pub fn element_bytes(data_type: &DataType) -> Option<usize> {
+    match form(data_type) {
+        ElementForm::Fixed(size) => Some(size as usize),
+        ElementForm::Variable => None,
+    }
+}
+
 pub(crate) fn form(data_type: &DataType) -> ElementForm {
     match fixed_bytes(data_type).and_then(|bytes| u32::try_from(bytes).ok()) {
         Some(bytes) if bytes > 0 => ElementForm::Fixed(bytes),
@@ -103,18 +104,13 @@ pub(crate) fn takes_any_bytes(data_type: &DataType) -> bool {
     }
 }
 
-pub(crate) fn decode(data_type: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
-    decode_whole(data_type, bytes)
-}
-
 /// # Errors
 /// Arrays among them are not of equal lengths (NS-35).
 pub(crate) fn check_equal_values(values: &[Value]) -> Result<(), StreamError> {
-    let shape = |value: &Value| match value {
-        Value::Array(array) => Some(array.clone()),
+    let mut arrays = values.iter().filter_map(|value| match value {
+        Value::Array(array) => Some(array),
         _ => None,
-    };
-    let mut arrays = values.iter().filter_map(shape);
+    });
     let Some(first) = arrays.next() else {
         return Ok(());
     };
@@ -180,15 +176,14 @@ macro_rules! plain {
     ($($rust:ty => $data_type:ident),* $(,)?) => {$(
         impl sealed::Sealed for $rust {
             #[inline]
-            fn try_put(&self, core: &mut WriterCore) -> bool {
-                core.try_write(bytemuck::bytes_of(self), 1)
+            fn plain_bytes(&self) -> Option<&[u8]> {
+                Some(bytemuck::bytes_of(self))
             }
 
             #[inline]
-            fn try_take(core: &mut ReaderCore) -> Option<Self> {
+            fn read_plain(read: impl FnOnce(&mut [u8]) -> bool) -> Option<Self> {
                 let mut element = Self::default();
-                core.try_read(bytemuck::bytes_of_mut(&mut element), 1)
-                    .then_some(element)
+                read(bytemuck::bytes_of_mut(&mut element)).then_some(element)
             }
         }
 
@@ -260,17 +255,6 @@ by_value! {
         |v| Value::String(v.as_str().into()), Value::String(v) => v.to_string();
 }
 
-fn equal_lengths(lengths: impl Iterator<Item = usize>) -> Result<(), StreamError> {
-    let mut lengths = lengths;
-    let Some(first) = lengths.next() else {
-        return Ok(());
-    };
-    match lengths.find(|length| *length != first) {
-        Some(other) => Err(StreamError::Lengths { first, other }),
-        None => Ok(()),
-    }
-}
-
 fn vector_of(element: ElementType) -> DataType {
     let shape = vec![None];
     DataType::Array(Arc::new(ArrayType { element, shape }))
@@ -308,7 +292,13 @@ macro_rules! vectors {
             }
 
             fn check_equal(elements: &[Self]) -> Result<(), StreamError> {
-                equal_lengths(elements.iter().map(Vec::len))
+                let Some(first) = elements.first().map(Vec::len) else {
+                    return Ok(());
+                };
+                match elements.iter().map(Vec::len).find(|length| *length != first) {
+                    Some(other) => Err(StreamError::Lengths { first, other }),
+                    None => Ok(()),
+                }
             }
         }
     )*};

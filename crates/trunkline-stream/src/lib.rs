@@ -14,53 +14,51 @@
 //! or duplicated. [`trunkline_proto::stream`] describes the protocol between the two ends.
 //!
 //! # Layout
-//! - [`Writer`], [`Reader`]: the two ends; [`Element`]: the types they carry; [`Options`].
-//! - [`ValueWriter`], [`ValueReader`]: the same for any Trunkline type, known at run time.
-//! - [`FanOutWriter`], [`FanInReader`]: one writer with many readers, many writers with one reader.
-//! - `rendezvous`: brings two ends together; `registry`, `listener`: register the name of an end.
+//! From the top; a module uses only those below it.
+//! - `typed`: [`Writer`], [`Reader`], [`ValueWriter`], [`ValueReader`], and one writer with many
+//!   readers or many writers with one reader, [`FanOutWriter`] and [`FanInReader`].
+//! - `rendezvous`: brings two ends together.
+//! - `fan_bytes`, `bytes`: the cores of these ends, without a type.
 //! - [`directory`]: the names of a machine's endpoints, kept by its engine.
-//! - `report`: the status that an endpoint reports to the directory.
-//! - `end`: an end as its link drives it; `wait`: waiting as a thread or as a task.
-//! - `forwarding`: methods that ends forward to their cores. `held`: a program's handle on its end;
-//!   `machine`: the source of time and randomness.
-//! - [`Properties`], [`StreamError`].
+//! - `properties`: the state of an endpoint, and the status that it reports to the directory.
+//! - `handle`: a program's handle on its end; the source of time and randomness.
+//! - `end`: an end as its link drives it.
+//! - [`Element`]: the types that streams carry; [`Options`]; [`StreamError`].
+//! - [`journal`]: keeps a stream across the end of its programs.
+//! - `wait`: waiting as a thread or as a task.
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod directory;
 mod element;
 mod end;
 mod error;
-mod fan;
-mod forwarding;
-mod held;
+mod fan_bytes;
+mod handle;
 pub mod journal;
-mod linger;
-mod listener;
-mod machine;
 mod options;
 mod properties;
-mod reader;
-mod registry;
 mod rendezvous;
-mod report;
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim;
 mod sync;
+mod typed;
 mod wait;
-mod wait_shared;
-mod writer;
 
-pub use element::{Element, Plain};
+pub use bytes::{ByteRegion, Closed, Region};
+pub use element::{Element, Plain, element_bytes};
 pub use error::StreamError;
-pub use fan::{
-    Acquired, FanInOptions, FanInReader, FanInValueReader, FanOutOptions, FanOutValueWriter,
-    FanOutWriter, Lacking, Member, Policy, Present, Run, RunEnd,
+pub use fan_bytes::{
+    Acquired, FanInOptions, FanOutOptions, Lacking, Member, Policy, Present, Run, RunEnd,
 };
 pub use journal::{Commit, Durability, JournalError, JournalOptions};
 pub use options::{BYTES_MAX_DEFAULT, CAPACITY_DEFAULT, DIRECTORY_PORT, Options};
 pub use properties::{Monitor, Properties};
-pub use reader::{ByteRegion, Reader, Region, ValueReader, element_bytes};
+pub use trunkline_proto::message::stream::Until;
 pub use trunkline_proto::stream::{Left, StreamFault};
-pub use writer::{Closed, Until, ValueWriter, Writer};
+pub use typed::{
+    FanInReader, FanInValueReader, FanOutValueWriter, FanOutWriter, Reader, ValueReader,
+    ValueWriter, Writer,
+};

@@ -1,17 +1,16 @@
 //! Wakes a connection to a directory that has something to send.
 
 use std::os::fd::OwnedFd;
+#[cfg(feature = "sim")]
+use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
 
 use trunkline_net::Notifier;
 
-/// The connection of a session.
 #[derive(Clone)]
 pub(crate) enum Bell {
-    /// A connection of a server.
     Net(Notifier),
-    /// A connection in a simulated world.
     #[cfg(feature = "sim")]
-    Simulated(crate::sim::Bell),
+    Simulated(SimulatedBell),
 }
 
 impl Bell {
@@ -20,7 +19,7 @@ impl Bell {
         match self {
             Self::Net(notifier) => notifier.notify(),
             #[cfg(feature = "sim")]
-            Self::Simulated(bell) => bell.ring(),
+            Self::Simulated(bell) => bell.0.store(true, Ordering::Relaxed),
         }
     }
 
@@ -31,5 +30,23 @@ impl Bell {
             #[cfg(feature = "sim")]
             Self::Simulated(_) => {}
         }
+    }
+}
+
+/// Remembers that a session of a simulated directory has something to send.
+#[cfg(feature = "sim")]
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedBell(Arc<AtomicBool>);
+
+#[cfg(feature = "sim")]
+impl SimulatedBell {
+    /// Returns true if the bell has been rung.
+    pub fn is_rung(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the bell has been rung, and resets it.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 }

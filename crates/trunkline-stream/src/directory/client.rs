@@ -1,33 +1,31 @@
 //! Lists the endpoints that a directory knows.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
-use std::thread;
 use std::time::Duration;
 
-use trunkline_net::{Clock, near};
+use trunkline_net::passing::Descriptors;
+use trunkline_net::{Clock, DialLimits, Dialler, Link, LinkOptions, near};
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use trunkline_proto::{
-    DecodeError, Disconnect, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
+    Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, VersionRange,
 };
-use trunkline_types::{StreamUrl, Tick};
+use trunkline_types::{StreamUrl, Tick, Timestamp};
+
+use super::own_address;
 
 /// The error of listing a directory. The message is written for users.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
     /// The directory cannot be reached.
-    #[error("{address} is not reached: {cause}; is the engine running, and is the port right?")]
+    #[error("{address} is not reached: {cause}")]
     Unreachable {
         /// Host and port.
         address: String,
-        /// The system's error.
-        #[source]
-        cause: io::Error,
+        /// The reason why the connection failed.
+        cause: Disconnect,
     },
     /// No answer arrived in time.
     #[error("{address} did not answer within {:.1} s", timeout.as_secs_f64())]
@@ -58,29 +56,10 @@ pub enum ListError {
 /// More entries than a directory holds; stops a listing that would never end.
 const LISTED_MAX: usize = 100_000;
 
-/// A blocking connection with a time limit.
-trait Connection: Read + Write {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()>;
-}
-
-impl Connection for UnixStream {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))?;
-        self.set_write_timeout(Some(timeout))
-    }
-}
-
-impl Connection for TcpStream {
-    fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(timeout))?;
-        self.set_write_timeout(Some(timeout))
-    }
-}
-
 /// Lists the endpoints of the directory at a port of `host`, ordered by URL. Reaches this machine's
 /// engine over its socket in `sockets` (`None`: the current user's folder), other machines over
 /// TCP. `only`: lists that endpoint alone, if it exists. Blocks the calling thread for at most
-/// `timeout`. The addresses of a host share the time: each gets its part of what is left.
+/// `timeout`, and waits for an address of the host for a third of it.
 ///
 /// # Errors
 /// The directory cannot be reached, does not answer in time, or does not understand.
@@ -93,185 +72,121 @@ pub fn list(
 ) -> Result<Vec<EndpointStatus>, ListError> {
     let address = format!("{host}:{port}");
     let deadline = Clock::new().now().saturating_add(timeout);
-    let connection = connect(host, port, sockets, deadline);
-    let mut asking = Asking {
-        connection: connection.map_err(|cause| ListError::Unreachable {
-            address: address.clone(),
-            cause,
-        })?,
+    let is_here = own_address(host).is_some_and(|address| address.is_loopback());
+    let dialler = match near::socket(sockets, port).filter(|_| is_here) {
+        Some(socket) => Dialler::near(socket, host, port).taking(Descriptors::default()),
+        None => Dialler::tcp(host, port),
+    };
+    let limits = DialLimits::default();
+    let options = LinkOptions {
+        dial: DialLimits {
+            connect: limits.connect.min(timeout / 3),
+            ..limits
+        },
+        ..LinkOptions::default()
+    };
+    let lister = Lister {
+        query: EndpointsQuery {
+            versions: VersionRange::OURS,
+            after: String::new(),
+            only: only.map(StreamUrl::to_string).unwrap_or_default(),
+        },
         frames: FrameBuffer::new(FrameLimits::default()),
-        address,
-        timeout,
-        deadline,
+        out: Vec::new(),
+        endpoints: Vec::new(),
+        end: None,
     };
-    let mut query = EndpointsQuery {
-        versions: VersionRange::OURS,
-        after: String::new(),
-        only: only.map(StreamUrl::to_string).unwrap_or_default(),
-    };
-    let mut endpoints: Vec<EndpointStatus> = Vec::new();
-    loop {
-        let page = asking.page(&query)?;
-        let last = page.endpoints.last().map(|last| last.url.clone());
-        endpoints.extend(page.endpoints);
-        match last {
-            Some(last) if page.has_more && endpoints.len() < LISTED_MAX => query.after = last,
-            _ => return Ok(endpoints),
+    let link = match Link::start(dialler, lister, options) {
+        Ok(link) => link,
+        Err(error) => {
+            let (kind, text) = (ErrorKind::Other, error.to_string());
+            let cause = Disconnect::Io { kind, text };
+            return Err(ListError::Unreachable { address, cause });
         }
+    };
+    match link.wait_until(Some(deadline), |lister, _| lister.end.take()) {
+        Some(End::Listed(endpoints)) => Ok(endpoints),
+        Some(End::Refused(code, sentence)) => Err(ListError::Refused { code, sentence }),
+        Some(End::NoDirectory(cause)) => Err(ListError::NoDirectory { address, cause }),
+        Some(End::Lost(cause)) => Err(ListError::Unreachable { address, cause }),
+        None => Err(ListError::TimedOut { address, timeout }),
     }
 }
 
-fn connect(
-    host: &str,
-    port: u16,
-    sockets: Option<&Path>,
-    deadline: Tick,
-) -> io::Result<Box<dyn Connection>> {
-    let is_here = crate::listener::own_address(host).is_some_and(|address| address.is_loopback());
-    // `near::connect` does not use a socket that belongs to another user; the TCP port is tried
-    // instead.
-    if let Some(stream) = is_here.then(|| near::connect(sockets, port).ok()).flatten() {
-        return Ok(Box::new(stream));
-    }
-    let addresses = match host.parse::<IpAddr>() {
-        Ok(address) => vec![SocketAddr::new(address, port)],
-        Err(_) => look_up(host, port, deadline)?,
-    };
-    first_of(&addresses, deadline)
-}
-
-/// Looks `host` up in a separate thread, because the system's resolver blocks without a limit. The
-/// thread ends when the resolver returns.
-fn look_up(host: &str, port: u16, deadline: Tick) -> io::Result<Vec<SocketAddr>> {
-    let (sender, answer) = sync_channel(1);
-    let name = host.to_owned();
-    thread::Builder::new()
-        .name("trunkline-lookup".to_owned())
-        .spawn(move || {
-            let found = (name.as_str(), port).to_socket_addrs();
-            // Nothing receives the answer if the look-up took too long.
-            let _ = sender.send(found.map(Iterator::collect));
-        })?;
-    let left = deadline.since(Clock::new().now());
-    answer.recv_timeout(left).unwrap_or_else(|_| {
-        let text = "the look-up of the host's name gave no answer in time";
-        Err(io::Error::new(io::ErrorKind::TimedOut, text))
-    })
-}
-
-/// Connects to the first address that answers.
-fn first_of(addresses: &[SocketAddr], deadline: Tick) -> io::Result<Box<dyn Connection>> {
-    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for (address, others) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
-        // An address that does not answer leaves time for the others.
-        let part = deadline.since(Clock::new().now()) / others;
-        if part.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match TcpStream::connect_timeout(address, part) {
-            Ok(stream) => return Ok(Box::new(stream)),
-            Err(cause) => error = cause,
-        }
-    }
-    Err(error)
-}
-
-/// A connection to a directory.
-struct Asking {
-    connection: Box<dyn Connection>,
+struct Lister {
+    query: EndpointsQuery,
     frames: FrameBuffer,
-    address: String,
-    timeout: Duration,
-    deadline: Tick,
+    out: Vec<u8>,
+    endpoints: Vec<EndpointStatus>,
+    end: Option<End>,
 }
 
-impl Asking {
-    fn page(&mut self, query: &EndpointsQuery) -> Result<EndpointsPage, ListError> {
-        let mut frame = Vec::new();
-        query.encode(&mut frame);
-        self.limit()?;
-        let written = self.connection.write_all(&frame);
-        written.map_err(|cause| self.broken(cause))?;
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            self.limit()?;
-            let count = self.connection.read(&mut buffer);
-            let count = count.map_err(|cause| self.broken(cause))?;
-            if count == 0 {
-                let kind = io::ErrorKind::UnexpectedEof;
-                return Err(self.broken(io::Error::new(kind, "it closed the connection")));
-            }
-            if let Some(page) = self.take(&buffer[..count])? {
-                return Ok(page);
-            }
-        }
-    }
+enum End {
+    Listed(Vec<EndpointStatus>),
+    Refused(FaultCode, String),
+    NoDirectory(Disconnect),
+    Lost(Disconnect),
+}
 
-    /// Limits the next call to the time that is left.
-    fn limit(&self) -> Result<(), ListError> {
-        let left = self.deadline.since(Clock::new().now());
-        let limited = match left.is_zero() {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => self.connection.set_timeout(left),
-        };
-        limited.map_err(|cause| self.broken(cause))
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Result<Option<EndpointsPage>, ListError> {
-        let nonsense = |cause: Disconnect| ListError::NoDirectory {
-            address: self.address.clone(),
-            cause,
-        };
-        let broken = |error: DecodeError| nonsense(error.into());
-        let mut rest = bytes;
-        loop {
-            let now = Clock::new().now();
-            let next = self.frames.next_frame(now, &mut rest);
-            let Some(frame) = next.map_err(|error| nonsense(error.into()))? else {
-                return Ok(None);
-            };
+impl Lister {
+    fn handle_frames(&mut self, now: Tick, bytes: &mut &[u8]) -> Result<(), Disconnect> {
+        while let Some(frame) = self.frames.next_frame(now, bytes)? {
             match frame.kind() {
                 Some(FrameKind::StreamEndpoints) => {
-                    return EndpointsPage::decode(&frame).map(Some).map_err(broken);
+                    let page = EndpointsPage::decode(&frame)?;
+                    let last = page.endpoints.last().map(|last| last.url.clone());
+                    self.endpoints.extend(page.endpoints);
+                    match last {
+                        Some(last) if page.has_more && self.endpoints.len() < LISTED_MAX => {
+                            self.query.after = last;
+                            self.query.encode(&mut self.out);
+                        }
+                        _ => self.end = Some(End::Listed(std::mem::take(&mut self.endpoints))),
+                    }
                 }
                 Some(FrameKind::StreamRefused) => {
-                    let refused = Refused::decode(&frame).map_err(broken)?;
-                    return Err(ListError::Refused {
-                        code: refused.code,
-                        sentence: refused.sentence,
-                    });
+                    let refused = Refused::decode(&frame)?;
+                    self.end = Some(End::Refused(refused.code, refused.sentence));
                 }
                 // Keep-alives.
                 _ => {}
             }
         }
-    }
-
-    fn broken(&self, cause: io::Error) -> ListError {
-        let address = self.address.clone();
-        match cause.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ListError::TimedOut {
-                address,
-                timeout: self.timeout,
-            },
-            _ => ListError::Unreachable { address, cause },
-        }
+        Ok(())
     }
 }
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test may panic")]
-mod tests {
-    use std::net::TcpListener;
+impl Endpoint for Lister {
+    fn handle_connected(&mut self, _: Tick, _: Timestamp) {
+        self.query.encode(&mut self.out);
+    }
 
-    use super::*;
+    fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
+        if let Err(cause) = self.handle_frames(now, &mut &*bytes) {
+            self.end = Some(End::NoDirectory(cause));
+        }
+    }
 
-    /// The address of a listener, which would answer, is not tried any more.
-    #[test]
-    fn no_address_is_tried_after_the_callers_time() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let error = first_of(&[address; 3], Clock::new().now());
-        assert_eq!(error.err().unwrap().kind(), io::ErrorKind::TimedOut);
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        out.append(&mut self.out);
+        false
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _: Tick, _: Timestamp) {}
+
+    fn handle_disconnected(&mut self, _: Tick, cause: Disconnect) {
+        self.end.get_or_insert(End::Lost(cause));
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        None
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        self.end.is_none().then_some(Tick::ZERO)
     }
 }

@@ -12,31 +12,15 @@ use trunkline_proto::stream::{Answer, Directory, DirectoryLimits};
 use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{StreamUrl, Tick};
 
-use super::Bell;
-use crate::machine::Machine;
-use crate::properties::Properties;
-use crate::report::Reporter;
+use super::{Arrivals, Bell};
+use crate::handle::Machine;
+use crate::properties::{Properties, Reporter};
 
 /// Transports on their way to endpoints at a time; each takes only a moment.
 const ON_THE_WAY_MAX: usize = 1024;
 
-/// Stands for a ticket that could not be drawn.
+/// Replaces a ticket that could not be drawn.
 const NO_TICKET: Ticket = [0; 16];
-
-/// Receives the connections that arrive for an endpoint.
-pub(crate) trait Arrivals: Send + Sync {
-    /// Takes a connected socket, and the bytes read from it, which begin with S_HELLO.
-    fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
-
-    /// The same in a simulated world, for the transport with this number.
-    #[cfg(feature = "sim")]
-    fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
-        let _ = (transport, bytes);
-    }
-
-    /// The endpoint's properties; `None` once it is gone.
-    fn properties(&self) -> Option<Properties>;
-}
 
 /// A directory, shared by the connections to it.
 pub struct DirectoryHost {
@@ -76,7 +60,6 @@ struct Owner {
     told: Told,
 }
 
-/// The last status of an endpoint.
 enum Told {
     Nothing,
     Status(Box<EndpointStatus>),
@@ -87,7 +70,6 @@ enum Told {
 /// Endpoints per page of a listing.
 const PAGE: usize = 64;
 
-/// The way to an endpoint.
 enum Way {
     /// It belongs to this process.
     Here(Arc<dyn Arrivals>),
@@ -242,7 +224,6 @@ impl DirectoryHost {
         }
     }
 
-    /// Returns true if a lookup waits for its endpoint.
     #[cfg(test)]
     pub(super) fn is_waited_for(&self) -> bool {
         !self.lock().asked.is_empty()
@@ -286,7 +267,6 @@ impl DirectoryHost {
         }
     }
 
-    /// Returns a page of the endpoints and their status.
     pub(super) fn list(&self, query: &EndpointsQuery) -> EndpointsPage {
         let mut state = self.lock();
         let State {
@@ -383,7 +363,6 @@ impl DirectoryHost {
         }
     }
 
-    /// [`hand_over`](Self::hand_over) in a simulated world.
     #[cfg(feature = "sim")]
     pub(crate) fn hand_over_simulated(&self, number: u64, transport: u64) {
         let mut state = self.lock();
@@ -398,7 +377,6 @@ impl DirectoryHost {
         }
     }
 
-    /// An empty directory in a simulated world.
     #[cfg(feature = "sim")]
     pub(crate) fn simulated(machine: Machine) -> Self {
         Self {

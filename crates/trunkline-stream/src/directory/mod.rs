@@ -14,18 +14,26 @@
 //! Each engine has a directory for its machine; an endpoint whose URL has a port has one for that
 //! port.
 
+mod arrivals;
 mod bell;
 mod client;
 mod host;
+mod listener;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod random_tests;
+mod registration;
+mod registry;
 mod session;
 
+pub(crate) use self::arrivals::{Arrivals, attach, refuse, transport_of};
 pub(crate) use self::bell::Bell;
+#[cfg(feature = "sim")]
+pub use self::bell::SimulatedBell;
 pub use self::client::{ListError, list};
-pub(crate) use self::host::Arrivals;
 pub use self::host::{DirectoryHost, EndpointInfo};
+pub(crate) use self::listener::own_address;
+pub(crate) use self::registration::{Registration, register};
 pub use self::session::DirectorySession;
 
 use trunkline_proto::FrameKind;

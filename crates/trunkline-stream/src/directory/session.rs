@@ -67,7 +67,6 @@ enum Role {
     New,
     Owner,
     Asker,
-    /// It lists the endpoints.
     Lister,
 }
 
@@ -301,7 +300,6 @@ impl DirectorySession {
         self.handover.is_some() || self.closing.is_some()
     }
 
-    /// Deadline of the incomplete frame.
     fn frame_due(&self) -> Option<Tick> {
         let started_at = self.started_at?;
         Some(started_at.saturating_add(FRAME_DEADLINE))
@@ -316,7 +314,6 @@ impl std::fmt::Debug for DirectorySession {
     }
 }
 
-/// The request in a frame.
 enum Step {
     Register(Register),
     Lookup(Lookup),

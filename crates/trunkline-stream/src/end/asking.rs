@@ -15,7 +15,6 @@ use trunkline_types::Tick;
 pub(crate) struct Target {
     /// The peer's URL, in canonical form.
     pub(crate) url: String,
-    /// The endpoint's own incarnation.
     pub(crate) incarnation: Incarnation,
     /// The endpoint's program, shown to people.
     pub(crate) program: String,
@@ -30,7 +29,6 @@ pub(super) struct Asking {
     is_refused: bool,
 }
 
-/// The directory's answer.
 pub(super) enum Heard {
     Nothing,
     /// The peer exists and is reached over the same connection with this ticket.

@@ -20,7 +20,6 @@ pub(crate) struct BellEnd;
 /// It may be rung under the lock of a connection, so a waiter must not access a connection while it
 /// waits.
 pub(crate) struct Bell {
-    /// Number of waiters.
     waiting: AtomicUsize,
     /// Number of rings while there were waiters.
     rung: AtomicU64,
@@ -43,7 +42,6 @@ impl Bell {
         Ok((link, Arc::new(bell)))
     }
 
-    /// Signals a change.
     pub(crate) fn ring(&self) {
         // Pairs with the fence in `watch`: either the waiter sees the change, or this thread sees
         // the waiter.
@@ -68,7 +66,6 @@ impl Bell {
     }
 }
 
-/// A wait for the bell.
 pub(crate) struct Watch {
     bell: Arc<Bell>,
     seen: u64,

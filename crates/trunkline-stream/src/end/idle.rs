@@ -43,7 +43,6 @@ impl Idle {
         self.writing.clone()
     }
 
-    /// Switches to the ring in `memory`.
     pub(super) fn move_to(&mut self, memory: &Arc<StreamMemory>) {
         self.memory = memory.clone();
         self.is_given_back = false;
@@ -81,7 +80,6 @@ impl Idle {
     }
 }
 
-/// The time of the next check.
 pub(super) fn next(now: Tick) -> Tick {
     now.saturating_add(LOOK)
 }

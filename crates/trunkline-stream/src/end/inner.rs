@@ -24,7 +24,6 @@ pub(crate) trait Inner: RingBytes + Send {
     /// The ring shared by both ends, if any.
     fn shared(&self) -> Option<&SharedRing>;
 
-    /// Mutable access to the shared ring.
     fn shared_mut(&mut self) -> &mut Option<SharedRing>;
 
     /// The start of a stream whose two ends have just met.
@@ -70,7 +69,6 @@ pub(crate) trait Inner: RingBytes + Send {
         piece
     }
 
-    /// Called when the stream is over.
     fn handle_over(&mut self, link: &mut Link<Self::Half>) {
         let _ = link;
     }
@@ -93,6 +91,5 @@ pub(crate) enum Rest {
     /// Yes, but the request to the program is new. The program may have written at the same moment
     /// without seeing it, so one more look is due later.
     Told,
-    /// Yes.
     Yes,
 }

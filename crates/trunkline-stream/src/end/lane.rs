@@ -21,9 +21,8 @@ use trunkline_ring::{Corrupt, ElementCursor, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Bell, End, Inner, Rest};
+use super::{Bell, Inner, Rest};
 
-/// The inner end of a lane.
 pub(crate) struct LaneEnd {
     /// `None` once the reader has left.
     cursor: Option<ElementCursor>,
@@ -90,6 +89,17 @@ impl LaneEnd {
     /// The program was asked to announce its writes, and has written something.
     pub(crate) fn wake(&mut self) {
         self.is_resting = false;
+    }
+
+    pub(crate) fn keep_from(&mut self, link: &mut WriterLink, from: KeepFrom) {
+        if let Some(begin) = self.cursor.as_ref().map(ElementCursor::place) {
+            self.drop_from(link, begin, from);
+        }
+    }
+
+    /// The elements that the reader lacks.
+    pub(crate) fn left(&self, link: &WriterLink) -> Left {
+        self.left.unwrap_or_else(|| link.left(self))
     }
 
     /// Applies the link's progress, so that the ring keeps nothing for this reader that it no
@@ -310,28 +320,6 @@ impl Inner for LaneEnd {
                 Rest::Found
             }
             _ => Rest::Told,
-        }
-    }
-}
-
-impl End<LaneEnd> {
-    /// Releases everything before `from` for this reader.
-    pub(crate) fn keep_from(&mut self, from: KeepFrom) {
-        self.look();
-        let Some(begin) = self.inner.cursor.as_ref().map(ElementCursor::place) else {
-            return;
-        };
-        self.inner.drop_from(&mut self.link, begin, from);
-    }
-
-    /// The elements that the reader lacks.
-    pub(crate) fn left(&mut self) -> Left {
-        match self.inner.left {
-            Some(left) => left,
-            None => {
-                self.look();
-                self.link.left(&self.inner)
-            }
         }
     }
 }

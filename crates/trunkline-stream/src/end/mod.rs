@@ -65,11 +65,31 @@ pub(crate) const GATHER_BYTES: u64 = 32 << 10;
 /// program must announce its writes, and its next write goes out at once.
 const ACTIVE: Duration = Duration::from_millis(20);
 
+/// Takes the first frame of an arriving peer off `bytes`.
+///
+/// # Errors
+/// The refusal to answer with.
+pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Refused> {
+    let mut frames = FrameBuffer::new(FrameLimits::default());
+    let hello = match frames.next_frame(now, bytes) {
+        Ok(Some(frame)) if frame.kind() == Some(FrameKind::StreamHello) => {
+            let hello = StreamHello::decode(&frame).ok();
+            hello.filter(|_| is_frame_intact(&frame))
+        }
+        _ => None,
+    };
+    hello.ok_or_else(|| Refused {
+        code: FaultCode::Malformed,
+        versions: VersionRange::OURS,
+        retry_after: None,
+        sentence: "the first frame to an endpoint of a stream is S_HELLO".to_owned(),
+    })
+}
+
 /// One end of a stream.
 pub(crate) struct End<S: Inner> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
-    /// Number of the current transport.
     transport: u64,
     /// The peer to look up, for an end that dials.
     target: Option<Target>,
@@ -98,7 +118,6 @@ pub(crate) struct End<S: Inner> {
     cannot_share: bool,
     /// The memory of the end's own ring, until the start of the stream is known.
     unbegun: Option<Arc<StreamMemory>>,
-    /// The start of the stream.
     start: RingStart,
     /// Set once the stream is over; the program reads it without the lock.
     over: Arc<OnceLock<()>>,
@@ -185,29 +204,13 @@ impl<S: Inner> End<S> {
         is_local: bool,
     ) -> Result<Option<(Vec<u8>, OwnedFd)>, Vec<u8>> {
         let mut rest = bytes;
-        let mut frames = FrameBuffer::new(FrameLimits::default());
-        let hello = match frames.next_frame(now, &mut rest) {
-            Ok(Some(frame)) if frame.kind() == Some(FrameKind::StreamHello) => {
-                let hello = StreamHello::decode(&frame).ok();
-                hello.filter(|_| is_frame_intact(&frame))
-            }
-            _ => None,
-        };
         let mut fresh = None;
-        let admitted = match &hello {
-            None => Err(Refused {
-                code: FaultCode::Malformed,
-                versions: VersionRange::OURS,
-                retry_after: None,
-                sentence: "the first frame to an endpoint of a stream is S_HELLO".to_owned(),
-            }),
-            Some(hello) => {
-                self.look();
-                fresh = self.prepare_sharing(hello, is_local);
-                let number = self.transport.wrapping_add(1);
-                self.link.handle_hello(now, number, hello)
-            }
-        };
+        let admitted = read_hello(now, &mut rest).and_then(|hello| {
+            self.look();
+            fresh = self.prepare_sharing(&hello, is_local);
+            let number = self.transport.wrapping_add(1);
+            self.link.handle_hello(now, number, &hello)
+        });
         match admitted {
             Ok(_) => {
                 self.transport = self.transport.wrapping_add(1);

@@ -25,13 +25,11 @@ use trunkline_ring::{Corrupt, ElementObserver, RingShape, RingStart, SharedFills
 /// Largest shared ring, in bytes; needed because the other program chooses the size of its part.
 const BYTES_MAX: u64 = 4 << 30;
 
-/// The ring shared by both ends.
 pub(crate) struct SharedRing {
     pub(crate) memory: Arc<StreamMemory>,
     observer: ElementObserver,
     /// Fill levels of the two buffers, in elements.
     pub(crate) fills: SharedFills,
-    /// The incarnation of the other end that uses the ring.
     pub(crate) peer: Incarnation,
     /// The other end is known to have the ring.
     pub(crate) is_confirmed: bool,

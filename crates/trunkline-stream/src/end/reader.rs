@@ -1,5 +1,6 @@
 //! The inner end of a reader's ring: received data on its way to the program.
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use trunkline_proto::stream::{Link, Place, Reader, ReaderLink, RingBytes};
@@ -9,18 +10,18 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Bell, Idle, Inner, ReaderStore, Rest};
-use crate::journal::JournalError;
+use super::{Bell, End, Idle, Inner, ReaderStore, Rest};
+use crate::error::StreamError;
+use crate::journal::{JournalError, Lineage};
 use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) struct ReaderEnd {
     pub(crate) ring: ElementProducer,
     /// Used instead of `ring`, if shared with the other end's process.
     shared: Option<SharedRing>,
-    /// Its journal, if it has one.
     pub(crate) store: Option<ReaderStore>,
     /// The reason why its former journal was not emptied.
-    pub(super) unfinished: Option<JournalError>,
+    unfinished: Option<JournalError>,
     /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
     /// Number of elements before the next gap, if the writer drops elements; `u64::MAX` if no gap
@@ -204,5 +205,65 @@ impl Inner for ReaderEnd {
     fn handle_over(&mut self, _: &mut ReaderLink) {
         let _is_set = self.has_end.set(());
         self.ring_bell();
+    }
+}
+
+impl End<ReaderEnd> {
+    /// Commits everything up to this position. Returns the mark to pass to
+    /// [`is_committed`](Self::is_committed).
+    pub(crate) fn commit(&mut self, position: u64, elements: u64) -> Result<u64, StreamError> {
+        let Some(store) = &mut self.inner.store else {
+            return Err(StreamError::Closed);
+        };
+        store.journal.commit(position, elements)?;
+        let mark = store.journal.mark();
+        store.wake_sync();
+        self.look();
+        Ok(mark)
+    }
+
+    /// Returns true once the commit with this mark is as durable as configured.
+    pub(crate) fn is_committed(&self, mark: u64) -> Result<bool, StreamError> {
+        match &self.inner.store {
+            Some(store) => Ok(store.journal.is_safe(mark)?),
+            None => Err(StreamError::Closed),
+        }
+    }
+
+    /// The reason why the latest data cannot be read, after another attempt to store it.
+    pub(crate) fn journal_error(&mut self) -> Option<JournalError> {
+        self.inner.store.as_ref()?.error.as_ref()?;
+        self.inner.settle(&mut self.link);
+        self.inner.store.as_ref()?.error.clone()
+    }
+
+    /// The reason why the journal does not accept data, as far as known, or why it was not emptied.
+    pub(crate) fn last_journal_error(&self) -> Option<JournalError> {
+        match &self.inner.store {
+            Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
+            None => self.inner.unfinished.clone(),
+        }
+    }
+
+    /// Empties the journal after the program has destroyed the endpoint.
+    ///
+    /// # Errors
+    /// The journal was not emptied: the next incarnation finds its contents.
+    pub(crate) fn finish_journal(
+        &mut self,
+        new_lineage: io::Result<Lineage>,
+    ) -> Result<(), JournalError> {
+        let Some(mut store) = self.inner.store.take() else {
+            return Ok(());
+        };
+        let emptied = new_lineage
+            .map_err(|cause| store.journal.error("emptied", cause))
+            .and_then(|lineage| store.journal.finish(lineage));
+        self.inner.unfinished = emptied.as_ref().err().cloned();
+        emptied
+    }
+
+    pub(crate) fn leave_journal(&mut self) {
+        self.inner.store = None;
     }
 }

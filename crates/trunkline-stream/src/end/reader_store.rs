@@ -1,28 +1,24 @@
 //! The journal behind a reader's ring: received data goes into both before the program sees it.
 
-use std::io;
 use std::sync::mpsc::SyncSender;
 
 use trunkline_proto::FaultCode;
 use trunkline_proto::stream::{Link, Pair, Reader};
 use trunkline_ring::ElementProducer;
 
-use super::{End, Inner, ReaderEnd};
-use crate::error::StreamError;
-use crate::journal::{JournalError, Lineage, ReaderJournal, SyncJob, Synced};
+use super::ReaderEnd;
+use super::syncing::Syncs;
+use crate::journal::{JournalError, ReaderJournal, SyncJob, Synced};
 
-/// The journal of a reading end.
 pub(crate) struct ReaderStore {
-    journal: ReaderJournal,
+    pub(super) journal: ReaderJournal,
     /// The known identity of the other end.
     peer: Option<Pair>,
     /// Position up to which bytes of the stream are, or were, in the ring.
     filled: u64,
-    /// Some bytes arrived after a gap.
     has_gap: bool,
     /// The reason why the latest data is not in the journal.
-    error: Option<JournalError>,
-    /// Wakes the thread that syncs.
+    pub(super) error: Option<JournalError>,
     sync: SyncSender<()>,
 }
 
@@ -64,11 +60,16 @@ impl ReaderStore {
             link.turn_away(FaultCode::Overloaded, &error.to_string());
         }
         self.error = stored.err();
+        self.wake_sync();
+        self.error.is_none() && self.journal.arrived() == link.ready().0
+    }
+
+    /// Makes sure that pending data is synced.
+    pub(super) fn wake_sync(&self) {
         if self.journal.sync_job().is_some() {
             // The thread looks again after each sync, so one message is enough.
             let _ = self.sync.try_send(());
         }
-        self.error.is_none() && self.journal.arrived() == link.ready().0
     }
 
     fn try_store(
@@ -104,70 +105,7 @@ impl ReaderStore {
     }
 }
 
-impl End<ReaderEnd> {
-    /// Commits everything up to this position. Returns the mark to pass to
-    /// [`is_committed`](Self::is_committed).
-    pub(crate) fn commit(&mut self, position: u64, elements: u64) -> Result<u64, StreamError> {
-        let Some(store) = &mut self.inner.store else {
-            return Err(StreamError::Closed);
-        };
-        store.journal.commit(position, elements)?;
-        let mark = store.journal.mark();
-        if store.journal.sync_job().is_some() {
-            let _ = store.sync.try_send(());
-        }
-        self.look();
-        Ok(mark)
-    }
-
-    /// Returns true once the commit with this mark is as durable as configured.
-    pub(crate) fn is_committed(&self, mark: u64) -> Result<bool, StreamError> {
-        match &self.inner.store {
-            Some(store) => Ok(store.journal.is_safe(mark)?),
-            None => Err(StreamError::Closed),
-        }
-    }
-
-    /// The reason why the latest data cannot be read, after another attempt to store it.
-    pub(crate) fn journal_error(&mut self) -> Option<JournalError> {
-        self.inner.store.as_ref()?.error.as_ref()?;
-        self.inner.settle(&mut self.link);
-        self.inner.store.as_ref()?.error.clone()
-    }
-
-    /// The reason why the journal does not accept data, as far as known, or why it was not emptied.
-    pub(crate) fn last_journal_error(&self) -> Option<JournalError> {
-        match &self.inner.store {
-            Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
-            None => self.inner.unfinished.clone(),
-        }
-    }
-
-    /// Empties the journal after the program has destroyed the endpoint.
-    ///
-    /// # Errors
-    /// The journal was not emptied: the next incarnation finds its contents.
-    pub(crate) fn finish_journal(
-        &mut self,
-        new_lineage: io::Result<Lineage>,
-    ) -> Result<(), JournalError> {
-        let Some(mut store) = self.inner.store.take() else {
-            return Ok(());
-        };
-        let emptied = new_lineage
-            .map_err(|cause| store.journal.error("emptied", cause))
-            .and_then(|lineage| store.journal.finish(lineage));
-        self.inner.unfinished = emptied.as_ref().err().cloned();
-        emptied
-    }
-
-    /// Leaves the journal to the next incarnation.
-    pub(crate) fn leave_journal(&mut self) {
-        self.inner.store = None;
-    }
-}
-
-impl super::syncing::Syncs for ReaderEnd {
+impl Syncs for ReaderEnd {
     fn sync_job(&self) -> Option<SyncJob> {
         self.store.as_ref()?.journal.sync_job()
     }

@@ -18,7 +18,6 @@ impl<S: Inner> End<S> {
         (self.link.is_connected() || self.link.peer().is_some()) && is_settled
     }
 
-    /// Disables sharing for this end.
     pub(crate) fn without_sharing(mut self) -> Self {
         self.cannot_share = true;
         self

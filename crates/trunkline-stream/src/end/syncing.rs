@@ -13,10 +13,8 @@ use crate::journal::{SyncJob, Synced};
 
 /// An end with a journal.
 pub(crate) trait Syncs: Inner {
-    /// The data to sync, if any.
     fn sync_job(&self) -> Option<SyncJob>;
 
-    /// Reports the result of a sync.
     fn finish_sync(&mut self, done: Synced);
 }
 

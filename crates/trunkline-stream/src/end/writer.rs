@@ -1,5 +1,6 @@
 //! The inner end of a writer's ring: written data on its way to the reader.
 
+use std::io;
 use std::sync::Arc;
 
 use trunkline_net::StreamMemory;
@@ -10,7 +11,8 @@ use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
 use super::{End, Idle, Inner, Rest, WriterStore, Writing};
-use crate::journal::JournalError;
+use crate::error::StreamError;
+use crate::journal::{JournalError, Lineage};
 
 pub(crate) struct WriterEnd {
     pub(crate) ring: ElementConsumer,
@@ -21,7 +23,7 @@ pub(crate) struct WriterEnd {
     /// Its journal, if it has one, with the outer end of the ring.
     pub(crate) store: Option<WriterStore>,
     /// The reason why its former journal was not emptied.
-    pub(super) unfinished: Option<JournalError>,
+    unfinished: Option<JournalError>,
     /// Releases unused memory, if elements vary in size.
     pub(crate) idle: Option<Idle>,
 }
@@ -42,9 +44,7 @@ impl WriterEnd {
     pub(crate) fn writing(&self) -> Option<Writing> {
         self.idle.as_ref().map(Idle::writing)
     }
-}
 
-impl WriterEnd {
     /// The program was asked to announce its writes, and has written something.
     pub(super) fn wake(&mut self) {
         self.is_resting = false;
@@ -61,7 +61,7 @@ impl WriterEnd {
         }
         let is_more = store.refill();
         link.set_at_hand(store.at_hand());
-        if let Some(error) = store.error() {
+        if let Some(error) = &store.error {
             // Repeated when the reader reconnects.
             link.turn_away(FaultCode::Overloaded, &error.to_string());
         }
@@ -278,5 +278,74 @@ impl End<WriterEnd> {
             Some(_) => Left::default(),
             None => self.link.left(&self.inner),
         }
+    }
+
+    /// Writes into the journal, and returns the mark to pass to [`is_written`](Self::is_written);
+    /// `None` if there is no room at present.
+    pub(crate) fn write(
+        &mut self,
+        bytes: &[u8],
+        elements: u64,
+    ) -> Result<Option<u64>, StreamError> {
+        let Some(store) = &mut self.inner.store else {
+            return Err(StreamError::Closed);
+        };
+        let written = store.write(bytes, elements)?;
+        self.link.set_short_of_room(written.is_none());
+        match written {
+            Some(_) => self.inner.wake(),
+            None => self.look(),
+        }
+        Ok(written)
+    }
+
+    /// Returns true once the elements with this mark count as written.
+    pub(crate) fn is_written(&self, mark: u64) -> Result<bool, StreamError> {
+        match &self.inner.store {
+            Some(store) => Ok(store.journal.is_safe(mark)?),
+            None => Err(StreamError::Closed),
+        }
+    }
+
+    /// The reason why nothing can be read from the journal, or why it was not emptied.
+    pub(crate) fn journal_error(&self) -> Option<JournalError> {
+        match &self.inner.store {
+            Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
+            None => self.inner.unfinished.clone(),
+        }
+    }
+
+    /// Records the end of the stream: no later incarnation writes more.
+    pub(crate) fn end_journal(&mut self) -> Result<(), JournalError> {
+        let Some(store) = &mut self.inner.store else {
+            return Ok(());
+        };
+        store.journal.end()?;
+        store.is_ended = true;
+        Ok(())
+    }
+
+    /// Empties the journal if the stream has ended, and otherwise leaves it to the next
+    /// incarnation.
+    ///
+    /// # Errors
+    /// The journal could not be emptied: the next incarnation finds that there is nothing left to
+    /// send.
+    pub(crate) fn leave_journal(
+        &mut self,
+        new_lineage: io::Result<Lineage>,
+    ) -> Result<(), JournalError> {
+        let Some(mut store) = self.inner.store.take() else {
+            return Ok(());
+        };
+        let is_over = self.link.is_closed() && self.link.fault().is_none();
+        if !is_over {
+            return Ok(());
+        }
+        let emptied = new_lineage
+            .map_err(|cause| store.journal.error("emptied", cause))
+            .and_then(|lineage| store.journal.finish(lineage));
+        self.inner.unfinished = emptied.as_ref().err().cloned();
+        emptied
     }
 }

@@ -1,28 +1,27 @@
 //! The journal behind a writer's ring. The ring is a window of the journal: written data goes into
 //! the journal, and from there into the ring as room permits.
 
-use std::io;
 use std::sync::mpsc::SyncSender;
 
 use trunkline_proto::FaultCode;
 use trunkline_proto::stream::{ElementForm, ElementWalk, Link, Pair, Writer};
 use trunkline_ring::ElementProducer;
 
-use super::{End, WriterEnd};
+use super::WriterEnd;
+use super::syncing::Syncs;
 use crate::error::StreamError;
-use crate::journal::{JournalError, Lineage, SyncJob, Synced, WriterJournal};
+use crate::journal::{JournalError, SyncJob, Synced, WriterJournal};
 
 /// The journal of a writing end, and the outer end of its ring.
 pub(crate) struct WriterStore {
-    journal: WriterJournal,
+    pub(super) journal: WriterJournal,
     ring: ElementProducer,
     form: ElementForm,
     /// The known identity of the other end.
     peer: Option<Pair>,
-    is_ended: bool,
+    pub(super) is_ended: bool,
     /// The reason why the files could not be read back at the last attempt.
-    error: Option<JournalError>,
-    /// Wakes the thread that syncs.
+    pub(super) error: Option<JournalError>,
     sync: SyncSender<()>,
 }
 
@@ -90,14 +89,13 @@ impl WriterStore {
         self.ring.written() > before
     }
 
-    /// The reason why nothing can be read from the journal.
-    pub(super) fn error(&self) -> Option<&JournalError> {
-        self.error.as_ref()
-    }
-
     /// Appends `bytes` to the journal, and returns the mark to pass to `is_safe`; `None` if there
     /// is no room.
-    fn write(&mut self, bytes: &[u8], elements: u64) -> Result<Option<u64>, StreamError> {
+    pub(super) fn write(
+        &mut self,
+        bytes: &[u8],
+        elements: u64,
+    ) -> Result<Option<u64>, StreamError> {
         if let Some(error) = &self.error {
             return Err(error.clone().into());
         }
@@ -154,78 +152,7 @@ fn fit(form: ElementForm, bytes: &[u8], room: u64, elements: u64) -> (usize, u64
     (whole, walk.elements())
 }
 
-impl End<WriterEnd> {
-    /// Writes into the journal, and returns the mark to pass to [`is_written`](Self::is_written);
-    /// `None` if there is no room at present.
-    pub(crate) fn write(
-        &mut self,
-        bytes: &[u8],
-        elements: u64,
-    ) -> Result<Option<u64>, StreamError> {
-        let Some(store) = &mut self.inner.store else {
-            return Err(StreamError::Closed);
-        };
-        let written = store.write(bytes, elements)?;
-        self.link.set_short_of_room(written.is_none());
-        match written {
-            Some(_) => self.inner.wake(),
-            None => self.look(),
-        }
-        Ok(written)
-    }
-
-    /// Returns true once the elements with this mark count as written.
-    pub(crate) fn is_written(&self, mark: u64) -> Result<bool, StreamError> {
-        match &self.inner.store {
-            Some(store) => Ok(store.journal.is_safe(mark)?),
-            None => Err(StreamError::Closed),
-        }
-    }
-
-    /// The reason why nothing can be read from the journal, or why it was not emptied.
-    pub(crate) fn journal_error(&self) -> Option<JournalError> {
-        match &self.inner.store {
-            Some(store) => store.error.clone().or(store.journal.is_safe(0).err()),
-            None => self.inner.unfinished.clone(),
-        }
-    }
-
-    /// Records the end of the stream: no later incarnation writes more.
-    pub(crate) fn end_journal(&mut self) -> Result<(), JournalError> {
-        let Some(store) = &mut self.inner.store else {
-            return Ok(());
-        };
-        store.journal.end()?;
-        store.is_ended = true;
-        Ok(())
-    }
-
-    /// Empties the journal if the stream has ended, and otherwise leaves it to the next
-    /// incarnation.
-    ///
-    /// # Errors
-    /// The journal could not be emptied: the next incarnation finds that there is nothing left to
-    /// send.
-    pub(crate) fn leave_journal(
-        &mut self,
-        new_lineage: io::Result<Lineage>,
-    ) -> Result<(), JournalError> {
-        let Some(mut store) = self.inner.store.take() else {
-            return Ok(());
-        };
-        let is_over = self.link.is_closed() && self.link.fault().is_none();
-        if !is_over {
-            return Ok(());
-        }
-        let emptied = new_lineage
-            .map_err(|cause| store.journal.error("emptied", cause))
-            .and_then(|lineage| store.journal.finish(lineage));
-        self.inner.unfinished = emptied.as_ref().err().cloned();
-        emptied
-    }
-}
-
-impl super::syncing::Syncs for WriterEnd {
+impl Syncs for WriterEnd {
     fn sync_job(&self) -> Option<SyncJob> {
         self.store.as_ref()?.journal.sync_job()
     }

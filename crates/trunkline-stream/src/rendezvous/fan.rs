@@ -3,21 +3,19 @@
 use std::sync::Arc;
 
 use trunkline_net::LinkOptions as NetOptions;
-use trunkline_proto::stream::ElementForm;
-use trunkline_types::{DataType, Tick};
+use trunkline_types::DataType;
 
-use super::{Plan, Registration};
+use super::{Here, Plan};
+use crate::directory::{Registration, register};
 use crate::end::{Bell, Bells};
 use crate::error::StreamError;
-use crate::fan::{
+use crate::fan_bytes::{
     Departed, FanInOptions, FanOutOptions, GatherCore, Hub, Lanes, OutCore, Policy, Readers, Terms,
     Writers,
 };
-use crate::machine::Machine;
 use crate::options::Options;
 use crate::wait::Waits;
 
-/// Creates a writing end with several readers.
 pub(crate) async fn fan_out(
     waits: &impl Waits,
     url: &str,
@@ -54,7 +52,6 @@ pub(crate) async fn fan_out(
     })
 }
 
-/// Creates a reading end with several writers.
 pub(crate) async fn fan_in(
     waits: &impl Waits,
     url: &str,
@@ -63,22 +60,25 @@ pub(crate) async fn fan_in(
 ) -> Result<GatherCore, StreamError> {
     let plan = plan(url, data_type, options.options)?;
     let (bells, bell) = Bell::start()?;
-    let is_touched = plan.options.preallocate || matches!(plan.link.form, ElementForm::Fixed(_));
-    let writers = Writers::new(plan.shape, is_touched, bell.clone());
+    let writers = Writers::new(plan.shape, plan.is_touched(), bell.clone());
     let hub = Hub::new(writers, plan.terms(options.writers_max), bell);
     let wanted = options.writers_min.min(options.writers_max);
     let registration = plan.gather(waits, &hub, &bells, wanted).await?;
     Ok(GatherCore::new(hub, bells, registration))
 }
 
-fn plan(url: &str, data_type: DataType, options: Options) -> Result<Plan, StreamError> {
+fn plan(
+    url: &str,
+    data_type: DataType,
+    options: Options,
+) -> Result<Plan<'static, Here>, StreamError> {
     if options.peer.is_some() || options.journal.is_some() {
         return Err(StreamError::Dialled);
     }
-    Plan::new(&Machine::Real, url, data_type, options)
+    Plan::new(&Here, url, data_type, options)
 }
 
-impl Plan {
+impl Plan<'_, Here> {
     fn terms(&self, lanes_max: usize) -> Terms {
         Terms {
             link: self.link.clone(),
@@ -100,10 +100,17 @@ impl Plan {
         wanted: usize,
     ) -> Result<Option<Registration>, StreamError> {
         let mut watch = hub.bell.watch();
-        let registration = self.register(waits, hub.clone()).await?;
-        let until: Option<Tick> = self.until;
+        let Self {
+            url,
+            link,
+            options,
+            until,
+            ..
+        } = self;
+        let registered = register(waits, url, link, options, *until, hub.clone());
+        let registration = registered.await?;
         while hub.len() < wanted {
-            if !watch.rung(waits, bells, until).await {
+            if !watch.rung(waits, bells, *until).await {
                 return Err(StreamError::NoPeer {
                     timeout: self.options.timeout.unwrap_or_default(),
                     last: None,

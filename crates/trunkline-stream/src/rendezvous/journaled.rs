@@ -10,26 +10,21 @@ use trunkline_proto::message::stream::{Incarnation, ReaderState, Until, WriterSt
 use trunkline_proto::stream::{ElementForm, Pair, ReaderLink, Secret, WriterLink};
 use trunkline_ring::RingStart;
 
-use super::{Plan, no_random};
+use super::{Plan, World, no_random};
+use crate::bytes::{ReaderCore, WriterCore};
 use crate::end::{ReaderEnd, ReaderStore, WriterEnd, WriterStore};
 use crate::error::StreamError;
-use crate::journal::disk::{Disk, RealDisk};
-use crate::journal::{
-    Bounds, JournalError, JournalOptions, Lineage, Owner, ReaderJournal, WriterJournal,
-};
-use crate::machine::Machine;
-use crate::reader::ReaderCore;
+use crate::journal::{JournalError, JournalOptions, Lineage, Owner, ReaderJournal, WriterJournal};
 use crate::wait::Waits;
-use crate::writer::WriterCore;
 
 /// Creates a writing end, or continues one from its journal.
 pub(super) async fn writer(
     waits: &impl Waits,
-    mut plan: Plan,
+    mut plan: Plan<'_, impl World>,
     options: &JournalOptions,
 ) -> Result<WriterCore, StreamError> {
-    let bounds = plan.bounds(options)?;
-    let (disk, owner) = (plan.disk(options)?, plan.owner(true)?);
+    let bounds = plan.world.bounds(options, plan.link.bytes_max)?;
+    let (disk, owner) = (plan.world.disk(options)?, plan.owner(true)?);
     let (journal, start) = WriterJournal::open(disk, &owner, bounds, options.durability)?;
     let written_elements = journal.written_elements();
     plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
@@ -57,7 +52,7 @@ pub(super) async fn writer(
         kept_elements: start.kept_elements,
         written: start.written,
     };
-    let mut link = WriterLink::restored_writer(plan.link.clone(), at, plan.machine.now());
+    let mut link = WriterLink::restored_writer(plan.link.clone(), at, plan.world.machine().now());
     // A closed end accepts no further notifications.
     link.handle_written(start.written, written_elements);
     if start.is_ended {
@@ -80,11 +75,11 @@ pub(super) async fn writer(
 /// Creates a reading end, or continues one from its journal.
 pub(super) async fn reader(
     waits: &impl Waits,
-    mut plan: Plan,
+    mut plan: Plan<'_, impl World>,
     options: &JournalOptions,
 ) -> Result<ReaderCore, StreamError> {
-    let bounds = plan.bounds(options)?;
-    let (disk, owner) = (plan.disk(options)?, plan.owner(false)?);
+    let bounds = plan.world.bounds(options, plan.link.bytes_max)?;
+    let (disk, owner) = (plan.world.disk(options)?, plan.owner(false)?);
     let (journal, start) = ReaderJournal::open(disk, &owner, bounds, options.durability)?;
     plan.go_on(start.lineage, start.secret, start.peer, start.is_new)?;
     // The elements in the journal go back into the buffer.
@@ -112,7 +107,7 @@ pub(super) async fn reader(
         durable: start.arrived,
         ..ReaderState::default()
     };
-    let now = plan.machine.now();
+    let now = plan.world.machine().now();
     let mut link = ReaderLink::restored_reader(plan.link.clone(), at, start.read_elements, now);
     if let Some(end) = start.end {
         link.restore_end(end);
@@ -134,26 +129,7 @@ fn no_thread(folder: &Path, cause: io::Error) -> StreamError {
     JournalError::Thread { folder, cause }.into()
 }
 
-impl Plan {
-    fn bounds(&self, options: &JournalOptions) -> Result<Bounds, JournalError> {
-        match &self.machine {
-            Machine::Real => options.bounds(self.shape.bytes_max() as u64),
-            #[cfg(feature = "sim")]
-            Machine::Simulated(process) => Ok(process.bounds()),
-        }
-    }
-
-    fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError> {
-        match &self.machine {
-            Machine::Real => match RealDisk::open(&options.folder) {
-                Ok(disk) => Ok(Arc::new(disk)),
-                Err(cause) => Err(JournalError::disk(&options.folder, "opened", cause)),
-            },
-            #[cfg(feature = "sim")]
-            Machine::Simulated(process) => Ok(process.disk()),
-        }
-    }
-
+impl<W: World> Plan<'_, W> {
     fn owner(&self, is_writer: bool) -> Result<Owner, StreamError> {
         Ok(Owner {
             is_writer,
@@ -190,20 +166,7 @@ impl Plan {
     }
 
     fn new_lineage(&self) -> Result<Lineage, StreamError> {
-        self.machine.new_lineage().map_err(no_random)
-    }
-
-    fn memory_from(&self, start: RingStart) -> Result<Arc<StreamMemory>, StreamError> {
-        let is_touched = self.options.preallocate || self.shape.element_bytes().is_some();
-        let memory = StreamMemory::create(self.shape, start, is_touched);
-        memory.map_err(|cause| self.no_memory(cause))
-    }
-
-    fn no_memory(&self, cause: io::Error) -> StreamError {
-        StreamError::Memory {
-            bytes: self.shape.bytes_max(),
-            cause,
-        }
+        self.world.machine().new_lineage().map_err(no_random)
     }
 }
 

@@ -8,15 +8,13 @@ use trunkline_proto::message::stream::Until;
 use trunkline_types::DataType;
 
 use super::Process;
+use crate::bytes::{Closed, ReaderCore, Wanted, WriterCore};
 use crate::element;
 use crate::error::StreamError;
-use crate::machine::Machine;
 use crate::options::Options;
 use crate::properties::Properties;
-use crate::reader::{ReaderCore, Wanted};
 use crate::rendezvous;
 use crate::wait::Task;
-use crate::writer::{Closed, WriterCore};
 
 /// A writing end.
 pub struct SimWriter(WriterCore);
@@ -30,8 +28,7 @@ impl SimWriter {
         data_type: &DataType,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let machine = Machine::Simulated(process.clone());
-        let core = rendezvous::writer(&Task, &machine, url, data_type.clone(), options).await?;
+        let core = rendezvous::writer(&Task, process, url, data_type.clone(), options).await?;
         Ok(Self(core))
     }
 
@@ -69,7 +66,7 @@ impl SimWriter {
     }
 
     pub async fn abort(mut self) -> Closed {
-        self.0.abort(&Task, crate::writer::ABORTED).await
+        self.0.abort(&Task, crate::bytes::ABORTED).await
     }
 
     pub fn properties(&self) -> Properties {
@@ -89,8 +86,7 @@ impl SimReader {
         data_type: &DataType,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let machine = Machine::Simulated(process.clone());
-        let core = rendezvous::reader(&Task, &machine, url, data_type.clone(), options).await?;
+        let core = rendezvous::reader(&Task, process, url, data_type.clone(), options).await?;
         Ok(Self(core))
     }
 

@@ -45,10 +45,19 @@ const CRATES: &[(&str, Ranks)] = &[
         &["explain", "open", "read"],
     ]),
     ("trunkline-stream", &[
-        &["journal", "linger", "sync", "wait"],
-        &["error", "options"],
-        &["directory element end fan forwarding held listener machine properties reader registry \
-           rendezvous report sim wait_shared writer"],
+        &["sync", "wait"],
+        &["journal"],
+        &["error"],
+        &["element", "options"],
+        &["end"],
+        &["handle"],
+        &["properties"],
+        &["directory"],
+        &["bytes"],
+        &["fan_bytes"],
+        &["rendezvous"],
+        &["typed"],
+        &["sim"],
     ]),
     ("trunkline-record", &[
         &["clock", "error", "place"],
@@ -72,8 +81,6 @@ const SPREAD: &[(&str, &str, usize)] = &[
     ("trunkline-engine", "Variable", 5),
     ("trunkline-client", "ClientCore", 16),
     ("trunkline-serve", "Session", 15),
-    ("trunkline-stream", "End", 6),
-    ("trunkline-stream", "WriterCore", 5),
 ];
 
 /// Applies the ranks and the bound to the crates of the table.

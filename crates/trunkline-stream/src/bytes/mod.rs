@@ -1,0 +1,38 @@
+//! The two ends in bytes: the common cores of every kind of writer and of reader.
+
+mod reader;
+mod writer;
+
+use std::sync::Arc;
+
+use trunkline_net::{Spin, StreamMemory};
+use trunkline_proto::stream::ElementForm;
+use trunkline_ring::ElementMemory;
+
+use crate::directory::Registration;
+use crate::end::Inner;
+use crate::handle::Held;
+
+pub use self::reader::{ByteRegion, Region};
+pub(crate) use self::reader::{ReaderCore, Wanted};
+pub use self::writer::Closed;
+pub(crate) use self::writer::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED, WriterCore};
+
+pub(crate) struct Met<S: Inner + 'static> {
+    pub(crate) link: Held<S>,
+    pub(crate) registration: Option<Registration>,
+    pub(crate) form: ElementForm,
+    /// For waits on a ring that another process also uses.
+    pub(crate) spin: Spin,
+}
+
+impl<S: Inner + 'static> Met<S> {
+    /// The memory for the program's end of the ring: the shared one if there is one, otherwise
+    /// `own`.
+    pub(crate) fn memory_of_program(&self, own: &Arc<StreamMemory>) -> ElementMemory {
+        self.link.with(|end, _, _| match end.inner.shared() {
+            Some(shared) => shared.memory.element_memory(),
+            None => own.element_memory().starting_at(end.start()),
+        })
+    }
+}

@@ -1,0 +1,445 @@
+//! The reading end in bytes: the common core of every kind of reader.
+
+mod closing;
+mod journaled;
+mod region;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::Features;
+use trunkline_proto::stream::{ElementForm, ReaderLink, StreamFault};
+use trunkline_ring::ElementConsumer;
+use trunkline_types::wire::DecodeError;
+
+use self::journaled::Commits;
+use super::Met;
+use crate::directory::Registration;
+use crate::element::LENGTH_BYTES;
+use crate::end::{End, Inner, ReaderEnd};
+use crate::error::StreamError;
+use crate::handle::{Held, Patience, Ring, wait_shared};
+use crate::properties::{Monitor, Properties};
+use crate::sync::{AtomicU64, Ordering};
+use crate::wait::Waits;
+
+pub use self::region::{ByteRegion, Region};
+
+/// Memory for copies, in bytes, that a reader keeps between calls.
+const COPIED_KEPT: usize = 1 << 20;
+
+/// The common core of every kind of reader.
+pub struct ReaderCore {
+    pub(crate) link: Held<ReaderEnd>,
+    pub(crate) ring: ElementConsumer,
+    pub(crate) form: ElementForm,
+    /// Capacity of this end's buffer, in elements; a ring shared by both ends holds more.
+    capacity: u64,
+    /// Read position at which the writer needs new credit.
+    credit_at: u64,
+    /// The ring is shared with the other end's process.
+    is_shared: bool,
+    patience: Patience,
+    /// Copies of elements that vary in size.
+    copied: Vec<u8>,
+    /// Position of the next gap, if the writer drops elements.
+    lost_at: Option<Arc<AtomicU64>>,
+    /// Set if the end has a journal.
+    journal: Option<Commits>,
+    registration: Option<Registration>,
+}
+
+/// The wait for these bytes and elements.
+struct Elements<'a> {
+    ring: &'a mut ElementConsumer,
+    bytes: u64,
+    elements: u64,
+}
+
+impl Ring for Elements<'_> {
+    fn has(&mut self) -> bool {
+        // Invalid positions from the other program are detected by the link.
+        self.ring.has(self.bytes, self.elements).unwrap_or(false)
+    }
+
+    fn say(&mut self) -> bool {
+        let waits = self.ring.wait_for(self.bytes, self.elements);
+        waits.is_ok_and(|waits| !waits)
+    }
+
+    fn position(&self) -> u64 {
+        self.ring.read_elements()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    Exactly(usize),
+    Available,
+}
+
+impl ReaderCore {
+    pub(crate) fn new(met: Met<ReaderEnd>, ring: ElementConsumer) -> Self {
+        let (is_shared, capacity) = met
+            .link
+            .with(|end, _, _| (end.inner.shared().is_some(), end.link.options().capacity));
+        let lost_at = met.link.with(|end, _, _| {
+            let drops = end
+                .link
+                .peer()
+                .is_some_and(|peer| peer.features.contains(Features::DROPS));
+            drops.then(|| end.inner.lost_at.clone())
+        });
+        Self {
+            capacity,
+            lost_at,
+            link: met.link,
+            ring,
+            form: met.form,
+            credit_at: if is_shared { u64::MAX } else { 0 },
+            is_shared,
+            patience: Patience::new(met.spin),
+            copied: Vec::new(),
+            journal: None,
+            registration: met.registration,
+        }
+    }
+
+    pub(crate) fn monitor(&self) -> Monitor {
+        Monitor::of(&self.link)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        Properties::of(&self.link)
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        // The capacity was configured as a `usize`.
+        usize::try_from(self.capacity).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn available(&mut self) -> usize {
+        // Only this program has the memory, so its positions are valid.
+        let (_, elements) = self.ring.available().unwrap_or((0, 0));
+        let elements = elements.min(self.capacity).min(self.before_lost());
+        usize::try_from(elements).unwrap_or(usize::MAX)
+    }
+
+    /// Elements before the next gap.
+    #[inline]
+    fn before_lost(&self) -> u64 {
+        match &self.lost_at {
+            None => u64::MAX,
+            // Acquire: elements after the gap were put into the ring after this was set.
+            Some(at) => at
+                .load(Ordering::Acquire)
+                .saturating_sub(self.ring.read_elements()),
+        }
+    }
+
+    /// Copies out elements of fixed size, if all of them are available.
+    #[inline(always)]
+    pub(crate) fn try_read(&mut self, into: &mut [u8], count: usize) -> bool {
+        let is_read = self.journal.is_none()
+            && (self.lost_at.is_none() || self.has(count))
+            && count as u64 <= self.capacity
+            && self.ring.pull(into, count as u64).unwrap_or(false);
+        if is_read {
+            self.gave_back();
+        }
+        is_read
+    }
+
+    /// Waits until the elements are available, and returns how many the call gets: all that it asks
+    /// for, those before a gap, or the rest of a stream that has ended (NS-48).
+    pub(crate) async fn wait_for(
+        &mut self,
+        waits: &impl Waits,
+        wanted: Wanted,
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        if self.journal.is_some() {
+            self.commit_before_read(waits).await?;
+        }
+        match wanted {
+            Wanted::Exactly(count) if self.has(count) => Ok(count),
+            Wanted::Exactly(count) => self.wait_long(waits, count, timeout).await,
+            Wanted::Available => {
+                let count = self.available();
+                if count > 0 {
+                    return Ok(count);
+                }
+                // Takes in data that has arrived but is not in the ring yet, and detects the end of
+                // the stream.
+                match self.wait_long(waits, 1, Some(Duration::ZERO)).await {
+                    Ok(_) => Ok(self.available()),
+                    Err(StreamError::Timeout { .. }) => Ok(0),
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Returns true if the elements are available and nothing has to be done before reading them.
+    #[inline]
+    pub(crate) fn is_at_hand(&mut self, count: usize) -> bool {
+        self.journal.is_none() && self.has(count)
+    }
+
+    #[inline]
+    fn has(&mut self, count: usize) -> bool {
+        let bytes = match self.form {
+            ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
+            ElementForm::Variable => 0,
+        };
+        // The ring is checked first: a loss that is not known at that point comes after these
+        // elements.
+        count as u64 <= self.capacity
+            && self.ring.has(bytes, count as u64).unwrap_or(false)
+            && count as u64 <= self.before_lost()
+    }
+
+    /// The result of a call that reaches a gap: first the elements before it, then the loss.
+    fn at_lost(&mut self, end: &mut End<ReaderEnd>) -> Option<Result<usize, StreamError>> {
+        let (at, elements) = end.link.next_lost()?;
+        match at.saturating_sub(self.ring.read_elements()) {
+            0 => {
+                end.link.take_lost();
+                end.inner.note_lost(&end.link);
+                Some(Err(StreamError::Lost { elements }))
+            }
+            before => usize::try_from(before).ok().map(Ok),
+        }
+    }
+
+    async fn wait_long(
+        &mut self,
+        waits: &impl Waits,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        if count as u64 > self.capacity {
+            return Err(StreamError::TooMany {
+                asked: count,
+                capacity: self.capacity(),
+            });
+        }
+        if self.is_shared {
+            return self.wait_in_shared(waits, count, timeout).await;
+        }
+        let link = self.link.clone();
+        let found = link.wait(waits, link.deadline(timeout), |end, _| {
+            end.look();
+            if self.has(count) {
+                return Some(Ok(count));
+            }
+            if let Some(lost) = self.at_lost(end) {
+                return Some(lost);
+            }
+            let failed = end.journal_error();
+            if self.has(count) {
+                return Some(Ok(count));
+            }
+            if let Some(error) = failed {
+                // Elements that were stored earlier stay in the ring: a call gets everything it
+                // asks for, or nothing.
+                return Some(Err(error.into()));
+            }
+            let error = over(&end.link)?;
+            // At this point everything that arrived is in the ring.
+            let left = self.available();
+            Some(if left > 0 { Ok(left) } else { Err(error) })
+        });
+        match found.await {
+            Some(result) => result,
+            #[cfg(feature = "planted")]
+            None if self.available() > 0
+                && trunkline_types::planted::is(trunkline_types::planted::Bug::LateReadMoves) =>
+            {
+                Ok(self.available())
+            }
+            None => Err(self.gave_up(timeout)),
+        }
+    }
+
+    async fn wait_in_shared(
+        &mut self,
+        waits: &impl Waits,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        let bytes = match self.form {
+            ElementForm::Fixed(size) => (count as u64).saturating_mul(u64::from(size)),
+            ElementForm::Variable => 0,
+        };
+        let mut elements = Elements {
+            ring: &mut self.ring,
+            bytes,
+            elements: count as u64,
+        };
+        if self.patience.is_there(&mut elements) {
+            return Ok(count);
+        }
+        let until = self.link.deadline(timeout);
+        let over = |end: &End<ReaderEnd>| over(&end.link);
+        let found = wait_shared(
+            waits,
+            &self.link,
+            &mut self.patience,
+            until,
+            &mut elements,
+            over,
+        );
+        match found.await {
+            Ok(true) => Ok(count),
+            Ok(false) => Err(self.gave_up(timeout)),
+            Err(error) => match self.available() {
+                0 => Err(error),
+                left => Ok(left.min(count)),
+            },
+        }
+    }
+
+    fn gave_up(&self, timeout: Option<Duration>) -> StreamError {
+        match timeout {
+            Some(timeout) if !self.link.is_closed() => StreamError::Timeout {
+                timeout,
+                what: "not all of the elements have come",
+            },
+            _ => StreamError::Closed,
+        }
+    }
+
+    /// The bytes of the next `count` elements, which must be available.
+    ///
+    /// Elements that vary in size are copied. The ring may be memory that the writing program can
+    /// still modify, so a length or text checked in place could differ when it is used.
+    ///
+    /// # Errors
+    /// [`StreamError::Element`]: the lengths exceed the available bytes. [`StreamError::Memory`].
+    pub(crate) fn region(&mut self, count: usize) -> Result<&[u8], StreamError> {
+        match self.form {
+            ElementForm::Fixed(size) => Ok(self.known_region(count * size as usize)),
+            ElementForm::Variable => {
+                self.copy_varying(count)?;
+                Ok(&self.copied)
+            }
+        }
+    }
+
+    /// Copies the next `count` elements with their lengths, reading each length only once.
+    fn copy_varying(&mut self, count: usize) -> Result<(), StreamError> {
+        self.copied.clear();
+        for _ in 0..count {
+            self.copy_next(LENGTH_BYTES)?;
+            let length = self.copied.last_chunk().copied().unwrap_or_default();
+            self.copy_next(u32::from_le_bytes(length) as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the next `bytes` bytes of the ring to the copy.
+    fn copy_next(&mut self, bytes: usize) -> Result<(), StreamError> {
+        let offset = self.copied.len();
+        let position = self.ring.read() + offset as u64;
+        // The memory is mirrored: the region is in one piece.
+        let Some([piece, _]) = self.ring.region_at(position, bytes) else {
+            let (present, _) = self.ring.available().unwrap_or((0, 0));
+            return Err(StreamError::Element(DecodeError::Truncated {
+                offset,
+                needed: bytes as u64,
+                present: usize::try_from(present).unwrap_or(usize::MAX),
+            }));
+        };
+        self.copied
+            .try_reserve(bytes)
+            .map_err(|_| StreamError::Memory {
+                bytes,
+                cause: io::ErrorKind::OutOfMemory.into(),
+            })?;
+        self.copied.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// The next `bytes` bytes, which are known to be available.
+    pub(crate) fn known_region(&self, bytes: usize) -> &[u8] {
+        // The memory is mirrored: the region is in one piece.
+        let [bytes, _] = self
+            .ring
+            .region_at(self.ring.read(), bytes)
+            .unwrap_or_default();
+        bytes
+    }
+
+    /// Elements that the writer is known to have dropped.
+    pub(crate) fn lost_total(&self) -> u64 {
+        self.link.with(|end, _, _| end.link.lost())
+    }
+
+    /// Releases the next `count` elements of `bytes` bytes, after they were read.
+    #[inline]
+    pub(crate) fn release(&mut self, bytes: usize, count: usize) {
+        self.ring.release(bytes as u64, count as u64);
+        if self.copied.capacity() > COPIED_KEPT {
+            self.copied = Vec::new();
+        }
+        #[cfg(feature = "planted")]
+        if trunkline_types::planted::is(trunkline_types::planted::Bug::CommittedTooEarly) {
+            self.commit_all();
+        }
+        self.gave_back();
+    }
+
+    /// Makes sure that the writer learns that room was returned to the ring.
+    #[inline(always)]
+    fn gave_back(&mut self) {
+        if self.ring.read() >= self.credit_at || self.ring.glance_wake() {
+            self.give_credit();
+        }
+    }
+
+    #[cold]
+    fn give_credit(&mut self) {
+        (self.is_shared, self.credit_at) = self.link.with(|end, _, _| {
+            end.look();
+            match end.ring_bell() {
+                true => (true, u64::MAX),
+                false => (false, end.link.wants_read_at()),
+            }
+        });
+        // At least one element ahead; otherwise every read would take the lock.
+        self.credit_at = self.credit_at.max(self.ring.read() + 1);
+    }
+}
+
+/// The reason why nothing more arrives; elements that have arrived can still be read.
+fn over(link: &ReaderLink) -> Option<StreamError> {
+    // The end takes precedence over a fault: the connection of a stream that has ended is also
+    // gone.
+    if let Some(close) = link.end().filter(|close| close.position <= link.arrived()) {
+        let missing = close.written.saturating_sub(close.position);
+        if missing == 0 && !close.is_aborted {
+            return Some(StreamError::Ended);
+        }
+        // A journal records that the stream was aborted, but not why.
+        let reason = link
+            .abort_reason()
+            .unwrap_or("its program did not close it");
+        let reason = reason.to_owned();
+        return Some(StreamError::Aborted { missing, reason });
+    }
+    match link.fault() {
+        Some(fault) => Some(fault.clone().into()),
+        None if link.is_over() => Some(StreamFault::Destroyed.into()),
+        None => None,
+    }
+}
+
+impl std::fmt::Debug for ReaderCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReaderCore")
+            .field("ring", &self.ring)
+            .finish_non_exhaustive()
+    }
+}

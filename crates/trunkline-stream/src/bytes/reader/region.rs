@@ -1,0 +1,98 @@
+//! Access to elements in place.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use crate::element::Plain;
+
+use super::ReaderCore;
+
+/// Elements of a reader's buffer, in one piece. Dropping the region releases them: they count as
+/// read.
+///
+/// Both programs of a stream on one machine share this memory. A faulty or hostile writing program
+/// can modify the elements while you use them, so copy what you check before you rely on it.
+pub struct Region<'a, T: Plain> {
+    core: &'a mut ReaderCore,
+    count: usize,
+    of: PhantomData<T>,
+}
+
+impl<'a, T: Plain> Region<'a, T> {
+    /// The next `count` elements, which must be available.
+    pub(crate) fn new(core: &'a mut ReaderCore, count: usize) -> Self {
+        Self {
+            core,
+            count,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<T: Plain> Deref for Region<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // The offset is a multiple of the element's size, in memory that begins at a page boundary.
+        bytemuck::cast_slice(self.core.known_region(self.count * size_of::<T>()))
+    }
+}
+
+impl<T: Plain> Drop for Region<'_, T> {
+    fn drop(&mut self) {
+        self.core.release(self.count * size_of::<T>(), self.count);
+    }
+}
+
+impl<T: Plain + std::fmt::Debug> std::fmt::Debug for Region<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Bytes of whole elements of a reader's buffer, in one piece. Dropping the region releases them:
+/// they count as read. The writing program may share this memory: see [`Region`].
+pub struct ByteRegion<'a> {
+    core: &'a mut ReaderCore,
+    bytes: usize,
+    count: usize,
+}
+
+impl<'a> ByteRegion<'a> {
+    /// The next `count` elements of `size` bytes, which must be available.
+    pub(crate) fn new(core: &'a mut ReaderCore, size: usize, count: usize) -> Self {
+        Self {
+            core,
+            bytes: count * size,
+            count,
+        }
+    }
+
+    /// Returns the number of elements.
+    pub fn elements(&self) -> usize {
+        self.count
+    }
+}
+
+impl Deref for ByteRegion<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.core.known_region(self.bytes)
+    }
+}
+
+impl Drop for ByteRegion<'_> {
+    fn drop(&mut self) {
+        self.core.release(self.bytes, self.count);
+    }
+}
+
+impl std::fmt::Debug for ByteRegion<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ByteRegion")
+            .field("bytes", &self.bytes)
+            .field("count", &self.count)
+            .finish()
+    }
+}

@@ -1,0 +1,143 @@
+//! Flushing: waiting until everything written has been sent, is available, read or durable.
+
+use std::time::Duration;
+
+use trunkline_proto::message::stream::Until;
+use trunkline_ring::ElementProducer;
+
+use super::{WriterCore, over};
+use crate::end::{End, Inner, WriterEnd};
+use crate::error::StreamError;
+use crate::handle::{Ring, wait_shared};
+use crate::wait::Waits;
+
+/// The wait until this many elements have been read in total.
+struct Read<'a> {
+    ring: &'a mut ElementProducer,
+    elements: u64,
+}
+
+impl Ring for Read<'_> {
+    fn has(&mut self) -> bool {
+        // Invalid positions from the other program are detected by the link.
+        let read = self.ring.read_elements();
+        read.is_ok_and(|read| read >= self.elements)
+    }
+
+    fn say(&mut self) -> bool {
+        // Asks for more room than can exist, so that any change wakes this end.
+        let _ = self.ring.wait_for_room(u64::MAX, 0);
+        self.has()
+    }
+
+    fn position(&self) -> u64 {
+        self.ring.written_elements()
+    }
+}
+
+impl WriterCore {
+    /// Sends everything now, and waits until it has reached `until`.
+    pub(crate) async fn flush(
+        &mut self,
+        waits: &impl Waits,
+        until: Until,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        if self.journal.is_some() || until == Until::Durable {
+            self.check_durable(until)?;
+        }
+        if self.is_shared {
+            self.wake_reader();
+        }
+        // Waking the reader has shown if it still shares the ring.
+        if self.is_shared {
+            return self.flush_shared(waits, until, timeout).await;
+        }
+        let written = self.ring.written_elements();
+        self.flushes_each = written.saturating_sub(self.flushed) <= 1;
+        self.flushed = written;
+        let has_sent = std::mem::take(&mut self.has_sent) && self.unsent == 0;
+        if has_sent && until == Until::Sent && timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        self.unsent = 0;
+        let flushes_each = self.flushes_each;
+        let (position, is_reached) = self.link.with(|end, _, _| {
+            end.look();
+            if flushes_each {
+                end.rest_now();
+            }
+            let position = end.link.flush(until);
+            (position, end.link.is_reached(until, position))
+        });
+        if is_reached || timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        let reached = self
+            .link
+            .wait(waits, self.link.deadline(timeout), |end, _| {
+                if end.link.is_reached(until, position) {
+                    return Some(Ok(()));
+                }
+                over(&end.link).map(Err)
+            });
+        match reached.await {
+            Some(result) => result,
+            None => Err(self.gave_up(timeout, "not all elements have come so far")),
+        }
+    }
+
+    /// Wakes the other end of the ring if it sleeps. An end that is spinning is not disturbed, at
+    /// the cost of a fence.
+    fn wake_reader(&mut self) {
+        if let Some(at) = self.woken_at {
+            let has_read = self.ring.read_elements().is_ok_and(|read| read >= at);
+            self.woken_at = self.woken_at.filter(|_| !has_read);
+        }
+        if self.ring.must_wake() || self.woken_at.is_some() {
+            self.wake();
+        }
+    }
+
+    /// [`flush`](Self::flush) for a ring shared by both ends: nothing has to be sent.
+    async fn flush_shared(
+        &mut self,
+        waits: &impl Waits,
+        until: Until,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let written = self.ring.written_elements();
+        let target = match until {
+            Until::Sent => return Ok(()),
+            Until::Available => {
+                let fills = |end: &mut End<WriterEnd>, _, _| {
+                    end.inner.shared().map_or(0, |shared| shared.fills.reader)
+                };
+                written.saturating_sub(self.link.with(fills))
+            }
+            // Ends with journals share no ring, so nothing here waits for a disk.
+            Until::Read | Until::Durable => written,
+        };
+        let mut read = Read {
+            ring: &mut self.ring,
+            elements: target,
+        };
+        if read.has() || timeout == Some(Duration::ZERO) || self.patience.is_there(&mut read) {
+            return Ok(());
+        }
+        let until = self.link.deadline(timeout);
+        let over = |end: &End<WriterEnd>| over(&end.link);
+        let found = wait_shared(
+            waits,
+            &self.link,
+            &mut self.patience,
+            until,
+            &mut read,
+            over,
+        );
+        match found.await? {
+            true => Ok(()),
+            false => Err(self.gave_up(timeout, "not all elements have come so far")),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Writing into a journal.
+
+use std::time::Duration;
+
+use trunkline_proto::message::stream::Until;
+
+use super::{WriterCore, over};
+use crate::error::StreamError;
+use crate::journal::{Durability, JournalError};
+use crate::wait::Waits;
+
+impl WriterCore {
+    pub(crate) fn with_journal(mut self, durability: Durability) -> Self {
+        self.journal = Some(durability);
+        self
+    }
+
+    /// Writes all elements, or none. If the future is dropped while it waits for the disk, the
+    /// elements have been written.
+    #[cold]
+    pub(super) async fn write_journaled(
+        &mut self,
+        waits: &impl Waits,
+        bytes: &[u8],
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.check_size(bytes.len(), elements)?;
+        let count = elements as u64;
+        // Sends the elements at once if possible.
+        let written = self.link.with(|end, _, _| match over(&end.link) {
+            Some(error) => Err(error),
+            None => end.write(bytes, count),
+        })?;
+        let mark = match written {
+            Some(mark) => mark,
+            None => {
+                let found = self
+                    .link
+                    .wait(waits, self.link.deadline(timeout), |end, _| {
+                        if let Some(error) = over(&end.link) {
+                            return Some(Err(error));
+                        }
+                        end.write(bytes, count).transpose()
+                    });
+                match found.await {
+                    Some(mark) => mark?,
+                    None => {
+                        self.link
+                            .with(|end, _, _| end.link.set_short_of_room(false));
+                        let what = "the journal has no room for all of the elements";
+                        return Err(self.gave_up(timeout, what));
+                    }
+                }
+            }
+        };
+        if self.journal == Some(Durability::Disk) {
+            let safe = self
+                .link
+                .wait(waits, None, |end, _| match end.is_written(mark) {
+                    Ok(true) => Some(Ok(())),
+                    Ok(false) => None,
+                    Err(error) => Some(Err(error)),
+                });
+            safe.await.unwrap_or(Err(StreamError::Closed))?;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// The requested state can never be reached.
+    pub(super) fn check_durable(&self, until: Until) -> Result<(), StreamError> {
+        self.link.with(|end, _, _| {
+            if let Some(error) = end.journal_error() {
+                return Err(error.into());
+            }
+            match end.link.peer() {
+                Some(peer) if until == Until::Durable && !peer.has_journal => {
+                    Err(StreamError::NoJournal)
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Leaves the journal to the next incarnation, or empties it if the stream has ended.
+    ///
+    /// # Errors
+    /// The journal could not be emptied.
+    pub(super) fn leave_journal(&mut self) -> Result<(), JournalError> {
+        let lineage = self.link.new_lineage();
+        self.link.with(|end, _, _| end.leave_journal(lineage))
+    }
+
+    /// Closes the end without ending the stream.
+    pub(super) fn leave(&mut self) {
+        if !self.link.is_closed() {
+            // There is no caller to return the error to; the properties show it.
+            let _ = self.leave_journal();
+            self.link.close(self.link.now());
+            self.registration = None;
+        }
+    }
+}

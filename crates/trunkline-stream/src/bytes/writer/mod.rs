@@ -1,0 +1,351 @@
+//! The writing end in bytes: the common core of every kind of writer.
+
+mod closed;
+mod flushing;
+mod journaled;
+
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
+
+use trunkline_proto::stream::{ElementForm, StreamFault, WriterLink};
+use trunkline_ring::ElementProducer;
+
+use super::Met;
+use crate::directory::Registration;
+use crate::end::{End, GATHER_BYTES, Inner, WriterEnd, Writing};
+use crate::error::StreamError;
+use crate::handle::{Held, Patience, Ring, wait_shared};
+use crate::journal::Durability;
+use crate::properties::{Monitor, Properties};
+use crate::wait::Waits;
+
+pub use self::closed::Closed;
+pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
+
+/// The common core of every kind of writer.
+pub struct WriterCore {
+    pub(crate) link: Held<WriterEnd>,
+    pub(crate) ring: ElementProducer,
+    pub(crate) form: ElementForm,
+    /// Size of this end's buffer, in elements and bytes; a ring shared by both ends holds more.
+    capacity: u64,
+    bytes_max: u64,
+    /// Bytes written since the link last looked at the ring.
+    unsent: u64,
+    /// Total of elements written at the last flush.
+    flushed: u64,
+    /// The last flush covered at most one element.
+    flushes_each: bool,
+    /// The last write was already sent, so a flush has nothing to send.
+    has_sent: bool,
+    /// The ring is shared with the other end's process.
+    is_shared: bool,
+    /// Total of elements written at the last wake of the other end, until it has read them: it may
+    /// sleep again, waiting for more elements, without saying so at once.
+    woken_at: Option<u64>,
+    patience: Patience,
+    /// Locked during a write, if the ring's memory may be released.
+    writing: Option<Writing>,
+    /// Set once the stream is over.
+    over: Arc<OnceLock<()>>,
+    /// Set if the end has a journal: writes go into the journal, and not directly into the ring.
+    pub(crate) journal: Option<Durability>,
+    /// Lives as long as the endpoint.
+    registration: Option<Registration>,
+}
+
+/// The wait for room for these bytes and elements.
+struct Room<'a> {
+    ring: &'a mut ElementProducer,
+    bytes: u64,
+    elements: u64,
+}
+
+impl Ring for Room<'_> {
+    fn has(&mut self) -> bool {
+        // Invalid positions from the other program are detected by the link.
+        self.ring
+            .has_room(self.bytes, self.elements)
+            .unwrap_or(false)
+    }
+
+    fn say(&mut self) -> bool {
+        let waits = self.ring.wait_for_room(self.bytes, self.elements);
+        waits.is_ok_and(|waits| !waits)
+    }
+
+    fn position(&self) -> u64 {
+        self.ring.written_elements()
+    }
+}
+
+impl WriterCore {
+    pub(crate) fn new(met: Met<WriterEnd>, ring: ElementProducer) -> Self {
+        let (capacity, bytes_max) = met.link.with(|end, _, _| {
+            let options = end.link.options();
+            (options.capacity, options.bytes_max)
+        });
+        Self {
+            capacity,
+            bytes_max,
+            is_shared: is_shared(&met.link),
+            woken_at: None,
+            writing: met.link.with(|end, _, _| end.inner.writing()),
+            over: met.link.with(|end, _, _| end.over()),
+            link: met.link,
+            ring,
+            form: met.form,
+            unsent: 0,
+            flushed: 0,
+            flushes_each: false,
+            has_sent: false,
+            patience: Patience::new(met.spin),
+            journal: None,
+            registration: met.registration,
+        }
+    }
+
+    pub(crate) fn monitor(&self) -> Monitor {
+        Monitor::of(&self.link)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        Properties::of(&self.link)
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        // The capacity was configured as a `usize`.
+        usize::try_from(self.capacity).unwrap_or(usize::MAX)
+    }
+
+    /// Like [`write`](Self::write), without waiting. Returns false if there is no room or the
+    /// stream is over.
+    #[inline(always)]
+    pub(crate) fn try_write(&mut self, bytes: &[u8], elements: usize) -> bool {
+        self.journal.is_none() && self.over.get().is_none() && self.push(bytes, elements as u64)
+    }
+
+    pub(crate) fn room(&mut self) -> usize {
+        // Only this program has the memory, so its positions are valid.
+        let freed = self.ring.read_elements().unwrap_or(0);
+        let kept = self.ring.written_elements().saturating_sub(freed);
+        let room = self.ring.shape().capacity().saturating_sub(kept);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    /// Writes `elements` elements from `bytes`: all of them, or none.
+    pub(crate) async fn write(
+        &mut self,
+        waits: &impl Waits,
+        bytes: &[u8],
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.check_open()?;
+        if self.journal.is_some() {
+            return self.write_journaled(waits, bytes, elements, timeout).await;
+        }
+        if self.push(bytes, elements as u64) {
+            return Ok(());
+        }
+        let waited = self.wait_for_room(waits, bytes.len(), elements, timeout);
+        let waited = waited.await;
+        #[cfg(feature = "planted")]
+        if waited.is_err()
+            && trunkline_types::planted::is(trunkline_types::planted::Bug::LateWriteMoves)
+        {
+            let first = crate::element::bytes_of(self.form, bytes, 1).unwrap_or(0);
+            self.push(&bytes[..first], 1);
+        }
+        waited?;
+        self.push(bytes, elements as u64);
+        Ok(())
+    }
+
+    /// # Errors
+    /// The stream is over, so the elements would never be read (NS-46).
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<(), StreamError> {
+        match self.over.get() {
+            None => Ok(()),
+            Some(()) => Err(self.why_over()),
+        }
+    }
+
+    #[cold]
+    fn why_over(&self) -> StreamError {
+        let over = self.link.with(|end, _, _| over(&end.link));
+        over.unwrap_or(StreamError::Closed)
+    }
+
+    /// Appends to the ring if there is room, and makes sure that the elements are sent.
+    #[inline(always)]
+    fn push(&mut self, bytes: &[u8], elements: u64) -> bool {
+        if !self.can_ever_fit(bytes.len(), elements) || !self.push_into_ring(bytes, elements) {
+            return false;
+        }
+        self.wrote(bytes.len() as u64);
+        true
+    }
+
+    #[inline(always)]
+    fn push_into_ring(&mut self, bytes: &[u8], elements: u64) -> bool {
+        // A poisoned lock is fine: it protects no state that could be left half changed.
+        let writing = self.writing.as_ref();
+        let _held = writing.map(|writing| writing.lock().unwrap_or_else(PoisonError::into_inner));
+        // Only this program has the memory, so its positions are valid.
+        self.ring.push(bytes, elements).unwrap_or(false)
+    }
+
+    /// Returns true if this much fits the end's own buffer when empty (NS-33).
+    #[inline]
+    pub(crate) fn can_ever_fit(&self, bytes: usize, elements: u64) -> bool {
+        elements <= self.capacity && bytes as u64 <= self.bytes_max
+    }
+
+    /// Called after `bytes` bytes were added to the ring.
+    #[inline(always)]
+    pub(crate) fn wrote(&mut self, bytes: u64) {
+        self.unsent += bytes;
+        if self.ring.glance_wake() {
+            self.wake();
+        } else if self.unsent >= GATHER_BYTES && !self.is_shared {
+            self.send();
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self) {
+        self.unsent = 0;
+        self.woken_at = Some(self.ring.written_elements());
+        let flushes_each = std::mem::take(&mut self.flushes_each);
+        (self.is_shared, self.has_sent) = self.link.with(|end, _, _| {
+            end.wake();
+            let sends = flushes_each && end.rest_now();
+            (end.ring_bell(), sends)
+        });
+    }
+
+    fn send(&mut self) {
+        self.unsent = 0;
+        // Accessing the end sends what is due.
+        self.link.with(|_, _, _| ());
+    }
+
+    /// Waits until this much fits.
+    #[cold]
+    pub(crate) async fn wait_for_room(
+        &mut self,
+        waits: &impl Waits,
+        bytes: usize,
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.check_size(bytes, elements)?;
+        if self.is_shared {
+            let mut room = Room {
+                ring: &mut self.ring,
+                bytes: bytes as u64,
+                elements: elements as u64,
+            };
+            if self.patience.is_there(&mut room) {
+                return Ok(());
+            }
+            let until = self.link.deadline(timeout);
+            let over = |end: &End<WriterEnd>| over(&end.link);
+            let found = wait_shared(
+                waits,
+                &self.link,
+                &mut self.patience,
+                until,
+                &mut room,
+                over,
+            );
+            return match found.await? {
+                true => Ok(()),
+                false => Err(self.gave_up(timeout, NO_ROOM)),
+            };
+        }
+        let ring = &mut self.ring;
+        let until = self.link.deadline(timeout);
+        let (bytes, count) = (bytes as u64, elements as u64);
+        let found = self.link.wait(waits, until, |end, _| {
+            if let Some(error) = over(&end.link) {
+                return Some(Err(error));
+            }
+            let has_room = ring.has_room(bytes, count).unwrap_or(false);
+            end.link.set_short_of_room(!has_room);
+            if !has_room {
+                end.look();
+                return None;
+            }
+            Some(Ok(()))
+        });
+        let found = found.await;
+        match found {
+            Some(result) => result,
+            None => {
+                self.link
+                    .with(|end, _, _| end.link.set_short_of_room(false));
+                Err(self.gave_up(timeout, NO_ROOM))
+            }
+        }
+    }
+
+    fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
+        match timeout {
+            Some(timeout) if !self.link.is_closed() => StreamError::Timeout { timeout, what },
+            _ => StreamError::Closed,
+        }
+    }
+
+    /// # Errors
+    /// The elements can never fit (NS-33).
+    pub(crate) fn check_size(&self, bytes: usize, elements: usize) -> Result<(), StreamError> {
+        if !self.can_ever_fit(bytes, elements as u64) {
+            if elements == 1 {
+                let max = self.bytes_max;
+                return Err(StreamError::TooLong { bytes, max });
+            }
+            return Err(StreamError::TooMany {
+                asked: elements,
+                capacity: self.capacity(),
+            });
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// An element of varying length is longer than one of the two buffers.
+    pub(crate) fn check_element(&self, bytes: usize) -> Result<(), StreamError> {
+        let max = self.link.with(|end, _, _| end.link.element_bytes_max());
+        match bytes as u64 > max {
+            true => Err(StreamError::TooLong { bytes, max }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The condition in the time-out error of a write.
+const NO_ROOM: &str = "the buffer has no room for all of the elements";
+
+fn is_shared(link: &Held<WriterEnd>) -> bool {
+    link.with(|end, _, _| end.inner.shared().is_some())
+}
+
+/// The reason why nothing more can be written, if any.
+fn over(link: &WriterLink) -> Option<StreamError> {
+    match link.fault() {
+        Some(fault) => Some(fault.clone().into()),
+        None if link.is_over() => Some(StreamFault::Destroyed.into()),
+        None => None,
+    }
+}
+
+impl std::fmt::Debug for WriterCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriterCore")
+            .field("ring", &self.ring)
+            .finish_non_exhaustive()
+    }
+}

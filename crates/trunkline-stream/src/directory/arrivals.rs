@@ -1,0 +1,65 @@
+//! Connections that arrive for an endpoint.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use trunkline_net::{Admitted, Link, Peer, Transport, passing, tcp};
+
+use crate::end::{End, Inner};
+use crate::properties::Properties;
+
+pub(crate) trait Arrivals: Send + Sync {
+    /// Takes a connected socket, and the bytes read from it, which begin with S_HELLO.
+    fn arrive(&self, socket: OwnedFd, bytes: &[u8]);
+
+    /// The same in a simulated world, for the transport with this number.
+    #[cfg(feature = "sim")]
+    fn arrive_simulated(&self, transport: u64, bytes: &[u8]) {
+        let _ = (transport, bytes);
+    }
+
+    /// The endpoint's properties; `None` once it is gone.
+    fn properties(&self) -> Option<Properties>;
+}
+
+pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
+    passing::transport_of(socket, tcp::USER_TIMEOUT)
+}
+
+/// Connects `link` to the peer that arrived over `transport`, and from which `bytes` were read.
+/// `is_checked`: checksums on or off; `None`: only between machines.
+///
+/// # Errors
+/// The transport, and the answer to refuse it with; empty if the link is closed.
+pub(crate) fn attach<S: Inner + 'static>(
+    link: &Arc<Link<End<S>>>,
+    transport: Transport,
+    bytes: &[u8],
+    is_checked: Option<bool>,
+) -> Result<(), (Transport, Vec<u8>)> {
+    let is_local = matches!(transport.peer, Peer::Unix { .. });
+    let is_far = matches!(transport.peer, Peer::Tcp(peer) if !peer.ip().is_loopback());
+    let mut answer = Vec::new();
+    let attached = link.attach(transport, |end, now, _| {
+        match end.admit(now, bytes, is_local) {
+            Ok(first) => {
+                end.link.set_checked(is_checked.unwrap_or(is_far));
+                Admitted::Yes(first)
+            }
+            Err(refused) => {
+                answer = refused;
+                Admitted::No
+            }
+        }
+    });
+    attached.map_err(|transport| (transport, answer))
+}
+
+/// Closes a transport that no endpoint accepts.
+pub(crate) fn refuse(mut transport: Transport, answer: &[u8]) {
+    // An answer that does not fit a fresh connection's buffer is dropped.
+    if transport.send.try_write(answer).is_ok() {
+        transport.send.finish();
+    }
+}

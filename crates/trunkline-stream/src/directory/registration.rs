@@ -1,0 +1,119 @@
+//! Registration of an endpoint's name.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_net::{Clock, near};
+use trunkline_proto::message::stream::directory::Register;
+use trunkline_proto::stream::LinkOptions;
+use trunkline_proto::{FaultCode, VersionRange};
+use trunkline_types::{StreamUrl, Tick};
+
+use super::listener::{Listener, own_address};
+use super::registry::{self, Name, Registry};
+use super::{Arrivals, DirectoryHost};
+use crate::error::StreamError;
+use crate::options::Options;
+use crate::wait::Waits;
+
+/// Time during which a taken name is requested again. The engine notices that the previous endpoint
+/// has gone when it reads the end of its connection, possibly after this request.
+const NAME_GRACE: Duration = Duration::from_millis(500);
+
+/// Keeps an endpoint's name registered.
+pub(crate) enum Registration {
+    /// With a directory of this process, behind a port if there is a listener.
+    Here {
+        host: Arc<DirectoryHost>,
+        number: u64,
+        _listener: Option<Listener>,
+    },
+    Engine(Arc<Registry>),
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        match self {
+            Self::Here { host, number, .. } => host.forget(*number),
+            Self::Engine(registry) => registry.close(Tick::ZERO),
+        }
+    }
+}
+
+impl Registration {
+    /// Registers `url` with a directory of this process.
+    ///
+    /// # Errors
+    /// The directory refuses the name.
+    pub(crate) fn here(
+        host: Arc<DirectoryHost>,
+        listener: Option<Listener>,
+        url: &StreamUrl,
+        link: &LinkOptions,
+        arrivals: Arc<dyn Arrivals>,
+    ) -> Result<Self, StreamError> {
+        let number = host
+            .register_here(url, link.incarnation, &link.program, arrivals)
+            .map_err(|fault| StreamError::Refused {
+                code: fault.code,
+                sentence: fault.sentence,
+            })?;
+        Ok(Self::Here {
+            host,
+            number,
+            _listener: listener,
+        })
+    }
+}
+
+/// Registers `url` behind its port, or with the engine of this machine. Returns `None` if that
+/// engine's socket cannot be named.
+pub(crate) async fn register(
+    waits: &impl Waits,
+    url: &StreamUrl,
+    link: &LinkOptions,
+    options: &Options,
+    until: Option<Tick>,
+    arrivals: Arc<dyn Arrivals>,
+) -> Result<Option<Registration>, StreamError> {
+    let sockets = options.sockets.as_deref();
+    if let Some(port) = url.port() {
+        let host = own_address(url.host()).unwrap_or([127, 0, 0, 1].into());
+        let listener = Listener::at(SocketAddr::new(host, port), sockets, options.insecure)?;
+        let host = listener.host.clone();
+        return Registration::here(host, Some(listener), url, link, arrivals).map(Some);
+    }
+    let Some(socket) = near::socket(sockets, options.directory_port) else {
+        return Ok(None);
+    };
+    let register = Register {
+        versions: VersionRange::OURS,
+        url: url.within_host().to_string(),
+        incarnation: link.incarnation,
+        program: link.program.clone(),
+        pid: std::process::id(),
+    };
+    let registry = registry::start(socket, register, arrivals)?;
+    let grace = Clock::new().now().saturating_add(NAME_GRACE);
+    let name = waits.wait(&registry, until, |end, now| match end.name() {
+        Name::Asking => None,
+        // The registry asks again by itself.
+        Name::Refused(FaultCode::EndpointTaken, _) if now < grace => None,
+        name => Some(name.clone()),
+    });
+    let name = name.await;
+    let name = name.or_else(|| registry.with(|end, _, _| Some(end.name().clone())));
+    let registration = Registration::Engine(registry);
+    match name {
+        Some(Name::Ours) => Ok(Some(registration)),
+        Some(Name::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
+        // Nobody looks up an end that dials, so it needs no registered name.
+        _ if options.peer.is_some() => Ok(Some(registration)),
+        Some(Name::Nobody(cause)) => Err(StreamError::NoDirectory { cause }),
+        _ => Err(StreamError::NoPeer {
+            timeout: options.timeout.unwrap_or_default(),
+            last: None,
+        }),
+    }
+}

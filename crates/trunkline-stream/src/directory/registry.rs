@@ -1,0 +1,196 @@
+//! Registers an endpoint's name with this machine's directory, over a separate connection.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use trunkline_net::passing::{Descriptors, connect_passing};
+use trunkline_net::{Clock, Dialler, Link, LinkOptions, StartError};
+use trunkline_proto::message::closing::Refused;
+use trunkline_proto::message::stream::control::{decode_keepalive, encode_keepalive};
+use trunkline_proto::message::stream::directory::{Arrived, Register};
+use trunkline_proto::{
+    Backoff, Disconnect, Endpoint, FaultCode, FrameBuffer, FrameKind, FrameLimits, Liveness,
+    LivenessAction, VersionRange,
+};
+use trunkline_types::{SocketPath, Tick, Timestamp};
+
+use super::Arrivals;
+use crate::properties::Reporter;
+
+/// Keeps the name registered until dropped. Registers it again after a restart of the engine.
+pub(crate) type Registry = Link<RegistryEnd>;
+
+/// Descriptors that arrive over the current connection.
+type Current = Arc<Mutex<Descriptors>>;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Name {
+    Asking,
+    Ours,
+    Refused(FaultCode, String),
+    /// No directory answers.
+    Nobody(Disconnect),
+}
+
+/// The client end of the connection to the directory.
+pub(crate) struct RegistryEnd {
+    register: Register,
+    arrivals: Arc<dyn Arrivals>,
+    descriptors: Current,
+    name: Name,
+    frames: FrameBuffer,
+    out: Vec<u8>,
+    liveness: Option<Liveness>,
+    closing: Option<Disconnect>,
+    backoff: Backoff,
+    dial_at: Tick,
+    reporter: Reporter,
+}
+
+/// Requests a name from the engine at `socket`.
+pub(crate) fn start(
+    socket: SocketPath,
+    register: Register,
+    arrivals: Arc<dyn Arrivals>,
+) -> Result<Arc<Registry>, StartError> {
+    let descriptors = Current::default();
+    let of_dialler = descriptors.clone();
+    let dialler = Dialler::pipe(move || {
+        let (transport, descriptors) = connect_passing(&socket)?;
+        *of_dialler.lock().unwrap_or_else(PoisonError::into_inner) = descriptors;
+        Ok(transport)
+    });
+    let end = RegistryEnd {
+        register,
+        arrivals,
+        descriptors,
+        name: Name::Asking,
+        frames: FrameBuffer::new(FrameLimits::default()),
+        out: Vec::new(),
+        liveness: None,
+        closing: None,
+        backoff: Backoff::default(),
+        dial_at: Tick::ZERO,
+        reporter: Reporter::new(Clock::new().now()),
+    };
+    // Latency does not matter here.
+    let options = LinkOptions {
+        spin: Duration::ZERO,
+        idle: Duration::ZERO,
+        ..LinkOptions::default()
+    };
+    Link::start(dialler, end, options)
+}
+
+impl RegistryEnd {
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    fn report(&mut self, now: Tick) {
+        if let Some(found) = self.arrivals.properties() {
+            self.reporter.report(now, &found).encode(&mut self.out);
+        }
+    }
+
+    fn handle_frames(&mut self, now: Tick, bytes: &mut &[u8]) -> Result<(), Disconnect> {
+        while let Some(frame) = self.frames.next_frame(now, bytes)? {
+            match frame.kind() {
+                Some(FrameKind::StreamRegistered) => {
+                    self.name = Name::Ours;
+                    self.backoff.reset();
+                    self.report(now);
+                }
+                Some(FrameKind::StreamRefused) => {
+                    let refused = Refused::decode(&frame)?;
+                    self.closing = Some(Disconnect::from_refused(&refused, VersionRange::OURS));
+                    self.name = Name::Refused(refused.code, refused.sentence);
+                }
+                Some(FrameKind::StreamArrived) => {
+                    let arrived = Arrived::decode(&frame)?;
+                    let descriptors = self.descriptors.lock();
+                    let socket = descriptors.unwrap_or_else(PoisonError::into_inner).take();
+                    if let Some(socket) = socket {
+                        self.arrivals.arrive(socket, arrived.bytes);
+                    }
+                }
+                Some(FrameKind::StreamKeepalive) => {
+                    let keepalive = decode_keepalive(&frame)?;
+                    if let Some(liveness) = &mut self.liveness {
+                        liveness.handle_keepalive(now, &keepalive);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Endpoint for RegistryEnd {
+    fn handle_connected(&mut self, now: Tick, _: Timestamp) {
+        self.frames = FrameBuffer::new(FrameLimits::default());
+        self.closing = None;
+        self.liveness = Some(Liveness::with_defaults(now));
+        self.out.clear();
+        self.register.encode(&mut self.out);
+    }
+
+    fn handle_input(&mut self, now: Tick, _: Timestamp, bytes: &[u8]) {
+        if let Some(liveness) = &mut self.liveness {
+            liveness.handle_received(now);
+        }
+        let mut rest = bytes;
+        if let Err(cause) = self.handle_frames(now, &mut rest) {
+            self.closing = Some(cause);
+        }
+    }
+
+    fn poll_output(&mut self, _: Tick, _: Timestamp, _: usize, out: &mut Vec<u8>) -> bool {
+        out.append(&mut self.out);
+        false
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        self.liveness.as_ref().map(Liveness::poll_timeout)
+    }
+
+    fn handle_timeout(&mut self, now: Tick, _: Timestamp) {
+        let Some(liveness) = &mut self.liveness else {
+            return;
+        };
+        match liveness.poll(now) {
+            LivenessAction::Idle => {}
+            LivenessAction::SendKeepalive => {
+                encode_keepalive(&liveness.keepalive(now, 0, 0), &mut self.out);
+                if matches!(self.name, Name::Ours) {
+                    self.report(now);
+                }
+            }
+            LivenessAction::Dead { silent_for } => {
+                self.closing = Some(Disconnect::Dead { silent_for });
+            }
+        }
+    }
+
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        self.liveness = None;
+        let retry_after = cause.retry_after();
+        if !matches!(self.name, Name::Refused(..)) {
+            self.name = Name::Nobody(cause);
+        }
+        let jitter = fastrand::u64(..);
+        let wait = self.backoff.next(jitter, retry_after);
+        self.dial_at = now.saturating_add(wait);
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        self.closing.clone()
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        // A refusal is reported to the caller that creates the endpoint. A name that was held
+        // before is requested again.
+        Some(self.dial_at)
+    }
+}

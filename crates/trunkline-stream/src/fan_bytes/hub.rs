@@ -1,0 +1,337 @@
+//! Assigns arriving peers of an endpoint with several peers to lanes.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use trunkline_net::{Clock, Dialler, Link, LinkOptions as NetOptions, Transport};
+use trunkline_proto::FaultCode;
+use trunkline_proto::message::stream::{StreamEnd, StreamHello};
+use trunkline_proto::stream::{LinkOptions, lineage};
+
+use super::admission::{Admission, Away, RETRY_AFTER, away, refused};
+use super::member::Member;
+use crate::directory::{self, Arrivals};
+use crate::end::{Bell, End, Inner, read_hello};
+use crate::properties::Properties;
+
+/// The settings shared by all lanes of an endpoint.
+pub(crate) struct Terms {
+    pub(crate) link: LinkOptions,
+    pub(crate) net: NetOptions,
+    /// Checksums on or off, if the program has chosen; `None`: only between machines.
+    pub(crate) is_checked: Option<bool>,
+    pub(crate) lanes_max: usize,
+}
+
+pub(crate) trait Lanes: Sized + Send + Sync + 'static {
+    type Inner: Inner + 'static;
+    /// The program's part of a lane.
+    type Outer: Send;
+    /// If true, a lane is removed when its stream is over; otherwise when the program removes it.
+    const GO_WHEN_OVER: bool;
+    /// The kind of peer, in words for people.
+    const PEERS: &'static str;
+
+    /// Creates the state machine of a lane.
+    fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<Half<Self>>;
+
+    /// Creates the inner end of a lane, and the program's part.
+    ///
+    /// # Errors
+    /// The system provides no memory.
+    fn ends(&self) -> std::io::Result<(Self::Inner, Self::Outer)>;
+
+    /// Called when a lane has its peer, with the program's part of the lane.
+    fn opened(&self, lane: &Lane<Self::Inner>, outer: Self::Outer);
+
+    fn left(&self, lane: &Lane<Self::Inner>) {
+        let _ = lane;
+    }
+
+    fn properties(&self, hub: &Hub<Self>) -> Properties;
+}
+
+type Half<O> = <<O as Lanes>::Inner as Inner>::Half;
+
+/// A peer and its connection.
+pub(crate) struct Lane<S: Inner + 'static> {
+    pub(crate) member: Arc<Member>,
+    pub(crate) link: Arc<Link<End<S>>>,
+    /// Size of the peer's buffer, in bytes.
+    pub(crate) bytes_max: u64,
+    has_journal: bool,
+    /// Set once the stream is over.
+    over: Arc<OnceLock<()>>,
+}
+
+impl<S: Inner> Clone for Lane<S> {
+    fn clone(&self) -> Self {
+        Self {
+            member: self.member.clone(),
+            link: self.link.clone(),
+            over: self.over.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<S: Inner> Lane<S> {
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get().is_some()
+    }
+
+    fn is_of(&self, peer: &StreamEnd) -> bool {
+        let known = &self.member.incarnation;
+        let is_next =
+            self.has_journal && peer.has_journal && known[8..] == lineage(peer.incarnation);
+        *known == peer.incarnation.0 || is_next
+    }
+}
+
+pub(crate) struct Hub<O: Lanes> {
+    pub(crate) lanes: O,
+    pub(crate) terms: Terms,
+    pub(crate) bell: Arc<Bell>,
+    state: Mutex<State<O::Inner>>,
+    /// Held while a peer is admitted, so that no peer is admitted twice.
+    opening: Mutex<()>,
+}
+
+struct State<S: Inner + 'static> {
+    lanes: Vec<Lane<S>>,
+    last: u64,
+    /// Connections lost by peers that are gone.
+    disconnections: u64,
+    /// Elements received from peers that are gone.
+    elements: u64,
+    /// Length of the longest element written, including its length prefix.
+    longest: u64,
+    is_closed: bool,
+}
+
+impl<O: Lanes> Hub<O> {
+    pub(crate) fn new(lanes: O, terms: Terms, bell: Arc<Bell>) -> Arc<Self> {
+        let state = State {
+            lanes: Vec::new(),
+            last: 0,
+            disconnections: 0,
+            elements: 0,
+            longest: 0,
+            is_closed: false,
+        };
+        Arc::new(Self {
+            lanes,
+            terms,
+            bell,
+            state: Mutex::new(state),
+            opening: Mutex::new(()),
+        })
+    }
+
+    /// The current lanes, after removing those whose peers have left.
+    pub(crate) fn present(&self) -> Vec<Lane<O::Inner>> {
+        self.reap();
+        self.lock().lanes.clone()
+    }
+
+    /// The number of current lanes. Lanes that are over only count if the program removes them.
+    pub(crate) fn len(&self) -> usize {
+        let state = self.lock();
+        let is_there = |lane: &&Lane<_>| !O::GO_WHEN_OVER || !lane.is_over();
+        state.lanes.iter().filter(is_there).count()
+    }
+
+    /// Elements received from peers that are gone.
+    pub(crate) fn elements_before(&self) -> u64 {
+        self.lock().elements
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        self.lanes.properties(self)
+    }
+
+    /// The properties of all lanes together, without what differs between writers and readers.
+    pub(super) fn properties_of_lanes(&self) -> Properties {
+        let mut found = Properties::new(&self.terms.link);
+        found.disconnections = self.lock().disconnections;
+        let lanes = self.present();
+        for lane in &lanes {
+            let transport = lane.link.transport().map(|used| used.name);
+            let one = lane
+                .link
+                .with(|end, now, _| Properties::of_link(&end.link, now));
+            found.is_connected |= one.is_connected;
+            found.disconnections += one.disconnections;
+            found.away_for = found.away_for.max(one.away_for);
+            found.last_disconnect = one.last_disconnect.or(found.last_disconnect);
+            found.transport = transport.or(found.transport);
+            (found.peer, found.peer_program) = (one.peer, one.peer_program);
+        }
+        if lanes.len() != 1 {
+            found.peer = Some(format!("{} {}", lanes.len(), O::PEERS));
+            found.peer_program = None;
+        }
+        found
+    }
+
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+    }
+
+    /// Removes a lane that has been emptied.
+    pub(crate) fn remove(&self, number: u64) {
+        self.take_out(|lane| lane.member.number == number);
+    }
+
+    /// Removes a lane, and adds its elements to the total.
+    pub(crate) fn forget(&self, number: u64, elements: u64) {
+        self.remove(number);
+        self.lock().elements += elements;
+    }
+
+    /// Ends the lanes whose peers have left. Closes connections, so a connection's own thread must
+    /// not call it.
+    fn reap(&self) {
+        if O::GO_WHEN_OVER {
+            let gone = self.take_out(Lane::is_over);
+            gone.iter().for_each(|lane| self.lanes.left(lane));
+        }
+    }
+
+    fn take_out(&self, is_gone: impl Fn(&Lane<O::Inner>) -> bool) -> Vec<Lane<O::Inner>> {
+        let mut state = self.lock();
+        let all = std::mem::take(&mut state.lanes);
+        let (gone, there): (Vec<_>, Vec<_>) = all.into_iter().partition(is_gone);
+        state.lanes = there;
+        drop(state);
+        for lane in &gone {
+            let lost = lane.link.with(|end, _, _| end.link.disconnections());
+            self.lock().disconnections += lost;
+        }
+        gone
+    }
+
+    /// The longest element that all readers have room for. Also records `bytes` as the longest
+    /// element written, if it fits.
+    pub(crate) fn element_bytes_max(&self, bytes: u64) -> u64 {
+        let mut state = self.lock();
+        let there = state.lanes.iter().filter(|lane| !lane.is_over());
+        let max = there.map(|lane| lane.bytes_max).min();
+        let max = max.unwrap_or(u64::MAX).min(self.terms.link.bytes_max);
+        if bytes <= max {
+            state.longest = state.longest.max(bytes);
+        }
+        max
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<O::Inner>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, hello: &StreamHello, transport: Transport, bytes: &[u8]) -> Result<(), Away> {
+        self.reap();
+        if let Err(refused) = self.admission(&self.lock()).check(hello) {
+            return away(transport, &refused);
+        }
+        let now = Clock::new().now();
+        let mut trial = self.lanes.link(self.terms.link.clone());
+        if let Err(refused) = trial.handle_hello(now, 1, hello) {
+            return away(transport, &refused);
+        }
+        let busy = |cause: &dyn std::fmt::Display| {
+            let sentence = format!("{} cannot let anybody in now: {cause}", self.terms.link.url);
+            refused(FaultCode::LimitReached, sentence, Some(RETRY_AFTER))
+        };
+        let (inner, outer) = match self.lanes.ends() {
+            Ok(ends) => ends,
+            Err(cause) => return away(transport, &busy(&cause)),
+        };
+        let link = self.lanes.link(self.terms.link.clone());
+        let end = End::new(link, inner, None, None, None).without_sharing();
+        let over = end.over();
+        let nobody = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
+        let link = match Link::start(nobody, end, self.terms.net) {
+            Ok(link) => link,
+            Err(cause) => return away(transport, &busy(&cause)),
+        };
+        let mut state = self.lock();
+        state.last += 1;
+        let member = Member {
+            number: state.last,
+            url: hello.end.url.clone(),
+            program: hello.end.program.clone(),
+            incarnation: hello.end.incarnation.0,
+        };
+        let lane = Lane {
+            member: Arc::new(member),
+            link,
+            bytes_max: hello.end.bytes_max,
+            has_journal: hello.end.has_journal,
+            over,
+        };
+        state.lanes.push(lane.clone());
+        drop(state);
+        let number = lane.member.number;
+        self.attach(&lane.link, transport, bytes)
+            .inspect_err(|_| self.remove(number))?;
+        self.lanes.opened(&lane, outer);
+        self.bell.ring();
+        Ok(())
+    }
+
+    fn admission(&self, state: &State<O::Inner>) -> Admission<'_> {
+        Admission {
+            own: &self.terms.link,
+            is_closed: state.is_closed,
+            lanes: state.lanes.len(),
+            lanes_max: self.terms.lanes_max,
+            peers: O::PEERS,
+            longest: state.longest,
+        }
+    }
+
+    fn attach(
+        &self,
+        link: &Arc<Link<End<O::Inner>>>,
+        transport: Transport,
+        bytes: &[u8],
+    ) -> Result<(), Away> {
+        let attached = directory::attach(link, transport, bytes, self.terms.is_checked);
+        attached.or_else(|(transport, answer)| match answer.is_empty() {
+            true => {
+                let code = FaultCode::StreamOutdated;
+                away(transport, &refused(code, code.meaning().to_owned(), None))
+            }
+            false => Err(Box::new((transport, answer))),
+        })
+    }
+}
+
+impl<O: Lanes> Arrivals for Hub<O> {
+    fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
+        // A socket that cannot be used is closed; the peer dials again.
+        let Ok(transport) = directory::transport_of(socket) else {
+            return;
+        };
+        let opening = self.opening.lock();
+        let _opening = opening.unwrap_or_else(PoisonError::into_inner);
+        let admitted = match read_hello(Clock::new().now(), &mut &*bytes) {
+            Err(refused) => away(transport, &refused),
+            Ok(hello) => {
+                let lanes = self.present();
+                match lanes.iter().find(|lane| lane.is_of(&hello.end)) {
+                    Some(lane) => self.attach(&lane.link, transport, bytes),
+                    None => self.open(&hello, transport, bytes),
+                }
+            }
+        };
+        if let Err(away) = admitted {
+            let (transport, answer) = *away;
+            directory::refuse(transport, &answer);
+        }
+    }
+
+    fn properties(&self) -> Option<Properties> {
+        Some(self.properties())
+    }
+}

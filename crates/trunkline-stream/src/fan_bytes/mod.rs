@@ -1,0 +1,30 @@
+//! One writer with many readers, or one reader with many writers, in bytes.
+//!
+//! ```text
+//!   FanOutWriter<T> --- lane --- Reader<T>        Writer<T> --- lane --- FanInReader<T>
+//!       one ring   \--- lane --- Reader<T>        Writer<T> --- lane ---/  a ring each
+//! ```
+//!
+//! The endpoint with several peers is the one that is dialled; its peers are ordinary readers and
+//! writers. Each peer has a lane: a state machine and a connection of its own, over TCP or a Unix
+//! socket, never over a ring that both processes have mapped.
+//!
+//! # Layout
+//! - `out` and `readers`: one writer with many readers. `gather`: one reader with many writers.
+//! - `hub`: assigns arriving peers to lanes; `admission`: refuses peers.
+//! - `end::lane`: the lane to one of several readers. `end::bell`: the wake-up of their program.
+
+mod admission;
+mod gather;
+mod hub;
+mod member;
+mod options;
+mod out;
+mod readers;
+
+pub(crate) use self::gather::{GatherCore, Writers};
+pub(crate) use self::hub::{Hub, Lanes, Terms};
+pub use self::member::{Acquired, Lacking, Member, Present, Run, RunEnd};
+pub use self::options::{FanInOptions, FanOutOptions, Policy};
+pub(crate) use self::out::OutCore;
+pub(crate) use self::readers::{Departed, Readers};

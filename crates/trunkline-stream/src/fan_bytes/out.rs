@@ -1,0 +1,369 @@
+//! A writing end with several readers, in bytes: the common core of every kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::ElementForm;
+use trunkline_ring::{ElementCursor, ElementProducer, RingStart};
+
+use super::hub::{Hub, Lane};
+use super::member::{Lacking, Present};
+use super::options::Policy;
+use super::readers::{Readers, lacking};
+use crate::bytes::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
+use crate::directory::Registration;
+use crate::end::{Bells, End, GATHER_BYTES, KeepFrom, LaneEnd, place_behind};
+use crate::error::StreamError;
+use crate::handle::Machine;
+use crate::properties::{Monitor, Properties};
+use crate::wait::{Blocking, Waits, block};
+
+/// Attempts to make room before waiting for it: a reader that joins meanwhile keeps the current
+/// elements.
+const ATTEMPTS: usize = 64;
+
+/// The common core of every kind of writing end with several readers.
+pub(crate) struct OutCore {
+    pub(crate) hub: Arc<Hub<Readers>>,
+    pub(crate) bells: Arc<Bells>,
+    pub(crate) ring: ElementProducer,
+    pub(crate) form: ElementForm,
+    pub(crate) policy: Policy,
+    /// Bytes written since the lanes last looked at the ring.
+    pub(crate) unsent: u64,
+    /// Length of the longest element known to fit all buffers.
+    pub(crate) fits: usize,
+    /// Lives as long as the endpoint.
+    pub(crate) registration: Option<Registration>,
+}
+
+impl OutCore {
+    pub(crate) fn monitor(&self) -> Monitor {
+        let hub = self.hub.clone();
+        Monitor::new(move || hub.properties())
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        self.hub.properties()
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        // The capacity was configured as a `usize`.
+        usize::try_from(self.ring.shape().capacity()).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn room(&mut self) -> usize {
+        // Only this program has the memory, so its positions are valid.
+        let (_, elements) = self.ring.room().unwrap_or((0, 0));
+        usize::try_from(elements).unwrap_or(usize::MAX)
+    }
+
+    /// # Errors
+    /// An element with its length prefix is longer than a buffer.
+    pub(crate) fn check_element(&mut self, bytes: usize) -> Result<(), StreamError> {
+        if bytes <= self.fits || self.form != ElementForm::Variable {
+            return Ok(());
+        }
+        let max = self.hub.element_bytes_max(bytes as u64);
+        if bytes as u64 > max {
+            return Err(StreamError::TooLong { bytes, max });
+        }
+        self.fits = bytes;
+        Ok(())
+    }
+
+    /// Writes `elements` elements from `bytes`: all of them, or none.
+    pub(crate) async fn write(
+        &mut self,
+        waits: &impl Waits,
+        bytes: &[u8],
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.wait_for_room(waits, bytes.len(), elements, timeout)
+            .await?;
+        // Only this program has the memory, so its positions are valid.
+        let is_pushed = self.ring.push(bytes, elements as u64);
+        debug_assert_eq!(is_pushed.ok(), Some(true));
+        self.wrote(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// The memory for the next elements; there must be room for them.
+    pub(crate) fn free_space(&mut self, bytes: usize) -> &mut [u8] {
+        let position = self.ring.written();
+        // The memory is mirrored: the space is in one piece, aligned to the element's size.
+        let space = self.ring.free_at(position, bytes);
+        space.map(|[piece, _]| piece).unwrap_or_default()
+    }
+
+    pub(crate) fn commit(&mut self, bytes: usize, elements: usize) {
+        self.ring.commit(bytes as u64, elements as u64);
+        self.wrote(bytes as u64);
+    }
+
+    /// Makes sure that the bytes added to the ring are sent.
+    fn wrote(&mut self, bytes: u64) {
+        self.unsent += bytes;
+        if self.ring.glance_wake() {
+            self.each(|end| end.inner.wake());
+        } else if self.unsent >= GATHER_BYTES {
+            // Accessing an end sends what is due.
+            self.each(|_| ());
+        }
+    }
+
+    fn each(&mut self, mut f: impl FnMut(&mut End<LaneEnd>)) {
+        self.unsent = 0;
+        for lane in self.hub.present() {
+            lane.link.with(|end, _, _| f(end));
+        }
+    }
+
+    fn has_room(&mut self, bytes: usize, elements: usize) -> bool {
+        let has_room = self.ring.has_room(bytes as u64, elements as u64);
+        has_room.unwrap_or(false)
+    }
+
+    /// Waits until this much fits, or makes room for it.
+    pub(crate) async fn wait_for_room(
+        &mut self,
+        waits: &impl Waits,
+        bytes: usize,
+        elements: usize,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let shape = self.ring.shape();
+        if elements as u64 > shape.capacity() || bytes > shape.bytes_max() {
+            return Err(match elements {
+                1 => StreamError::TooLong {
+                    bytes,
+                    max: shape.bytes_max() as u64,
+                },
+                asked => StreamError::TooMany {
+                    asked,
+                    capacity: self.capacity(),
+                },
+            });
+        }
+        if self.has_room(bytes, elements) {
+            return Ok(());
+        }
+        if let Policy::Quota(quota) = self.policy {
+            for _ in 0..ATTEMPTS {
+                self.make_room(bytes, elements, quota);
+                if self.has_room(bytes, elements) {
+                    return Ok(());
+                }
+            }
+        }
+        let until = Machine::Real.deadline(timeout);
+        let mut watch = self.hub.bell.watch();
+        self.set_short_of_room(true);
+        let mut found = true;
+        while found && !self.has_room(bytes, elements) {
+            found = watch.rung(waits, &self.bells, until).await;
+        }
+        self.set_short_of_room(false);
+        match found || self.has_room(bytes, elements) {
+            true => Ok(()),
+            false => Err(StreamError::Timeout {
+                timeout: timeout.unwrap_or_default(),
+                what: "the slowest reader has not made room for all of the elements",
+            }),
+        }
+    }
+
+    fn set_short_of_room(&mut self, is_short: bool) {
+        self.each(|end| {
+            end.look();
+            end.link.set_short_of_room(is_short);
+        });
+    }
+
+    /// Drops the oldest elements of readers that are too slow.
+    fn make_room(&mut self, bytes: usize, elements: usize, quota: u64) {
+        let shape = self.ring.shape();
+        let (written, count) = (self.ring.written(), self.ring.written_elements());
+        let capacity = shape.capacity();
+        let from = KeepFrom {
+            position: (written + bytes as u64).saturating_sub(shape.bytes_max() as u64),
+            elements: (count + elements as u64)
+                .saturating_sub(capacity)
+                .max(count.saturating_sub(quota.min(capacity))),
+        };
+        self.each(|end| {
+            end.look();
+            end.inner.keep_from(&mut end.link, from);
+        });
+        // Without readers, nothing needs the elements.
+        let (mut cursor, others) = self.hub.lanes.cursors.join();
+        if others == 0 && cursor.written().is_ok() {
+            let place = self.place(&cursor, from);
+            cursor.pass(place.position, place.elements);
+        }
+    }
+
+    fn place(&self, cursor: &ElementCursor, from: KeepFrom) -> RingStart {
+        place_behind(cursor, self.form, cursor.place(), from)
+    }
+
+    /// Sends everything now, and waits until every current reader has it, as given by `until`, or
+    /// has lost it.
+    pub(crate) async fn flush(
+        &mut self,
+        waits: &impl Waits,
+        until: Until,
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.unsent = 0;
+        let lanes = self.hub.present();
+        let mut watch = self.hub.bell.watch();
+        for lane in &lanes {
+            let has_journal = lane.link.with(|end, _, _| {
+                end.look();
+                end.link.mark(until);
+                end.link.peer().is_some_and(|peer| peer.has_journal)
+            });
+            if until == Until::Durable && !has_journal {
+                return Err(StreamError::NoJournal);
+            }
+        }
+        let is_reached = |lane: &Lane<LaneEnd>| {
+            let is_there = |end: &mut End<LaneEnd>| end.link.is_mark_reached(until);
+            lane.is_over() || lane.link.with(|end, _, _| is_there(end))
+        };
+        let deadline = Machine::Real.deadline(timeout);
+        loop {
+            if lanes.iter().all(is_reached) || timeout == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            if !watch.rung(waits, &self.bells, deadline).await {
+                return Err(StreamError::Timeout {
+                    timeout: timeout.unwrap_or_default(),
+                    what: "not all elements have come so far at every reader",
+                });
+            }
+        }
+    }
+
+    /// The readers that are connected or expected back.
+    pub(crate) fn present(&self) -> Vec<Present> {
+        let present = |lane: &Lane<LaneEnd>| {
+            lane.link.with(|end, _, _| {
+                end.look();
+                Present {
+                    member: lane.member.clone(),
+                    is_connected: end.link.is_connected(),
+                    waiting: end.inner.left(&end.link).elements,
+                    lost: end.link.lost(),
+                }
+            })
+        };
+        let lanes = self.hub.present();
+        lanes.iter().map(present).collect()
+    }
+
+    /// The readers that have left since the last call.
+    pub(crate) fn departed(&self) -> Vec<Lacking> {
+        // Moves the readers that have left to `departed`.
+        drop(self.hub.present());
+        self.hub.lanes.departed.take()
+    }
+
+    /// Ends the stream: waits until every reader has everything, and returns what each lacks.
+    pub(crate) async fn close(
+        &mut self,
+        waits: &impl Waits,
+        timeout: Option<Duration>,
+    ) -> Vec<Lacking> {
+        self.hub.close();
+        let lanes = self.hub.present();
+        for lane in &lanes {
+            lane.link.with(|end, _, _| {
+                end.look();
+                end.link.close();
+            });
+        }
+        self.wait_closed(waits, &lanes, timeout).await;
+        // The rest of a slow reader is given up, and the reader is notified.
+        let slow = lanes.iter().filter(|lane| !is_closed(lane)).cloned();
+        let slow: Vec<_> = slow.collect();
+        self.abort_lanes(waits, &slow, NOT_TAKEN_IN_TIME).await;
+        self.end(&lanes)
+    }
+
+    pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Vec<Lacking> {
+        self.hub.close();
+        let lanes = self.hub.present();
+        self.abort_lanes(waits, &lanes, reason).await;
+        self.end(&lanes)
+    }
+
+    async fn abort_lanes(&self, waits: &impl Waits, lanes: &[Lane<LaneEnd>], reason: &str) {
+        for lane in lanes {
+            lane.link.with(|end, _, _| {
+                end.look();
+                end.link.abort(reason);
+            });
+        }
+        // Until each reader has reported its position, or its connection is gone.
+        let soon = Some(Duration::from_secs(1));
+        self.wait_closed(waits, lanes, soon).await;
+    }
+
+    fn end(&mut self, lanes: &[Lane<LaneEnd>]) -> Vec<Lacking> {
+        let now = Clock::new().now();
+        let lacking = lanes.iter().map(|lane| {
+            let lacking = lacking(lane);
+            lane.link.close(now);
+            lacking
+        });
+        let lacking = lacking.collect();
+        self.registration = None;
+        self.bells.close(now);
+        lacking
+    }
+
+    async fn wait_closed(
+        &self,
+        waits: &impl Waits,
+        lanes: &[Lane<LaneEnd>],
+        timeout: Option<Duration>,
+    ) {
+        let until = Machine::Real.deadline(timeout);
+        let mut watch = self.hub.bell.watch();
+        while !lanes.iter().all(is_closed) {
+            if !watch.rung(waits, &self.bells, until).await {
+                return;
+            }
+        }
+    }
+}
+
+fn is_closed(lane: &Lane<LaneEnd>) -> bool {
+    lane.link.with(|end, _, _| end.link.is_closed())
+}
+
+impl Drop for OutCore {
+    fn drop(&mut self) {
+        if self.bells.is_closed() {
+        } else if std::thread::panicking() {
+            // The stream is incomplete, and the readers must not take it for complete.
+            block(self.abort(&Blocking, PANICKED));
+        } else {
+            block(self.close(&Blocking, Some(CLOSE_TIMEOUT)));
+        }
+    }
+}
+
+impl std::fmt::Debug for OutCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutCore")
+            .field("ring", &self.ring)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! The lanes of a writing end with several readers: how they begin, and the record of readers that
+//! have left.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use trunkline_net::Clock;
+use trunkline_proto::stream::{ElementForm, LinkOptions, WriterLink};
+use trunkline_ring::ElementCursors;
+
+use super::hub::{Hub, Lane, Lanes};
+use super::member::Lacking;
+use crate::end::{Bell, KeepFrom, LaneEnd, place_behind};
+use crate::properties::Properties;
+
+/// Creates the lanes of a writing end, each with a cursor in its ring.
+pub(crate) struct Readers {
+    pub(crate) cursors: ElementCursors,
+    pub(crate) form: ElementForm,
+    pub(crate) quota: Option<u64>,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) departed: Departed,
+}
+
+/// Readers that have left and were not reported to the program yet; at most the last
+/// `DEPARTED_MAX`.
+#[derive(Default)]
+pub(crate) struct Departed(Mutex<VecDeque<Lacking>>);
+
+const DEPARTED_MAX: usize = 64;
+
+impl Departed {
+    fn push(&self, lacking: Lacking) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= DEPARTED_MAX {
+            all.pop_front();
+        }
+        all.push_back(lacking);
+    }
+
+    pub(super) fn take(&self) -> Vec<Lacking> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *all).into()
+    }
+}
+
+impl Lanes for Readers {
+    type Inner = LaneEnd;
+    type Outer = ();
+    const GO_WHEN_OVER: bool = true;
+    const PEERS: &'static str = "readers";
+
+    fn link(&self, options: LinkOptions) -> WriterLink {
+        WriterLink::writer(options, Clock::new().now())
+    }
+
+    fn ends(&self) -> std::io::Result<(LaneEnd, ())> {
+        let (mut cursor, others) = self.cursors.join();
+        let written = cursor.written_elements().unwrap_or(0);
+        let from = match self.quota {
+            // Earlier elements are only for the existing readers.
+            _ if others > 0 => KeepFrom {
+                position: cursor.written().unwrap_or(0),
+                elements: 0,
+            },
+            Some(quota) => KeepFrom {
+                position: 0,
+                elements: written.saturating_sub(quota),
+            },
+            None => KeepFrom::default(),
+        };
+        let place = place_behind(&cursor, self.form, cursor.place(), from);
+        cursor.pass(place.position, place.elements);
+        let end = LaneEnd::new(cursor, self.form, self.quota, self.bell.clone());
+        Ok((end, ()))
+    }
+
+    fn opened(&self, _: &Lane<LaneEnd>, (): ()) {}
+
+    fn left(&self, lane: &Lane<LaneEnd>) {
+        self.departed.push(lacking(lane));
+    }
+
+    fn properties(&self, hub: &Hub<Self>) -> Properties {
+        let (mut cursor, _) = self.cursors.join();
+        let kept = cursor.place().elements;
+        let total = cursor.written_elements().unwrap_or(kept);
+        drop(cursor);
+        Properties {
+            is_writer: true,
+            in_buffer: total.saturating_sub(kept),
+            total,
+            ..hub.properties_of_lanes()
+        }
+    }
+}
+
+pub(super) fn lacking(lane: &Lane<LaneEnd>) -> Lacking {
+    lane.link.with(|end, _, _| {
+        end.look();
+        Lacking {
+            member: lane.member.clone(),
+            left: end.inner.left(&end.link),
+            lost: end.link.lost(),
+            fault: end.link.fault().cloned(),
+        }
+    })
+}

@@ -1,0 +1,97 @@
+//! The source of time and randomness for an endpoint.
+
+use std::io;
+#[cfg(feature = "sim")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_net::Clock;
+use trunkline_proto::message::stream::Incarnation;
+use trunkline_proto::stream::{Secret, lineage};
+use trunkline_types::Tick;
+
+use crate::journal::Lineage;
+
+/// The machine that runs an endpoint or a directory.
+#[derive(Clone, Default)]
+pub(crate) enum Machine {
+    #[default]
+    Real,
+    #[cfg(feature = "sim")]
+    Simulated(Arc<dyn SimulatedMachine>),
+}
+
+/// The time and the randomness of a simulated world.
+#[cfg(feature = "sim")]
+pub(crate) trait SimulatedMachine: Send + Sync {
+    fn now(&self) -> Tick;
+
+    fn bits(&self) -> u64;
+}
+
+impl Machine {
+    pub(crate) fn now(&self) -> Tick {
+        match self {
+            Self::Real => Clock::new().now(),
+            #[cfg(feature = "sim")]
+            Self::Simulated(machine) => machine.now(),
+        }
+    }
+
+    /// The deadline of a wait that begins now; `None`: no deadline.
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Tick> {
+        timeout.map(|timeout| self.now().saturating_add(timeout))
+    }
+
+    /// Returns 128 unpredictable bits.
+    ///
+    /// # Errors
+    /// The system provides no random bytes.
+    pub(crate) fn random(&self) -> io::Result<[u8; 16]> {
+        match self {
+            Self::Real => {
+                let mut bytes = [0; 16];
+                let flags = rustix::rand::GetRandomFlags::empty();
+                // A read this small is never cut short.
+                rustix::rand::getrandom(&mut bytes, flags)?;
+                Ok(bytes)
+            }
+            #[cfg(feature = "sim")]
+            Self::Simulated(machine) => {
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&machine.bits().to_le_bytes());
+                bytes[8..].copy_from_slice(&machine.bits().to_le_bytes());
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Returns a new random secret.
+    ///
+    /// # Errors
+    /// The system provides no random bytes.
+    pub(crate) fn secret(&self) -> io::Result<Secret> {
+        let mut bytes = [0; 32];
+        let (first, rest) = bytes.split_at_mut(16);
+        first.copy_from_slice(&self.random()?);
+        rest.copy_from_slice(&self.random()?);
+        Ok(Secret(bytes))
+    }
+
+    /// An arbitrary number, to spread events that would otherwise coincide.
+    pub(crate) fn seed(&self) -> u64 {
+        match self {
+            Self::Real => fastrand::u64(..),
+            #[cfg(feature = "sim")]
+            Self::Simulated(machine) => machine.bits(),
+        }
+    }
+
+    /// Returns a random lineage, different from that of any journal.
+    ///
+    /// # Errors
+    /// The system provides no random bytes.
+    pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
+        Ok(lineage(Incarnation(self.random()?)))
+    }
+}

@@ -1,0 +1,172 @@
+//! A program's handle on its end of a stream, within the link that drives it.
+//!
+//! Everything that takes the end's lock goes through this module, and nothing else does. With the
+//! feature `sim` an end can also belong to a simulated process.
+
+mod catch_up;
+mod machine;
+mod wait_shared;
+
+#[cfg(feature = "sim")]
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+#[cfg(feature = "sim")]
+use std::sync::MutexGuard;
+use std::sync::mpsc::Receiver;
+#[cfg(feature = "sim")]
+use std::task::Poll;
+use std::time::Duration;
+
+use trunkline_net::{Link, TransportUsed};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::end::syncing::{self, Syncs};
+use crate::end::{End, Inner};
+use crate::journal::Lineage;
+use crate::wait::Waits;
+
+pub(crate) use self::machine::Machine;
+#[cfg(feature = "sim")]
+pub(crate) use self::machine::SimulatedMachine;
+pub(crate) use self::wait_shared::{Patience, Ring, wait_shared};
+
+/// An end, and its driver.
+pub(crate) enum Held<S: Inner + 'static> {
+    /// A link with a thread and sockets.
+    Net(Arc<Link<End<S>>>),
+    #[cfg(feature = "sim")]
+    Simulated(Arc<dyn SimulatedLink<S>>),
+}
+
+/// A simulated process in the place of a link.
+#[cfg(feature = "sim")]
+pub(crate) trait SimulatedLink<S: Inner>: Send + Sync {
+    fn machine(&self) -> Machine;
+
+    fn end(&self) -> MutexGuard<'_, End<S>>;
+
+    /// Called after each look of a program that waits until `deadline`. Returns true if the wait
+    /// ends.
+    fn ends_wait(&self, deadline: Option<Tick>, is_answered: bool) -> bool;
+
+    /// Syncs the end's journal after each message from `wakes`.
+    fn start_syncing(&self, wakes: Receiver<()>);
+
+    fn close(&self, deadline: Tick);
+
+    fn is_closed(&self) -> bool;
+}
+
+impl<S: Inner + 'static> Clone for Held<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Net(link) => Self::Net(link.clone()),
+            #[cfg(feature = "sim")]
+            Self::Simulated(link) => Self::Simulated(link.clone()),
+        }
+    }
+}
+
+impl<S: Inner + 'static> Held<S> {
+    /// Runs `f` on the end under its lock, then sends what is due.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut End<S>, Tick, Timestamp) -> R) -> R {
+        match self {
+            Self::Net(link) => link.with(f),
+            #[cfg(feature = "sim")]
+            Self::Simulated(link) => f(&mut link.end(), self.now(), Timestamp::UNIX_EPOCH),
+        }
+    }
+
+    /// Waits until `f` returns an answer; `None` on timeout or if the end is closed.
+    pub(crate) async fn wait<R>(
+        &self,
+        waits: &impl Waits,
+        deadline: Option<Tick>,
+        f: impl FnMut(&mut End<S>, Tick) -> Option<R>,
+    ) -> Option<R> {
+        match self {
+            Self::Net(link) => waits.wait(link, deadline, f).await,
+            #[cfg(feature = "sim")]
+            Self::Simulated(link) => {
+                let mut f = f;
+                let waited = poll_fn(|_| {
+                    let answer = f(&mut link.end(), self.now());
+                    match link.ends_wait(deadline, answer.is_some()) {
+                        true => Poll::Ready(answer),
+                        false => Poll::Pending,
+                    }
+                });
+                waited.await
+            }
+        }
+    }
+
+    fn machine(&self) -> Machine {
+        match self {
+            Self::Net(_) => Machine::Real,
+            #[cfg(feature = "sim")]
+            Self::Simulated(link) => link.machine(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Tick {
+        self.machine().now()
+    }
+
+    /// The deadline of a wait that begins now; `None`: no deadline.
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Tick> {
+        self.machine().deadline(timeout)
+    }
+
+    /// Returns a random lineage, different from that of any journal.
+    ///
+    /// # Errors
+    /// The system provides no random bytes.
+    pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
+        self.machine().new_lineage()
+    }
+
+    /// Sends what the end still holds, until `deadline` at the latest, then closes the connection.
+    pub(crate) fn close(&self, deadline: Tick) {
+        match self {
+            Self::Net(link) => link.close(deadline),
+            #[cfg(feature = "sim")]
+            Self::Simulated(link) => link.close(deadline),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        match self {
+            Self::Net(link) => link.is_closed(),
+            #[cfg(feature = "sim")]
+            Self::Simulated(link) => link.is_closed(),
+        }
+    }
+
+    /// The transport in use, while connected.
+    pub(crate) fn transport(&self) -> Option<TransportUsed> {
+        match self {
+            Self::Net(link) => link.transport(),
+            #[cfg(feature = "sim")]
+            Self::Simulated(_) => None,
+        }
+    }
+}
+
+impl<S: Syncs + 'static> Held<S> {
+    /// Syncs the end's journal after each message from `wakes`.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn start_syncing(&self, wakes: Receiver<()>) -> io::Result<()> {
+        match self {
+            Self::Net(link) => syncing::start(link, wakes),
+            #[cfg(feature = "sim")]
+            Self::Simulated(link) => {
+                link.start_syncing(wakes);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The properties of an endpoint (NS-50 to NS-54).
+
+mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::Disconnect;
+use trunkline_proto::stream::{Link, LinkOptions, StreamFault};
+use trunkline_ring::SharedFills;
+use trunkline_types::{DataType, Tick};
+
+use crate::end::syncing::Syncs;
+use crate::end::{End, ReaderEnd, WriterEnd};
+use crate::handle::Held;
+use crate::journal::JournalError;
+
+pub(crate) use self::report::Reporter;
+
+/// An end whose properties can be read by others than its program.
+pub(crate) trait HasProperties: Syncs + Sized + 'static {
+    const IS_WRITER: bool;
+
+    /// Elements in this end's buffer, and elements that it has written or read.
+    fn counts(end: &mut End<Self>) -> (u64, u64);
+
+    /// The same for a ring shared by both ends, after this many elements written and read.
+    fn shared_counts(fills: SharedFills, written: u64, read: u64) -> (u64, u64);
+
+    fn journal_error(end: &End<Self>) -> Option<JournalError>;
+}
+
+impl HasProperties for WriterEnd {
+    const IS_WRITER: bool = true;
+
+    fn counts(end: &mut End<Self>) -> (u64, u64) {
+        let written = match &end.inner.store {
+            Some(store) => store.written_elements(),
+            None => end.inner.ring.written_elements().unwrap_or(0),
+        };
+        (written.saturating_sub(end.link.freed_elements()), written)
+    }
+
+    fn shared_counts(fills: SharedFills, written: u64, read: u64) -> (u64, u64) {
+        (fills.in_writer(written, read), written)
+    }
+
+    fn journal_error(end: &End<Self>) -> Option<JournalError> {
+        end.journal_error()
+    }
+}
+
+impl HasProperties for ReaderEnd {
+    const IS_WRITER: bool = false;
+
+    fn counts(end: &mut End<Self>) -> (u64, u64) {
+        let read = end.inner.ring.read_elements().unwrap_or(0);
+        let read = read.max(end.link.read_elements());
+        (end.link.ready().1.saturating_sub(read), read)
+    }
+
+    fn shared_counts(fills: SharedFills, written: u64, read: u64) -> (u64, u64) {
+        (fills.in_reader(written, read), read)
+    }
+
+    fn journal_error(end: &End<Self>) -> Option<JournalError> {
+        end.last_journal_error()
+    }
+}
+
+/// The state of an endpoint at one moment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Properties {
+    /// URL of the endpoint in canonical form.
+    pub url: String,
+    /// True for a writer, false for a reader.
+    pub is_writer: bool,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// Capacity of the buffer, in elements.
+    pub capacity: u64,
+    /// Elements in the buffer. For a writer: those that the reader is not known to have. For a
+    /// reader: those that can be read.
+    pub in_buffer: u64,
+    /// Elements written, or read, since creation.
+    pub total: u64,
+    /// True while the two ends are connected.
+    pub is_connected: bool,
+    /// Number of times that the connection was lost, or ended with its stream (NS-53).
+    pub disconnections: u64,
+    /// True if the stream is at its end and needs no connection any more. Always false with several
+    /// peers.
+    pub is_ended: bool,
+    /// Time since the connection was lost; `None` while connected and before the first connection.
+    pub away_for: Option<Duration>,
+    /// The reason why the last connection ended or failed.
+    pub last_disconnect: Option<Disconnect>,
+    /// The peer's URL as it calls itself; `None` before the first connection. With several peers,
+    /// their number in words.
+    pub peer: Option<String>,
+    /// The peer's program and release.
+    pub peer_program: Option<String>,
+    /// Short name of the transport, such as "shared memory".
+    pub transport: Option<&'static str>,
+    /// The reason why the stream is over, unless it ended normally.
+    pub fault: Option<StreamFault>,
+    /// The reason why the journal cannot be used at present, or was not emptied when the end was
+    /// closed.
+    pub journal: Option<JournalError>,
+}
+
+/// Reads an endpoint's properties from any thread, even while the endpoint's own thread waits: for
+/// a watchdog or a display. After the endpoint is gone it returns its last properties.
+#[derive(Clone)]
+pub struct Monitor(Arc<dyn Fn() -> Properties + Send + Sync>);
+
+impl Monitor {
+    pub(crate) fn new(read: impl Fn() -> Properties + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub(crate) fn of<S: HasProperties>(link: &Held<S>) -> Self {
+        let link = link.clone();
+        Self::new(move || Properties::of(&link))
+    }
+
+    /// Returns the properties at this moment.
+    pub fn properties(&self) -> Properties {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Monitor").field(&self.properties()).finish()
+    }
+}
+
+impl Properties {
+    /// Free room in a writer's buffer, in elements (NS-51); 0 for a reader.
+    pub fn available_for_writing(&self) -> u64 {
+        match self.is_writer {
+            true => self.capacity.saturating_sub(self.in_buffer),
+            false => 0,
+        }
+    }
+
+    /// Elements available to a reader's program (NS-50); 0 for a writer.
+    pub fn available_for_reading(&self) -> u64 {
+        match self.is_writer {
+            true => 0,
+            false => self.in_buffer,
+        }
+    }
+
+    /// Number of times that the connection was lost: [`disconnections`](Self::disconnections) without
+    /// the connection that ended with the stream.
+    pub fn outages(&self) -> u64 {
+        let is_last = self.is_ended && !self.is_connected;
+        self.disconnections.saturating_sub(u64::from(is_last))
+    }
+
+    /// Returns true if the other end was destroyed (NS-54).
+    pub fn is_peer_destroyed(&self) -> bool {
+        matches!(self.fault, Some(StreamFault::PeerDestroyed { .. }))
+    }
+
+    pub(crate) fn of<S: HasProperties>(link: &Held<S>) -> Self {
+        let transport = link.transport().map(|used| used.name);
+        link.with(|end, now, _| {
+            let shared = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
+            let transport = match &shared {
+                Some(_) => transport.and(Some("shared memory")),
+                None => transport,
+            };
+            let (in_buffer, total) = match shared {
+                Some((fills, Ok(((_, written), (_, read))))) => {
+                    S::shared_counts(fills, written, read)
+                }
+                _ => S::counts(end),
+            };
+            Self {
+                is_writer: S::IS_WRITER,
+                journal: S::journal_error(end),
+                in_buffer,
+                total: total.saturating_sub(end.start().elements),
+                transport,
+                ..Self::of_link(&end.link, now)
+            }
+        })
+    }
+
+    pub(crate) fn of_link<H>(link: &Link<H>, now: Tick) -> Self {
+        Self {
+            is_connected: link.is_connected(),
+            disconnections: link.disconnections(),
+            is_ended: link.is_over() && link.fault().is_none(),
+            away_for: link.away_since().map(|since| now.since(since)),
+            last_disconnect: link.last_disconnect().cloned(),
+            peer: link.peer().map(|peer| peer.url.clone()),
+            peer_program: link.peer().map(|peer| peer.program.clone()),
+            fault: link.fault().cloned(),
+            ..Self::new(link.options())
+        }
+    }
+
+    /// The properties of a reader without a peer.
+    pub(crate) fn new(options: &LinkOptions) -> Self {
+        Self {
+            url: options.url.clone(),
+            is_writer: false,
+            data_type: options.data_type.clone(),
+            capacity: options.capacity,
+            in_buffer: 0,
+            total: 0,
+            is_connected: false,
+            disconnections: 0,
+            is_ended: false,
+            away_for: None,
+            last_disconnect: None,
+            peer: None,
+            peer_program: None,
+            transport: None,
+            fault: None,
+            journal: None,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Admits the connections that arrive for an endpoint.
+
+use std::os::fd::OwnedFd;
+use std::sync::Weak;
+
+use trunkline_net::Link;
+
+use crate::directory::{self, Arrivals};
+use crate::end::{End, Inner};
+use crate::handle::Held;
+use crate::properties::{HasProperties, Properties};
+
+pub(super) struct Acceptor<S: Inner + 'static> {
+    pub(super) link: Weak<Link<End<S>>>,
+    /// Checksums on or off, if the program has chosen; `None`: only between machines.
+    pub(super) is_checked: Option<bool>,
+}
+
+impl<S: HasProperties> Arrivals for Acceptor<S> {
+    fn arrive(&self, socket: OwnedFd, bytes: &[u8]) {
+        // A socket that cannot be used is closed; the peer dials again.
+        let (Some(link), Ok(transport)) = (self.link.upgrade(), directory::transport_of(socket))
+        else {
+            return;
+        };
+        let attached = directory::attach(&link, transport, bytes, self.is_checked);
+        if let Err((transport, answer)) = attached {
+            directory::refuse(transport, &answer);
+        }
+    }
+
+    fn properties(&self) -> Option<Properties> {
+        let link = self.link.upgrade()?;
+        Some(Properties::of(&Held::Net(link)))
+    }
+}

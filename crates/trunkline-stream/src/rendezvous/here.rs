@@ -1,0 +1,79 @@
+//! Endpoints of this machine.
+
+use std::io;
+use std::sync::Arc;
+
+use trunkline_net::passing::Descriptors;
+use trunkline_net::{Dialler, Link, LinkOptions as NetOptions, near};
+use trunkline_types::StreamUrl;
+
+use super::acceptor::Acceptor;
+use super::{Plan, World};
+use crate::directory::{Registration, own_address, register};
+use crate::end::End;
+use crate::error::StreamError;
+use crate::handle::{Held, Machine};
+use crate::journal::disk::{Disk, RealDisk};
+use crate::journal::{Bounds, JournalError, JournalOptions};
+use crate::options::{DIRECTORY_PORT, Options};
+use crate::properties::HasProperties;
+use crate::wait::Waits;
+
+pub(crate) struct Here;
+
+impl World for Here {
+    fn machine(&self) -> Machine {
+        Machine::Real
+    }
+
+    fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError> {
+        match RealDisk::open(&options.folder) {
+            Ok(disk) => Ok(Arc::new(disk)),
+            Err(cause) => Err(JournalError::disk(&options.folder, "opened", cause)),
+        }
+    }
+
+    fn bounds(&self, options: &JournalOptions, bytes_max: u64) -> Result<Bounds, JournalError> {
+        options.bounds(bytes_max)
+    }
+
+    async fn start<S: HasProperties>(
+        &self,
+        waits: &impl Waits,
+        plan: &Plan<'_, Self>,
+        end: End<S>,
+        descriptors: &Descriptors,
+    ) -> Result<(Held<S>, Option<Registration>), StreamError> {
+        let Plan { url, options, .. } = plan;
+        let net = NetOptions {
+            spin: options.spin,
+            ..NetOptions::default()
+        };
+        let dialler = dialler(plan.peer.as_ref(), options, descriptors);
+        let link = Link::start(dialler, end, net)?;
+        let arrivals = Arc::new(Acceptor {
+            link: Arc::downgrade(&link),
+            is_checked: options.is_checked,
+        });
+        let registered = register(waits, url, &plan.link, options, plan.until, arrivals);
+        Ok((Held::Net(link), registered.await?))
+    }
+}
+
+fn dialler(peer: Option<&StreamUrl>, options: &Options, descriptors: &Descriptors) -> Dialler {
+    // An end without a peer only accepts connections.
+    let Some(peer) = peer else {
+        return Dialler::pipe(|| Err(io::ErrorKind::Unsupported.into()));
+    };
+    let is_here = own_address(peer.host()).is_some_and(|address| address.is_loopback());
+    let port = peer.port().unwrap_or(match is_here {
+        true => options.directory_port,
+        false => DIRECTORY_PORT,
+    });
+    match options.tcp_only {
+        true => Dialler::tcp(peer.host(), port),
+        false => {
+            near::dialler(options.sockets.as_deref(), peer.host(), port).taking(descriptors.clone())
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The rendezvous of two endpoints (NS-09 to NS-19).
+//!
+//! ```text
+//!   named its peer?   this end    asks the directory at its peer's host (or the peer's own port)
+//!                                 until the peer is there, and dials it: it is the active one
+//!   always            its name    is registered: by the engine of this machine, or behind a port
+//!                                 of its own; a peer that asks for it is handed to it
+//! ```
+
+mod acceptor;
+mod fan;
+mod here;
+mod journaled;
+
+use std::io;
+use std::sync::Arc;
+
+use trunkline_net::passing::Descriptors;
+use trunkline_net::{Spin, StreamMemory};
+use trunkline_proto::message::stream::{Incarnation, Until};
+use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, WriterLink};
+use trunkline_ring::{RingShape, RingStart};
+use trunkline_types::{DataType, StreamUrl, Tick};
+
+use crate::bytes::{Met, ReaderCore, WriterCore};
+use crate::directory::{Registration, own_address};
+use crate::element::form;
+use crate::end::{End, Idle, ReaderEnd, Target, WriterEnd};
+use crate::error::StreamError;
+use crate::handle::{Held, Machine};
+use crate::journal::disk::Disk;
+use crate::journal::{Bounds, JournalError, JournalOptions};
+use crate::options::Options;
+use crate::properties::HasProperties;
+use crate::wait::Waits;
+
+pub(crate) use fan::{fan_in, fan_out};
+pub(crate) use here::Here;
+
+/// The place where an endpoint is created.
+pub(crate) trait World: Sized {
+    fn machine(&self) -> Machine;
+
+    /// # Errors
+    /// The folder cannot be opened.
+    fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError>;
+
+    /// The bounds of the journal of an end with a buffer of `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// The options contradict each other.
+    fn bounds(&self, options: &JournalOptions, bytes_max: u64) -> Result<Bounds, JournalError>;
+
+    /// Starts the end's link, and registers its name.
+    async fn start<S: HasProperties>(
+        &self,
+        waits: &impl Waits,
+        plan: &Plan<'_, Self>,
+        end: End<S>,
+        descriptors: &Descriptors,
+    ) -> Result<(Held<S>, Option<Registration>), StreamError>;
+}
+
+/// The parameters of an endpoint, checked before anything is opened.
+pub(crate) struct Plan<'w, W> {
+    world: &'w W,
+    pub(crate) url: StreamUrl,
+    peer: Option<StreamUrl>,
+    pub(crate) link: LinkOptions,
+    shape: RingShape,
+    until: Option<Tick>,
+    pub(crate) options: Options,
+    /// The journal knows the peer, so creation does not wait for it.
+    is_met: bool,
+}
+
+pub(crate) async fn writer(
+    waits: &impl Waits,
+    world: &impl World,
+    url: &str,
+    data_type: DataType,
+    options: Options,
+) -> Result<WriterCore, StreamError> {
+    let plan = Plan::new(world, url, data_type, options)?;
+    if let Some(journal) = plan.options.journal.clone() {
+        return journaled::writer(waits, plan, &journal).await;
+    }
+    let memory = plan.memory()?;
+    let mut inner = WriterEnd::new(memory.element_memory().consumer());
+    inner.idle = plan.idle(&memory);
+    let link = WriterLink::writer(plan.link.clone(), world.machine().now());
+    let met = plan.meet(waits, link, inner, Some(&memory)).await?;
+    let ring = met.memory_of_program(&memory).producer();
+    Ok(WriterCore::new(met, ring))
+}
+
+pub(crate) async fn reader(
+    waits: &impl Waits,
+    world: &impl World,
+    url: &str,
+    data_type: DataType,
+    options: Options,
+) -> Result<ReaderCore, StreamError> {
+    let mut plan = Plan::new(world, url, data_type, options)?;
+    if let Some(journal) = plan.options.journal.clone() {
+        return journaled::reader(waits, plan, &journal).await;
+    }
+    plan.link.drops = true;
+    let memory = plan.memory()?;
+    let mut inner = ReaderEnd::new(memory.element_memory().producer());
+    inner.idle = plan.idle(&memory);
+    let link = ReaderLink::reader(plan.link.clone(), world.machine().now());
+    let met = plan.meet(waits, link, inner, Some(&memory)).await?;
+    let ring = met.memory_of_program(&memory).consumer();
+    Ok(ReaderCore::new(met, ring))
+}
+
+fn no_random(cause: io::Error) -> StreamError {
+    StreamError::Random { cause }
+}
+
+impl<'w, W: World> Plan<'w, W> {
+    fn new(
+        world: &'w W,
+        url: &str,
+        data_type: DataType,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        let machine = world.machine();
+        let url = StreamUrl::parse(url)?;
+        if own_address(url.host()).is_none() {
+            let host = url.host().to_owned();
+            return Err(StreamError::NotHere { host });
+        }
+        let peer = options.peer.as_deref().map(StreamUrl::parse).transpose()?;
+        let form = form(&data_type);
+        let (bytes, shape) = match form {
+            ElementForm::Fixed(size) => (
+                size as usize,
+                RingShape::fixed(size as usize, options.capacity),
+            ),
+            ElementForm::Variable => (
+                options.bytes_max,
+                RingShape::variable(options.bytes_max, options.capacity),
+            ),
+        };
+        let shape = shape.ok_or(StreamError::Capacity {
+            capacity: options.capacity,
+            bytes,
+        })?;
+        // An end that is dialled learns it from the connection.
+        let is_far = peer
+            .as_ref()
+            .is_some_and(|peer| own_address(peer.host()).is_none());
+        let role = match peer {
+            Some(_) => Role::Active,
+            None => Role::Passive,
+        };
+        let link = LinkOptions {
+            role,
+            peer_url: peer.as_ref().map(StreamUrl::to_string).unwrap_or_default(),
+            incarnation: Incarnation(machine.random().map_err(no_random)?),
+            secret: machine.secret().map_err(no_random)?,
+            form,
+            capacity: shape.capacity(),
+            bytes_max: shape.bytes_max() as u64,
+            takes_successor: options.takes_successor,
+            is_checked: options.is_checked.unwrap_or(is_far),
+            freed_at: Until::Durable,
+            gone_after: options.gone_after,
+            program: options.program.clone(),
+            seed: machine.seed(),
+            ..LinkOptions::fixed(&url.to_string(), data_type, 1, 1)
+        };
+        Ok(Self {
+            url,
+            peer,
+            link,
+            shape,
+            until: machine.deadline(options.timeout),
+            world,
+            options,
+            is_met: false,
+        })
+    }
+
+    fn memory(&self) -> Result<Arc<StreamMemory>, StreamError> {
+        self.memory_from(RingStart::default())
+    }
+
+    fn memory_from(&self, start: RingStart) -> Result<Arc<StreamMemory>, StreamError> {
+        StreamMemory::create(self.shape, start, self.is_touched())
+            .map_err(|cause| self.no_memory(cause))
+    }
+
+    fn no_memory(&self, cause: io::Error) -> StreamError {
+        StreamError::Memory {
+            bytes: self.shape.bytes_max(),
+            cause,
+        }
+    }
+
+    /// Allocates the ring's memory at once, and keeps it while the stream is idle.
+    fn is_touched(&self) -> bool {
+        self.options.preallocate || self.shape.element_bytes().is_some()
+    }
+
+    /// Releases the ring's memory when idle; `None` if the memory must be kept.
+    fn idle(&self, memory: &Arc<StreamMemory>) -> Option<Idle> {
+        (!self.is_touched()).then(|| Idle::new(memory.clone()))
+    }
+
+    /// Starts the link, registers the name, and waits for the peer.
+    async fn meet<S: HasProperties>(
+        &self,
+        waits: &impl Waits,
+        link: trunkline_proto::stream::Link<S::Half>,
+        inner: S,
+        memory: Option<&Arc<StreamMemory>>,
+    ) -> Result<Met<S>, StreamError> {
+        let target = self.peer.as_ref().map(|peer| Target {
+            url: peer.to_string(),
+            incarnation: self.link.incarnation,
+            program: self.link.program.clone(),
+        });
+        // Registered before it dials: the directory must not see it under a name that belongs to
+        // another endpoint.
+        let descriptors = Descriptors::default();
+        let end = End::new(
+            link,
+            inner,
+            target,
+            memory.cloned(),
+            Some(descriptors.clone()),
+        );
+        // With a journal, data passes through the buffers of both ends.
+        let may_share = self.options.shared_memory && !self.link.has_journal;
+        let end = match may_share {
+            true => end,
+            false => end.without_sharing(),
+        };
+        let started = self.world.start(waits, self, end, &descriptors);
+        let (link, registration) = started.await?;
+        link.with(|end, _, _| end.start_dialling());
+        let met = link.wait(waits, self.until, |end, _| {
+            if end.is_ready() || self.is_met {
+                return Some(Ok(()));
+            }
+            end.misfit().map(|fault| Err(fault.clone().into()))
+        });
+        match met.await {
+            Some(Ok(())) => Ok(Met {
+                link,
+                registration,
+                form: self.link.form,
+                spin: Spin::new(self.options.spin),
+            }),
+            Some(Err(fault)) => Err(fault),
+            None => Err(StreamError::NoPeer {
+                timeout: self.options.timeout.unwrap_or_default(),
+                last: link.with(|end, _, _| end.link.last_disconnect().cloned()),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_random_numbers_is_not_one_without_memory() {
+        let error = no_random(io::ErrorKind::Unsupported.into());
+        let text = error.to_string();
+        assert!(text.contains("no random numbers"), "{text}");
+        assert!(text.contains("getrandom"), "{text}");
+        assert!(!text.contains("memory"), "{text}");
+    }
+}

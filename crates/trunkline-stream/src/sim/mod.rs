@@ -1,0 +1,221 @@
+//! Endpoints in a simulated world: the production cores, ends and journals in one thread, with the
+//! simulator's time, randomness, network and disk.
+//!
+//! ```text
+//!   SimWriter | SimReader     the cores, as programs use them; they wait as futures
+//!        |
+//!      Seat                   in the place of the link: End<S> behind a lock
+//!        |
+//!     Driven                  what the simulator has: it turns the end as a link does
+//! ```
+//!
+//! Not part of the crate's interface; only built with the feature `sim`.
+
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "of the simulator only"
+)]
+
+mod program;
+mod seat;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use trunkline_net::passing::Descriptors;
+use trunkline_proto::Endpoint;
+use trunkline_proto::message::stream::{Incarnation, StreamEnd};
+use trunkline_proto::stream::StreamFault;
+use trunkline_types::Tick;
+
+use crate::directory::{self, DirectoryHost, DirectorySession, Registration};
+use crate::end::End;
+use crate::error::StreamError;
+use crate::handle::{Held, Machine, SimulatedMachine};
+use crate::journal::disk::Disk;
+use crate::journal::{Bounds, JournalError, JournalOptions, SyncJob, Synced};
+use crate::properties::{HasProperties, Properties};
+use crate::rendezvous::{Plan, World};
+use crate::wait::Waits;
+
+pub use self::program::{SimReader, SimWriter};
+pub use crate::directory::SimulatedBell as Bell;
+
+use self::seat::{Placed, Seat};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The time of a simulated world.
+#[derive(Default)]
+pub struct SimClock(Mutex<Tick>);
+
+impl SimClock {
+    pub fn set(&self, now: Tick) {
+        *lock(&self.0) = now;
+    }
+
+    pub fn now(&self) -> Tick {
+        *lock(&self.0)
+    }
+}
+
+/// A program's process and its machine.
+pub struct Process {
+    clock: Arc<SimClock>,
+    random: Mutex<u64>,
+    host: Mutex<Option<Arc<DirectoryHost>>>,
+    disk: Mutex<Option<(Arc<dyn Disk>, Bounds)>>,
+    /// The end created last, and the number of ends created.
+    seated: Mutex<(Option<Arc<dyn Driven>>, u64)>,
+}
+
+impl Process {
+    pub fn new(clock: &Arc<SimClock>, seed: u64) -> Arc<Self> {
+        Arc::new(Self {
+            clock: clock.clone(),
+            random: Mutex::new(seed),
+            host: Mutex::default(),
+            disk: Mutex::default(),
+            seated: Mutex::default(),
+        })
+    }
+
+    /// Drops the process's endpoint when the process ends.
+    pub fn forget(&self) {
+        lock(&self.seated).0 = None;
+    }
+
+    /// Sets the directory in which its endpoints register.
+    pub fn set_host(&self, host: Arc<DirectoryHost>) {
+        *lock(&self.host) = Some(host);
+    }
+
+    /// Sets the disk for the journal of its next endpoint.
+    pub fn set_disk(&self, disk: Arc<dyn Disk>, bounds: Bounds) {
+        *lock(&self.disk) = Some((disk, bounds));
+    }
+
+    /// The endpoint created last, and the number of endpoints created.
+    pub fn seated(&self) -> (Option<Arc<dyn Driven>>, u64) {
+        lock(&self.seated).clone()
+    }
+}
+
+impl SimulatedMachine for Process {
+    fn now(&self) -> Tick {
+        self.clock.now()
+    }
+
+    fn bits(&self) -> u64 {
+        let mut state = lock(&self.random);
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl World for Arc<Process> {
+    fn machine(&self) -> Machine {
+        Machine::Simulated(self.clone())
+    }
+
+    fn disk(&self, _: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError> {
+        match &*lock(&self.disk) {
+            Some((disk, _)) => Ok(disk.clone()),
+            None => Ok(Arc::new(crate::journal::sim_disk::SimDisk::default())),
+        }
+    }
+
+    fn bounds(&self, _: &JournalOptions, _: u64) -> Result<Bounds, JournalError> {
+        let disk = lock(&self.disk);
+        Ok(disk
+            .as_ref()
+            .map_or(Bounds::of(1 << 20), |(_, bounds)| *bounds))
+    }
+
+    /// Places an end in this process.
+    async fn start<S: HasProperties>(
+        &self,
+        _: &impl Waits,
+        plan: &Plan<'_, Self>,
+        end: End<S>,
+        _: &Descriptors,
+    ) -> Result<(Held<S>, Option<Registration>), StreamError> {
+        // The two ends are always on different machines here.
+        let is_checked = plan.options.is_checked.unwrap_or(true);
+        let seat = Arc::new(Seat::new(self.clone(), end, is_checked));
+        {
+            let seated = &mut *lock(&self.seated);
+            seated.0 = Some(seat.clone());
+            seated.1 += 1;
+        }
+        let arrivals = seat.acceptor();
+        let host = lock(&self.host).clone().unwrap_or_default();
+        let link = Held::Simulated(Arc::new(Placed::of_program(seat)));
+        let registration = Registration::here(host, None, &plan.url, &plan.link, arrivals)?;
+        Ok((link, Some(registration)))
+    }
+}
+
+/// An end as the simulator drives it.
+pub trait Driven: Send + Sync {
+    /// Runs `f` on the end, as a link does under its lock.
+    fn drive(&self, f: &mut dyn FnMut(&mut dyn Endpoint));
+    /// The next arrival in order: the transport's number, and the bytes read from it.
+    fn next_arrival(&self) -> Option<(u64, Vec<u8>)>;
+    /// Admits a peer that arrived with these bytes.
+    ///
+    /// # Errors
+    /// The answer to send before the transport is closed.
+    fn admit(&self, bytes: &[u8]) -> Result<(), Vec<u8>>;
+    /// The deadline of the program's wait; `None` if no program waits.
+    fn waits(&self) -> Option<Option<Tick>>;
+    /// Returns true if a program has used the end since the last call.
+    fn take_touched(&self) -> bool;
+    /// The time by which the end must close, at the latest; it closes earlier once everything is
+    /// sent.
+    fn closes_by(&self) -> Option<Tick>;
+    /// The process is gone: later calls have no effect.
+    fn kill(&self);
+    /// The properties as a monitor reads them.
+    fn properties(&self) -> Properties;
+    /// The incarnation of the peer, if known.
+    fn peer(&self) -> Option<[u8; 16]>;
+    /// The peer's own description, and this end's incarnation; `None` until the peer has been
+    /// heard.
+    fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
+    /// The incarnation of this end.
+    fn incarnation(&self) -> [u8; 16];
+    /// Number of connections lost after they were up.
+    fn disconnections(&self) -> u64;
+    /// Returns true while connected to the peer.
+    fn is_connected(&self) -> bool;
+    /// Returns true if the stream is over, for any reason.
+    fn is_over(&self) -> bool;
+    /// The reason why the stream is over, as its program sees it.
+    fn fault(&self) -> Option<StreamFault>;
+    /// The data for the disk to sync, if a sync was requested.
+    fn sync_job(&self) -> Option<SyncJob>;
+    /// Reports the result of a sync.
+    fn finish_sync(&self, done: Synced);
+}
+
+/// A directory that uses the clock of this world.
+pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
+    Arc::new(DirectoryHost::simulated(process.machine()))
+}
+
+/// A connection to a directory; it cannot register names.
+pub fn session(host: &Arc<DirectoryHost>, bell: &Bell, now: Tick) -> DirectorySession {
+    let bell = directory::Bell::Simulated(bell.clone());
+    DirectorySession::told_by(host.clone(), bell, now).without_names()
+}
+
+/// Hands a transport over to its endpoint, under the number that its session has returned.
+pub fn hand_over(host: &DirectoryHost, number: u64, transport: u64) {
+    host.hand_over_simulated(number, transport);
+}

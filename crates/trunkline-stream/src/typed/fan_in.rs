@@ -1,0 +1,135 @@
+//! The reading end with several writers.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::forwarding::forward;
+use crate::bytes::Region;
+use crate::element::{Element, Plain};
+use crate::error::StreamError;
+use crate::fan_bytes::{Acquired, FanInOptions, GatherCore, Present, Run};
+use crate::properties::{Monitor, Properties};
+use crate::rendezvous;
+use crate::wait::{Blocking, Task, Waits, block};
+
+/// The reading end of streams of elements of type `T` from any number of writers.
+///
+/// The writers are ordinary ones that name this end as their peer. Each has its own buffer here, so
+/// none can block another. A read returns a run of elements of one writer, in its order, and
+/// writers take turns. Elements of different writers have no order.
+///
+/// A disconnected writer reconnects; [`gone_after`](crate::Options::gone_after) limits the wait for
+/// it. The end of a writer is reported once, after its last element. Another writer may always
+/// come, so this end never ends by itself.
+///
+/// Dropping it destroys it; each writer learns how far it has been read.
+///
+/// # Example
+/// ```no_run
+/// # use trunkline_stream::{FanInOptions, FanInReader, Run, StreamError};
+/// let mut reader = FanInReader::<f64>::create("daq/all", FanInOptions::default())?;
+/// loop {
+///     match reader.read_run(1000, None)? {
+///         Run::Elements { writer, elements } => println!("{}: {elements:?}", writer.url),
+///         Run::Ended { writer, end } => println!("{} has ended: {end:?}", writer.url),
+///     }
+/// }
+/// # #[allow(unreachable_code)]
+/// # Ok::<(), StreamError>(())
+/// ```
+pub struct FanInReader<T: Element> {
+    pub(super) core: GatherCore,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Element> FanInReader<T> {
+    /// Creates the reading end `url` and waits for its first writers.
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough writers in time.
+    /// A writer of another type is refused with the reason, and the wait for others continues.
+    pub fn create(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, options))
+    }
+
+    /// Async version of [`create`](Self::create).
+    ///
+    /// # Errors
+    /// Those of `create`.
+    pub async fn create_async(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        options: FanInOptions,
+    ) -> Result<Self, StreamError> {
+        Ok(Self {
+            core: rendezvous::fan_in(waits, url, T::data_type(), options).await?,
+            of: PhantomData,
+        })
+    }
+
+    /// Waits for elements of any writer, or for the end of one, and takes what that writer has, at
+    /// most `max` elements. Arrays may have different lengths.
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an
+    /// invalid element; it stays connected, and nothing was read.
+    pub fn read_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<T>, StreamError> {
+        block(self.read_over(&Blocking, max, timeout))
+    }
+
+    /// Async version of [`read_run`](Self::read_run).
+    ///
+    /// # Errors
+    /// Those of `read_run`.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has read nothing.
+    pub async fn read_run_async(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<T>, StreamError> {
+        self.read_over(&Task, max, timeout).await
+    }
+
+    async fn read_over(
+        &mut self,
+        waits: &impl Waits,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Run<T>, StreamError> {
+        let append = |_, bytes: &[u8], count| {
+            let mut elements = Vec::with_capacity(count);
+            T::append(bytes, &mut elements)?;
+            Ok(elements)
+        };
+        self.core.read_run(waits, max, timeout, append).await
+    }
+}
+
+impl<T: Plain> FanInReader<T> {
+    /// Like [`read_run`](Self::read_run), but returns the elements in place, without a copy.
+    /// Dropping the region releases them. Until then the other writers continue, each in its own
+    /// buffer.
+    ///
+    /// # Errors
+    /// Those of `read_run`.
+    pub fn acquire_run(
+        &mut self,
+        max: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Acquired<Region<'_, T>>, StreamError> {
+        let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
+        Ok(acquired.map(|(core, count)| Region::new(core, count)))
+    }
+}
+
+forward!(reader of several [T: Element] FanInReader<T>);

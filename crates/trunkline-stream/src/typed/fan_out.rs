@@ -1,0 +1,165 @@
+//! The writing end with several readers.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::ElementForm;
+
+use super::forwarding::forward;
+use crate::element::{self, Element, LENGTH_BYTES, Plain};
+use crate::error::StreamError;
+use crate::fan_bytes::{FanOutOptions, Lacking, OutCore, Present};
+use crate::properties::{Monitor, Properties};
+use crate::rendezvous;
+use crate::wait::{Blocking, Task, Waits, block};
+
+/// The writing end of a stream of elements of type `T` with any number of readers, each of which
+/// gets everything.
+///
+/// The readers are ordinary ones that name this end as their peer. All share one buffer, in which
+/// each has its own cursor; room becomes free once the slowest reader has the elements. The
+/// [`Policy`](crate::Policy) decides what happens to a reader that is too slow.
+///
+/// - A reader that joins while there are others begins with the next element written. One that
+///   joins when there is no other begins with the elements still in the buffer.
+/// - A disconnected reader keeps its place for the time given by
+///   [`gone_after`](crate::Options::gone_after). After that, or when it closes, it leaves, and is
+///   no longer waited for.
+/// - Without readers, the buffer fills. When it is full,
+///   [`Policy::Slowest`](crate::Policy::Slowest) waits as for a slow reader; with a quota the
+///   newest elements are kept, and the next reader gets no report of the ones before.
+///
+/// Dropping it closes it, for up to ten seconds.
+///
+/// # Example
+/// ```no_run
+/// # use std::time::Duration;
+/// # use trunkline_stream::{FanOutOptions, FanOutWriter, Policy, StreamError};
+/// let options = FanOutOptions {
+///     policy: Policy::Quota(10_000),
+///     readers_min: 2,
+///     ..FanOutOptions::default()
+/// };
+/// let mut writer = FanOutWriter::<f64>::create("daq/raw", options)?;
+/// writer.write_many(&[1.0, 2.0, 3.0], None)?;
+/// for lacking in writer.close(Some(Duration::from_secs(10))) {
+///     println!("{} lacks {}", lacking.member.url, lacking.left.elements);
+/// }
+/// # Ok::<(), StreamError>(())
+/// ```
+pub struct FanOutWriter<T: Element> {
+    pub(super) core: OutCore,
+    scratch: Vec<u8>,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Element> FanOutWriter<T> {
+    /// Creates the writing end `url` and waits for its first readers.
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough readers in time.
+    /// A reader of another type is refused with the reason, and the wait for others continues.
+    pub fn create(url: &str, options: FanOutOptions) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, options))
+    }
+
+    /// Async version of [`create`](Self::create).
+    ///
+    /// # Errors
+    /// Those of `create`.
+    pub async fn create_async(url: &str, options: FanOutOptions) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        options: FanOutOptions,
+    ) -> Result<Self, StreamError> {
+        Ok(Self {
+            core: rendezvous::fan_out(waits, url, T::data_type(), options).await?,
+            scratch: Vec::new(),
+            of: PhantomData,
+        })
+    }
+
+    /// Writes one element, waiting for room for at most `timeout` (`None`: no limit).
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: the slowest reader made no room, or there is no reader; nothing
+    /// was written. [`StreamError::TooLong`]: the element is longer than the buffer of one of the
+    /// ends.
+    pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
+        self.write_many(std::slice::from_ref(element), timeout)
+    }
+
+    /// Writes all of `elements`, or none.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
+    /// more elements than the buffer can hold.
+    pub fn write_many(
+        &mut self,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        block(self.write_over(&Blocking, elements, timeout))
+    }
+
+    /// Async version of [`write_many`](Self::write_many).
+    ///
+    /// # Errors
+    /// Those of `write_many`.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has written nothing.
+    pub async fn write_many_async(
+        &mut self,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.write_over(&Task, elements, timeout).await
+    }
+
+    async fn write_over(
+        &mut self,
+        waits: &impl Waits,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let bytes = T::to_bytes(elements, &mut self.scratch);
+        if self.core.form == ElementForm::Variable {
+            for one in element::each(self.core.form, bytes) {
+                self.core.check_element(one.len() + LENGTH_BYTES)?;
+            }
+        }
+        self.core.write(waits, bytes, elements.len(), timeout).await
+    }
+}
+
+forward!(writer to several [T: Element] FanOutWriter<T>);
+
+impl<T: Plain> FanOutWriter<T> {
+    /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
+    /// write all of it. This program makes no copy of them.
+    ///
+    /// # Errors
+    /// Those of [`write_many`](Self::write_many).
+    pub fn write_with<R>(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+        fill: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, StreamError> {
+        let core = &mut self.core;
+        let Some(bytes) = count.checked_mul(size_of::<T>()) else {
+            let (asked, capacity) = (count, core.capacity());
+            return Err(StreamError::TooMany { asked, capacity });
+        };
+        block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
+        let answer = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
+        core.commit(bytes, count);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,202 @@
+//! The methods that ends forward to their cores, written once for typed ends and for ends of
+//! run-time values: `forward!(writer [T: Element] Writer<T>)`.
+
+/// Implements the methods of an end on top of its `core`.
+macro_rules! forward {
+    (writer [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($of)*> $end $(<$t>)? {
+            /// Sends everything now, and waits until it has reached the point given by `until`
+            /// (NS-42 to NS-44). With a timeout of zero it returns without waiting (NS-49).
+            ///
+            /// # Errors
+            /// [`StreamError::Timeout`]; the flush continues. Any other error means that the stream
+            /// is over.
+            pub fn flush(
+                &mut self,
+                until: Until,
+                timeout: Option<Duration>,
+            ) -> Result<(), StreamError> {
+                block(self.core.flush(&Blocking, until, timeout))
+            }
+
+            /// Closes the end once the reader has everything, or after `timeout`. Returns how many
+            /// elements were not delivered.
+            pub fn close(mut self, timeout: Option<Duration>) -> Closed {
+                block(self.core.close(&Blocking, timeout))
+            }
+
+            /// Destroys the end immediately: buffered elements are no longer sent (NS-45). The
+            /// reader gets [`StreamError::Aborted`] after the elements that have arrived. Returns
+            /// how many elements the reader lacks.
+            pub fn abort(self) -> Closed {
+                self.abort_because(crate::bytes::ABORTED)
+            }
+
+            /// Like [`abort`](Self::abort), with a reason for the reader, truncated to 1024 bytes.
+            pub fn abort_because(mut self, reason: &str) -> Closed {
+                block(self.core.abort(&Blocking, reason))
+            }
+        }
+
+        forward!(flush_async, close_async -> Closed, [$($of)*] $end $(<$t>)?);
+        forward!(properties "What can be asked at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+    };
+
+    (writer to several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($of)*> $end $(<$t>)? {
+            /// Sends everything now, and waits until every current reader has it, as given by
+            /// `until`, or has lost it. With a timeout of zero it returns without waiting.
+            ///
+            /// # Errors
+            /// [`StreamError::Timeout`]; the flush continues. [`StreamError::NoJournal`] for
+            /// [`Until::Durable`] if a reader has none.
+            pub fn flush(
+                &mut self,
+                until: Until,
+                timeout: Option<Duration>,
+            ) -> Result<(), StreamError> {
+                block(self.core.flush(&Blocking, until, timeout))
+            }
+
+            /// Closes the end once every reader has everything, or after `timeout`. Returns what
+            /// each remaining reader lacks.
+            pub fn close(mut self, timeout: Option<Duration>) -> Vec<Lacking> {
+                block(self.core.close(&Blocking, timeout))
+            }
+
+            /// Destroys the end immediately: buffered elements are no longer sent. Each reader gets
+            /// [`StreamError::Aborted`] after the elements that have arrived. Returns what each
+            /// reader lacks.
+            pub fn abort(self) -> Vec<Lacking> {
+                self.abort_because(crate::bytes::ABORTED)
+            }
+
+            /// Like [`abort`](Self::abort), with a reason for the readers, truncated to 1024 bytes.
+            pub fn abort_because(mut self, reason: &str) -> Vec<Lacking> {
+                block(self.core.abort(&Blocking, reason))
+            }
+
+            /// The readers that are connected or expected back.
+            pub fn readers(&self) -> Vec<Present> {
+                self.core.present()
+            }
+
+            /// The readers that have left since the last call, and what each of them lacked; at
+            /// most the last 64.
+            pub fn departed(&mut self) -> Vec<Lacking> {
+                self.core.departed()
+            }
+        }
+
+        forward!(flush_async, close_async -> Vec<Lacking>, [$($of)*] $end $(<$t>)?);
+        forward!(properties "What can be asked at any time, from any thread: of all readers together.", [$($of)*] $end $(<$t>)?);
+    };
+
+    (reader [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($of)*> $end $(<$t>)? {
+            /// Elements that a writer with several readers is known to have dropped for this one,
+            /// including those that no read has reported yet. 0 for any other writer.
+            pub fn lost_total(&self) -> u64 {
+                self.core.lost_total()
+            }
+
+            /// Elements that can be read now.
+            pub fn available(&mut self) -> usize {
+                self.core.available()
+            }
+
+            /// Declares everything read so far as processed: with a journal, none of it is
+            /// delivered again after a crash. Does nothing without a journal.
+            ///
+            /// # Errors
+            /// [`StreamError::Journal`]; elements already read may be delivered again after a
+            /// crash.
+            pub fn commit(&mut self) -> Result<(), StreamError> {
+                block(self.core.commit(&Blocking))
+            }
+
+            /// Async version of [`commit`](Self::commit).
+            ///
+            /// # Errors
+            /// Those of `commit`.
+            pub async fn commit_async(&mut self) -> Result<(), StreamError> {
+                self.core.commit(&Task).await
+            }
+
+            /// Destroys the end. The writer learns how far it has read.
+            ///
+            /// # Errors
+            /// [`StreamError::Journal`]: the end is gone, but its journal was not emptied. An
+            /// endpoint created with the same journal continues this stream, and can then be
+            /// closed.
+            pub fn close(mut self) -> Result<(), StreamError> {
+                block(self.core.destroy(&Blocking))
+            }
+        }
+
+        forward!(properties "What can be asked at any time, from any thread.", [$($of)*] $end $(<$t>)?);
+    };
+
+    (reader of several [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($of)*> $end $(<$t>)? {
+            /// The writers that are connected or expected back, and those with elements left to
+            /// read.
+            pub fn writers(&mut self) -> Vec<Present> {
+                self.core.present()
+            }
+
+            /// Destroys the end. Each writer learns how far it has been read.
+            pub fn close(mut self) {
+                block(self.core.close(&Blocking));
+            }
+        }
+
+        forward!(properties "What can be asked at any time, from any thread: of all writers together.", [$($of)*] $end $(<$t>)?);
+    };
+
+    (flush_async, close_async -> $left:ty, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($of)*> $end $(<$t>)? {
+            /// Async version of [`flush`](Self::flush).
+            ///
+            /// # Errors
+            /// Those of `flush`.
+            pub async fn flush_async(
+                &mut self,
+                until: Until,
+                timeout: Option<Duration>,
+            ) -> Result<(), StreamError> {
+                self.core.flush(&Task, until, timeout).await
+            }
+
+            /// Async version of [`close`](Self::close).
+            pub async fn close_async(mut self, timeout: Option<Duration>) -> $left {
+                self.core.close(&Task, timeout).await
+            }
+        }
+    };
+
+    (properties $doc:literal, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
+        impl<$($of)*> $end $(<$t>)? {
+            /// Returns a monitor that reads the properties from any thread, even while this end
+            /// waits.
+            pub fn monitor(&self) -> Monitor {
+                self.core.monitor()
+            }
+
+            #[doc = $doc]
+            pub fn properties(&self) -> Properties {
+                self.core.properties()
+            }
+        }
+
+        impl<$($of)*> std::fmt::Debug for $end $(<$t>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($end))
+                    .field("properties", &self.properties())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(crate) use forward;

@@ -1,0 +1,284 @@
+//! Elements are written and read in place, as their addresses show.
+
+use std::net::TcpListener;
+use std::thread;
+use std::time::Duration;
+
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::RingBytes;
+use trunkline_types::DataType;
+
+use super::{FanInReader, FanInValueReader, FanOutValueWriter, FanOutWriter};
+use crate::fan_bytes::{Acquired, FanInOptions, FanOutOptions, GatherCore, OutCore, RunEnd};
+use crate::properties::Monitor;
+use crate::{Options, Reader, StreamError, Writer};
+
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// The buffer is several pages long, and not a multiple of a call.
+const CAPACITY: usize = 4096;
+const CALL: usize = 1000;
+
+/// Capacity of a reader that stops taking elements.
+const FEW: usize = 10;
+
+const SIZE: usize = size_of::<u64>();
+
+/// The addresses of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    begin: usize,
+    end: usize,
+}
+
+impl Place {
+    fn of(bytes: &[u8]) -> Self {
+        let range = bytes.as_ptr_range();
+        Self {
+            begin: range.start.addr(),
+            end: range.end.addr(),
+        }
+    }
+}
+
+fn fresh(name: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("tl://{}/{name}", listener.local_addr().unwrap())
+}
+
+fn options(capacity: usize, peer: Option<&str>) -> Options {
+    Options {
+        capacity,
+        timeout: LONG,
+        peer: peer.map(str::to_owned),
+        ..Options::default()
+    }
+}
+
+fn numbers(first: usize, count: usize) -> Vec<u64> {
+    (first as u64..(first + count) as u64).collect()
+}
+
+/// Writes elements in place, starting with this number, and returns where they were filled in.
+type Fill<W> = fn(&mut W, usize) -> Place;
+
+fn spread<W>(
+    create: impl FnOnce(&str, FanOutOptions) -> Result<W, StreamError>,
+) -> (W, Vec<Reader<u64>>) {
+    let url = fresh("out");
+    let readers = [(); 2].map(|()| {
+        let options = options(FEW, Some(&url));
+        thread::spawn(move || Reader::create(&fresh("reader"), options).unwrap())
+    });
+    let of_writer = FanOutOptions {
+        options: options(CAPACITY, None),
+        readers_min: 2,
+        ..FanOutOptions::default()
+    };
+    let writer = create(&url, of_writer).unwrap();
+    (writer, readers.map(|reader| reader.join().unwrap()).into())
+}
+
+/// Each lane sends from where `fill` has put the elements. Apart from a few, no reader takes them
+/// before the addresses have been compared.
+fn is_sent_from_there<W>(
+    (mut writer, mut readers): (W, Vec<Reader<u64>>),
+    fill: Fill<W>,
+    core: fn(&W) -> &OutCore,
+) {
+    // Enough rounds for the buffer to wrap several times.
+    for round in 0..20 {
+        let first = round * CALL;
+        let filled = fill(&mut writer, first);
+        assert_eq!(filled.end - filled.begin, CALL * SIZE);
+        let lanes = core(&writer).hub.present();
+        assert_eq!(lanes.len(), 2);
+        for lane in lanes {
+            lane.link.with(|end, _, _| {
+                end.look();
+                let (at, len) = ((first + FEW) * SIZE, (CALL - FEW) * SIZE);
+                let [bytes, rest] = end.inner.bytes(at as u64, len as u64);
+                let begin = filled.begin + FEW * SIZE;
+                assert_eq!(Place::of(bytes), Place { begin, ..filled }, "{round}");
+                assert!(rest.is_empty());
+                let elements = numbers(first + FEW, CALL - FEW);
+                assert!(bytes == bytemuck::cast_slice::<u64, u8>(&elements));
+            });
+        }
+        for reader in &mut readers {
+            for some in numbers(first, CALL).chunks(FEW) {
+                assert_eq!(reader.read_many(some.len(), LONG).unwrap(), some);
+            }
+        }
+    }
+}
+
+/// Behaviour: B-62.
+#[test]
+fn elements_are_filled_in_where_each_lane_sends_them_from() {
+    let fill = |writer: &mut FanOutWriter<u64>, first| {
+        let fill = |space: &mut [u64]| {
+            space.copy_from_slice(&numbers(first, CALL));
+            Place::of(bytemuck::cast_slice(space))
+        };
+        writer.write_with(CALL, LONG, fill).unwrap()
+    };
+    is_sent_from_there(spread(FanOutWriter::create), fill, |writer| &writer.core);
+}
+
+/// Behaviour: B-62.
+#[test]
+fn bytes_are_filled_in_where_each_lane_sends_them_from() {
+    let create = |url: &str, options| FanOutValueWriter::create(url, &DataType::U64, options);
+    let fill = |writer: &mut FanOutValueWriter, first| {
+        let mut place = None;
+        let count = writer.write_bytes_with(CALL, LONG, |space| {
+            space.copy_from_slice(bytemuck::cast_slice(&numbers(first, CALL)));
+            place = Some(Place::of(space));
+            Ok::<usize, StreamError>(space.len())
+        });
+        assert_eq!(count.unwrap(), CALL);
+        place.unwrap()
+    };
+    is_sent_from_there(spread(create), fill, |writer| &writer.core);
+}
+
+fn gather<R: Send>(
+    create: impl FnOnce(&str, FanInOptions) -> Result<R, StreamError> + Send,
+) -> (R, Vec<Writer<u64>>) {
+    let url = fresh("in");
+    let of_reader = FanInOptions {
+        options: options(CAPACITY, None),
+        writers_min: 2,
+        ..FanInOptions::default()
+    };
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| create(&url, of_reader).unwrap());
+        let writers = [(); 2].map(|()| {
+            let options = options(CAPACITY, Some(&url));
+            Writer::create(&fresh("writer"), options).unwrap()
+        });
+        (reader.join().unwrap(), writers.into())
+    })
+}
+
+/// The addresses at which the next elements of each writer will arrive, ordered by writer number.
+fn arrives_at(core: &GatherCore) -> Vec<Place> {
+    let lanes = core.hub.present();
+    let of_lane = lanes.iter().map(|lane| {
+        lane.link.with(|end, _, _| {
+            let (ring, bytes) = (&mut end.inner.ring, CALL * SIZE);
+            assert!(ring.has_room(bytes as u64, CALL as u64).unwrap());
+            let [piece, rest] = ring.free_at(ring.written(), bytes).unwrap();
+            assert!(rest.is_empty());
+            Place::of(piece)
+        })
+    });
+    of_lane.collect()
+}
+
+/// Reads one run in place: returns the writer's number, the address and the elements. Meanwhile it
+/// checks how many elements wait.
+type Look<R> = fn(&mut R, &Monitor, u64) -> (u64, Place, Vec<u64>);
+
+/// Each run is read where the link has put it, and counts as read when it is dropped.
+fn is_read_from_there<R>(
+    (mut reader, mut writers): (R, Vec<Writer<u64>>),
+    look: Look<R>,
+    core: fn(&R) -> &GatherCore,
+) {
+    let monitor = core(&reader).monitor();
+    for round in 0..20 {
+        let places = arrives_at(core(&reader));
+        // The values show which writer they come from.
+        for (writer, first) in writers.iter_mut().zip([round * CALL, 1 << 40]) {
+            writer.write_many(&numbers(first, CALL), LONG).unwrap();
+            writer.flush(Until::Available, LONG).unwrap();
+        }
+        for waiting in [2 * CALL, CALL] {
+            let (number, place, elements) = look(&mut reader, &monitor, waiting as u64);
+            assert!(places.contains(&place), "{round}: copied, from {number}");
+            assert_eq!(place, places[number as usize - 1], "{round}");
+            let is_first = elements[0] < 1 << 40;
+            let first = if is_first { round * CALL } else { 1 << 40 };
+            assert!(elements == numbers(first, CALL), "{round}");
+            assert_eq!(monitor.properties().in_buffer, (waiting - CALL) as u64);
+        }
+    }
+}
+
+/// Behaviour: B-62.
+#[test]
+fn a_run_is_read_where_it_has_arrived() {
+    let look = |reader: &mut FanInReader<u64>, monitor: &Monitor, waiting| match reader
+        .acquire_run(CAPACITY, LONG)
+        .unwrap()
+    {
+        Acquired::Elements { writer, elements } => {
+            assert_eq!(monitor.properties().in_buffer, waiting);
+            let place = Place::of(bytemuck::cast_slice(&elements));
+            (writer.number, place, elements.to_vec())
+        }
+        ended => panic!("{ended:?}"),
+    };
+    let (reader, writers) = gather(FanInReader::create);
+    is_read_from_there((reader, writers), look, |reader| &reader.core);
+}
+
+/// Behaviour: B-62.
+#[test]
+fn bytes_of_a_run_are_read_where_they_have_arrived() {
+    let create = |url: &str, options| FanInValueReader::create(url, &DataType::U64, options);
+    let look = |reader: &mut FanInValueReader, monitor: &Monitor, waiting| match reader
+        .acquire_bytes_run(CAPACITY, LONG)
+        .unwrap()
+    {
+        Acquired::Elements { writer, elements } => {
+            assert_eq!(monitor.properties().in_buffer, waiting);
+            let words = elements.chunks(SIZE);
+            let words = words.map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+            (writer.number, Place::of(&elements), words.collect())
+        }
+        ended => panic!("{ended:?}"),
+    };
+    is_read_from_there(gather(create), look, |reader| &reader.core);
+}
+
+/// Behaviour: B-62.
+#[test]
+fn a_run_in_place_is_no_longer_than_asked_for_and_the_end_of_its_writer_is_told() {
+    let (mut reader, mut writers) = gather(FanInReader::<u64>::create);
+    let of_second = writers.pop().unwrap();
+    let mut of_first = writers.pop().unwrap();
+    of_first.write_many(&numbers(0, 7), LONG).unwrap();
+    assert_eq!(of_first.close(LONG).elements, 0);
+    let mut read = Vec::new();
+    loop {
+        match reader.acquire_run(3, LONG).unwrap() {
+            Acquired::Elements { elements, .. } => {
+                assert!((1..=3).contains(&elements.len()));
+                read.extend_from_slice(&elements);
+                assert!(read.len() <= 7, "{read:?}");
+            }
+            Acquired::Ended { end, .. } => {
+                assert_eq!(end, RunEnd::Closed);
+                break;
+            }
+        }
+    }
+    assert_eq!(read, numbers(0, 7));
+    drop(of_second);
+    let texts = FanInValueReader::create(
+        &fresh("texts"),
+        &DataType::String,
+        FanInOptions {
+            writers_min: 0,
+            ..FanInOptions::default()
+        },
+    );
+    let varying = texts.unwrap().acquire_bytes_run(1, LONG).map(|_| ());
+    assert!(
+        matches!(varying, Err(StreamError::Varying { .. })),
+        "{varying:?}"
+    );
+}

@@ -1,0 +1,195 @@
+//! The reading end of a stream.
+
+use std::time::Duration;
+
+use trunkline_proto::stream::ElementForm;
+
+use super::forwarding::forward;
+use crate::bytes::{ReaderCore, Region, Wanted};
+use crate::element::{Element, Plain};
+use crate::error::StreamError;
+use crate::options::Options;
+use crate::properties::{Monitor, Properties};
+use crate::rendezvous::{self, Here};
+use crate::wait::{Blocking, Task, Waits, block};
+
+/// The reading end of a stream of elements of type `T`.
+///
+/// Elements that arrive stay in the end's own buffer until they are read; reading allows the writer
+/// to send more (NS-62). After the writer is gone, reading continues until nothing is left (NS-47).
+///
+/// Dropping the reader destroys it, and the writer learns how far it has read. With a journal,
+/// dropping it leaves the stream to the next endpoint of this name with the same journal.
+///
+/// # Example
+/// ```no_run
+/// # use std::time::Duration;
+/// # use trunkline_stream::{Options, Reader, StreamError};
+/// let mut reader = Reader::<f64>::create("daq/raw", Options::default())?;
+/// let elements = reader.read_many(1000, Some(Duration::from_secs(1)))?;
+/// let sum: f64 = reader.acquire(1000, None)?.iter().sum();
+/// # Ok::<(), StreamError>(())
+/// ```
+pub struct Reader<T: Element> {
+    core: ReaderCore,
+    /// Empty; provides the memory for one element.
+    one: Vec<T>,
+}
+
+impl<T: Element> Reader<T> {
+    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
+    /// direction; or no peer in time.
+    pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, options))
+    }
+
+    /// Async version of [`create`](Self::create).
+    ///
+    /// # Errors
+    /// Those of `create`.
+    pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        let core = rendezvous::reader(waits, &Here, url, T::data_type(), options).await?;
+        Ok(Self {
+            core,
+            one: Vec::new(),
+        })
+    }
+
+    /// Reads one element, waiting for at most `timeout` (`None`: no limit).
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: no element arrived. [`StreamError::Ended`]: there are no more
+    /// elements. `StreamError::Lost`: elements are missing here; the next call continues after
+    /// them.
+    #[inline]
+    pub fn read(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
+        if let Some(element) = T::read_plain(|bytes| self.core.try_read(bytes, 1)) {
+            return Ok(element);
+        }
+        self.read_slowly(timeout)
+    }
+
+    #[inline(never)]
+    fn read_slowly(&mut self, timeout: Option<Duration>) -> Result<T, StreamError> {
+        let count = block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?;
+        let bytes = self.core.region(count)?;
+        let len = bytes.len();
+        T::append(bytes, &mut self.one)?;
+        self.core.release(len, count);
+        self.one.pop().ok_or(StreamError::Ended)
+    }
+
+    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// (NS-48), or before elements that the writer has dropped.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
+    /// the buffer's capacity.
+    pub fn read_many(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<T>, StreamError> {
+        block(self.read_over(&Blocking, Wanted::Exactly(count), timeout))
+    }
+
+    /// Async version of [`read_many`](Self::read_many).
+    ///
+    /// # Errors
+    /// Those of `read_many`.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has read nothing.
+    pub async fn read_many_async(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<T>, StreamError> {
+        self.read_over(&Task, Wanted::Exactly(count), timeout).await
+    }
+
+    /// Reads all available elements, possibly none, without waiting (NS-36).
+    ///
+    /// # Errors
+    /// [`StreamError::Ended`], or the reason why the stream is over.
+    pub fn read_available(&mut self) -> Result<Vec<T>, StreamError> {
+        block(self.read_over(&Blocking, Wanted::Available, None))
+    }
+
+    async fn read_over(
+        &mut self,
+        waits: &impl Waits,
+        wanted: Wanted,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<T>, StreamError> {
+        let count = self.core.wait_for(waits, wanted, timeout).await?;
+        let mut elements = Vec::with_capacity(count);
+        let bytes = self.core.region(count)?;
+        let len = bytes.len();
+        T::append(bytes, &mut elements)?;
+        if count > 1 && self.core.form == ElementForm::Variable {
+            T::check_equal(&elements)?;
+        }
+        self.core.release(len, count);
+        Ok(elements)
+    }
+}
+
+forward!(reader [T: Element] Reader<T>);
+
+impl<T: Plain> Reader<T> {
+    /// Reads as many elements as `into` holds, or none, and returns their number. It is smaller
+    /// only at the end of the stream, or before elements that the writer has dropped.
+    ///
+    /// # Errors
+    /// Those of [`read_many`](Self::read_many).
+    #[inline]
+    pub fn read_into(
+        &mut self,
+        into: &mut [T],
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        let len = into.len();
+        if self.core.try_read(bytemuck::cast_slice_mut(into), len) {
+            return Ok(len);
+        }
+        let wanted = Wanted::Exactly(len);
+        let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
+        let bytes = self.core.region(count)?;
+        let len = bytes.len();
+        bytemuck::cast_slice_mut(&mut into[..count]).copy_from_slice(bytes);
+        self.core.release(len, count);
+        Ok(count)
+    }
+
+    /// Returns the next `count` elements in place, without a copy; they are released when the
+    /// region is dropped. Returns fewer only at the end of the stream, or before elements that the
+    /// writer has dropped.
+    ///
+    /// # Errors
+    /// Those of [`read_many`](Self::read_many).
+    #[inline]
+    pub fn acquire(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Region<'_, T>, StreamError> {
+        if self.core.is_at_hand(count) {
+            return Ok(Region::new(&mut self.core, count));
+        }
+        let wanted = Wanted::Exactly(count);
+        let count = block(self.core.wait_for(&Blocking, wanted, timeout))?;
+        Ok(Region::new(&mut self.core, count))
+    }
+}

@@ -1,0 +1,177 @@
+//! A reading end whose element type is known only at run time.
+
+use std::time::Duration;
+
+use trunkline_types::wire::decode_whole;
+use trunkline_types::{DataType, Value};
+
+use super::forwarding::forward;
+use crate::bytes::{ByteRegion, ReaderCore, Wanted};
+use crate::element;
+use crate::error::StreamError;
+use crate::options::Options;
+use crate::properties::{Monitor, Properties};
+use crate::rendezvous::{self, Here};
+use crate::wait::{Blocking, Task, Waits, block};
+
+/// The reading end of a stream of any Trunkline type, which is given at creation.
+///
+/// In all other respects it is a [`Reader`](crate::Reader); its writer can be of either kind.
+pub struct ValueReader {
+    core: ReaderCore,
+    data_type: DataType,
+}
+
+impl ValueReader {
+    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
+    ///
+    /// # Errors
+    /// Those of [`Reader::create`](crate::Reader::create).
+    pub fn create(url: &str, data_type: &DataType, options: Options) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, data_type, options))
+    }
+
+    /// Async version of [`create`](Self::create).
+    ///
+    /// # Errors
+    /// Those of `create`.
+    pub async fn create_async(
+        url: &str,
+        data_type: &DataType,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, data_type, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        data_type: &DataType,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        Ok(Self {
+            core: rendezvous::reader(waits, &Here, url, data_type.clone(), options).await?,
+            data_type: data_type.clone(),
+        })
+    }
+
+    /// Type of the elements.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Reads one element, waiting for at most `timeout` (`None`: no limit).
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: no element arrived. [`StreamError::Ended`]: there are no more
+    /// elements. `StreamError::Lost`: elements are missing here; the next call continues after
+    /// them.
+    pub fn read(&mut self, timeout: Option<Duration>) -> Result<Value, StreamError> {
+        let mut one = self.read_many(1, timeout)?;
+        one.pop().ok_or(StreamError::Ended)
+    }
+
+    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// (NS-48), or before elements that the writer has dropped.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
+    /// the buffer's capacity. [`StreamError::Lengths`] if arrays are not of equal lengths (NS-35).
+    pub fn read_many(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Value>, StreamError> {
+        block(self.read_over(&Blocking, Wanted::Exactly(count), timeout))
+    }
+
+    /// Async version of [`read_many`](Self::read_many).
+    ///
+    /// # Errors
+    /// Those of `read_many`.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has read nothing.
+    pub async fn read_many_async(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Value>, StreamError> {
+        self.read_over(&Task, Wanted::Exactly(count), timeout).await
+    }
+
+    /// Reads all available elements, possibly none, without waiting (NS-36).
+    ///
+    /// # Errors
+    /// [`StreamError::Ended`], or the reason why the stream is over.
+    pub fn read_available(&mut self) -> Result<Vec<Value>, StreamError> {
+        block(self.read_over(&Blocking, Wanted::Available, None))
+    }
+
+    async fn read_over(
+        &mut self,
+        waits: &impl Waits,
+        wanted: Wanted,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Value>, StreamError> {
+        let count = self.core.wait_for(waits, wanted, timeout).await?;
+        self.take(count, element::check_equal_values)
+    }
+
+    /// Waits for one element, then reads all that are available, at most `most`. Arrays may have
+    /// different lengths.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn read_up_to(
+        &mut self,
+        most: usize,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Value>, StreamError> {
+        let count = self.wait_for_some(most, timeout)?;
+        self.take(count, |_| Ok(()))
+    }
+
+    /// Waits for one element, then returns the number available, at most `most`.
+    fn wait_for_some(
+        &mut self,
+        most: usize,
+        timeout: Option<Duration>,
+    ) -> Result<usize, StreamError> {
+        block(self.core.wait_for(&Blocking, Wanted::Exactly(1), timeout))?;
+        Ok(self.core.available().min(most))
+    }
+
+    fn take(
+        &mut self,
+        count: usize,
+        check: impl FnOnce(&[Value]) -> Result<(), StreamError>,
+    ) -> Result<Vec<Value>, StreamError> {
+        let form = self.core.form;
+        let bytes = self.core.region(count)?;
+        let len = bytes.len();
+        let values = element::each(form, bytes).map(|one| decode_whole(&self.data_type, one));
+        let values: Vec<Value> = values.collect::<Result<_, _>>()?;
+        check(&values)?;
+        self.core.release(len, count);
+        Ok(values)
+    }
+
+    /// Returns the next elements of fixed size in place, as little-endian bytes, without a copy.
+    /// Waits for one element, then takes all that are available, at most `most`. They are released
+    /// when the region is dropped.
+    ///
+    /// # Errors
+    /// [`StreamError::Varying`] if elements vary in size; otherwise those of [`read`](Self::read).
+    pub fn acquire_bytes(
+        &mut self,
+        most: usize,
+        timeout: Option<Duration>,
+    ) -> Result<ByteRegion<'_>, StreamError> {
+        let size = element::size(self.core.form, &self.data_type)?;
+        let count = self.wait_for_some(most, timeout)?;
+        Ok(ByteRegion::new(&mut self.core, size, count))
+    }
+}
+
+forward!(reader [] ValueReader);

@@ -1,0 +1,195 @@
+//! The writing end of a stream.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use trunkline_proto::message::stream::Until;
+use trunkline_proto::stream::ElementForm;
+
+use super::forwarding::forward;
+use crate::bytes::{Closed, WriterCore};
+use crate::element::{self, Element, Plain};
+use crate::error::StreamError;
+use crate::options::Options;
+use crate::properties::{Monitor, Properties};
+use crate::rendezvous::{self, Here};
+use crate::wait::{Blocking, Task, Waits, block};
+
+/// The writing end of a stream of elements of type `T`.
+///
+/// Elements go into the end's own buffer, and from there to the reader's as far as that has room.
+/// They are kept until the reader has them, across lost connections. While disconnected, writing
+/// continues until the buffer is full (NS-60, NS-67).
+///
+/// Dropping the writer closes it: remaining elements are sent, for up to ten seconds. If the thread
+/// is panicking, dropping aborts the stream instead. A program that cannot write everything calls
+/// [`abort_because`](Self::abort_because); otherwise the reader takes the elements it got for the
+/// complete stream.
+///
+/// With a journal, dropping the writer leaves the stream to the next endpoint of this name with the
+/// same journal.
+///
+/// # Example
+/// ```no_run
+/// # use std::time::Duration;
+/// # use trunkline_stream::{Options, StreamError, Until, Writer};
+/// let peer = "tl://analysis/daq/raw";
+/// let mut writer = Writer::<f64>::create("daq/out", Options::to(peer))?;
+/// writer.write_many(&[1.0, 2.0, 3.0], None)?;
+/// writer.flush(Until::Read, Some(Duration::from_secs(1)))?;
+/// # Ok::<(), StreamError>(())
+/// ```
+pub struct Writer<T: Element> {
+    pub(super) core: WriterCore,
+    scratch: Vec<u8>,
+    /// Length of the longest element known to fit both buffers.
+    fits: usize,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Element> Writer<T> {
+    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
+    /// direction; or no peer in time.
+    pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
+        block(Self::create_over(&Blocking, url, options))
+    }
+
+    /// Async version of [`create`](Self::create).
+    ///
+    /// # Errors
+    /// Those of `create`.
+    pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
+        Self::create_over(&Task, url, options).await
+    }
+
+    async fn create_over(
+        waits: &impl Waits,
+        url: &str,
+        options: Options,
+    ) -> Result<Self, StreamError> {
+        let core = rendezvous::writer(waits, &Here, url, T::data_type(), options).await?;
+        Ok(Self {
+            core,
+            scratch: Vec::new(),
+            fits: 0,
+            of: PhantomData,
+        })
+    }
+
+    /// Writes one element, waiting for room for at most `timeout` (`None`: no limit).
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: there was no room, and nothing was written. Any other error means
+    /// that the stream is over.
+    #[inline]
+    pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
+        let bytes = element.plain_bytes();
+        if bytes.is_some_and(|bytes| self.core.try_write(bytes, 1)) {
+            return Ok(());
+        }
+        self.write_many(std::slice::from_ref(element), timeout)
+    }
+
+    /// Writes all of `elements`, or none (NS-30).
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
+    /// more elements than the buffer can hold.
+    #[inline]
+    pub fn write_many(
+        &mut self,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        if self.core.form != ElementForm::Variable {
+            let bytes = T::to_bytes(elements, &mut self.scratch);
+            if self.core.try_write(bytes, elements.len()) {
+                return Ok(());
+            }
+        }
+        block(self.write_over(&Blocking, elements, timeout))
+    }
+
+    /// Async version of [`write_many`](Self::write_many).
+    ///
+    /// # Errors
+    /// Those of `write_many`.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has written nothing, with one exception: with a journal on
+    /// `Durability::Disk`, a future dropped while it waits for the disk has written everything.
+    pub async fn write_many_async(
+        &mut self,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        self.write_over(&Task, elements, timeout).await
+    }
+
+    #[inline]
+    async fn write_over(
+        &mut self,
+        waits: &impl Waits,
+        elements: &[T],
+        timeout: Option<Duration>,
+    ) -> Result<(), StreamError> {
+        let bytes = T::to_bytes(elements, &mut self.scratch);
+        if self.core.form == ElementForm::Variable {
+            for one in element::each(self.core.form, bytes) {
+                if one.len() > self.fits {
+                    self.core.check_element(one.len() + element::LENGTH_BYTES)?;
+                    self.fits = one.len();
+                }
+            }
+        }
+        self.core.write(waits, bytes, elements.len(), timeout).await
+    }
+}
+
+forward!(writer [T: Element] Writer<T>);
+
+impl<T: Plain> Writer<T> {
+    /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
+    /// write all of it. This program makes no copy of them.
+    ///
+    /// # Errors
+    /// Those of [`write_many`](Self::write_many).
+    pub fn write_with<R>(
+        &mut self,
+        count: usize,
+        timeout: Option<Duration>,
+        fill: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R, StreamError> {
+        let bytes = count
+            .checked_mul(size_of::<T>())
+            .ok_or(StreamError::TooMany {
+                asked: count,
+                capacity: self.core.capacity(),
+            })?;
+        let core = &mut self.core;
+        core.check_open()?;
+        if core.journal.is_some() {
+            // The journal needs the elements before the ring does.
+            core.check_size(bytes, count)?;
+            let mut elements = vec![T::zeroed(); count];
+            let answer = fill(&mut elements);
+            block(core.write(&Blocking, bytemuck::cast_slice(&elements), count, timeout))?;
+            return Ok(answer);
+        }
+        let has_room = core.ring.has_room(bytes as u64, count as u64);
+        if !core.can_ever_fit(bytes, count as u64) || !has_room.unwrap_or(false) {
+            block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
+        }
+        let position = core.ring.written();
+        let space = core.ring.free_at(position, bytes);
+        // The memory is mirrored: the space is in one piece, aligned to the element's size.
+        let space = space.map(|[piece, _]| piece).unwrap_or_default();
+        let answer = fill(bytemuck::cast_slice_mut(space));
+        core.ring.commit(bytes as u64, count as u64);
+        core.wrote(bytes as u64);
+        Ok(answer)
+    }
+}
