@@ -5,7 +5,7 @@
 //!   program        writer's buffer                     reader's buffer        program
 //!      | write  [ kept | to send ]  ===== network =====> [ arrived ]  read ^
 //!      v                                                                   |
-//!   Writer<T>   End<WriterEnd> in a Link         End<ReaderEnd> in a Link   Reader<T>
+//!   Writer<T>   StreamEndpoint<WriterEnd> in a Link         StreamEndpoint<ReaderEnd> in a Link   Reader<T>
 //! ```
 //!
 //! Creation is a rendezvous: it returns once both ends exist. Elements stay in the writer's buffer

@@ -21,7 +21,7 @@ use trunkline_ring::{Corrupt, ElementCursor, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Bell, Inner, Rest};
+use super::{Bell, EndRole, Rest};
 
 pub(crate) struct LaneEnd {
     /// `None` once the reader has left.
@@ -215,7 +215,7 @@ impl RingBytes for LaneEnd {
     }
 }
 
-impl Inner for LaneEnd {
+impl EndRole for LaneEnd {
     type Half = Writer;
 
     fn look(&mut self, link: &mut WriterLink) -> Result<(), Corrupt> {

@@ -16,13 +16,13 @@ mod asking;
 mod bell;
 mod driving;
 mod idle;
-mod inner;
 #[cfg(test)]
 mod journal_tests;
 mod lane;
 mod one_ring;
 mod reader;
 mod reader_store;
+mod role;
 mod sharing;
 pub(crate) mod syncing;
 mod writer;
@@ -46,10 +46,10 @@ use trunkline_types::Tick;
 pub(crate) use asking::Target;
 pub(crate) use bell::{Bell, Bells};
 pub(crate) use idle::{Idle, Writing};
-pub(crate) use inner::{Inner, Rest};
 pub(crate) use lane::{KeepFrom, LaneEnd, place_behind};
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
+pub(crate) use role::{EndRole, Rest};
 pub(crate) use writer::WriterEnd;
 pub(crate) use writer_store::WriterStore;
 
@@ -86,8 +86,8 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
     })
 }
 
-/// One end of a stream.
-pub(crate) struct End<S: Inner> {
+/// One end of a stream, as its link drives it.
+pub(crate) struct StreamEndpoint<S: EndRole> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
     transport: u64,
@@ -123,7 +123,7 @@ pub(crate) struct End<S: Inner> {
     over: Arc<OnceLock<()>>,
 }
 
-impl<S: Inner> End<S> {
+impl<S: EndRole> StreamEndpoint<S> {
     pub(crate) fn new(
         link: Link<S::Half>,
         inner: S,

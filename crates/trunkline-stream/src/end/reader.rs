@@ -10,7 +10,7 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Bell, End, Idle, Inner, ReaderStore, Rest};
+use super::{Bell, EndRole, Idle, ReaderStore, Rest, StreamEndpoint};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 use crate::sync::{AtomicU64, Ordering};
@@ -68,7 +68,7 @@ impl RingBytes for ReaderEnd {
     }
 }
 
-impl Inner for ReaderEnd {
+impl EndRole for ReaderEnd {
     type Half = Reader;
 
     fn look(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
@@ -208,7 +208,7 @@ impl Inner for ReaderEnd {
     }
 }
 
-impl End<ReaderEnd> {
+impl StreamEndpoint<ReaderEnd> {
     /// Commits everything up to this position. Returns the mark to pass to
     /// [`is_committed`](Self::is_committed).
     pub(crate) fn commit(&mut self, position: u64, elements: u64) -> Result<u64, StreamError> {

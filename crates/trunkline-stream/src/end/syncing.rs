@@ -8,11 +8,11 @@ use std::thread;
 
 use trunkline_net::Link;
 
-use super::{End, Inner};
+use super::{EndRole, StreamEndpoint};
 use crate::journal::{SyncJob, Synced};
 
 /// An end with a journal.
-pub(crate) trait Syncs: Inner {
+pub(crate) trait Syncs: EndRole {
     fn sync_job(&self) -> Option<SyncJob>;
 
     fn finish_sync(&mut self, done: Synced);
@@ -20,7 +20,7 @@ pub(crate) trait Syncs: Inner {
 
 /// Starts the thread. It ends with the endpoint, which holds the sending end of `wakes`.
 pub(crate) fn start<S: Syncs + 'static>(
-    link: &Arc<Link<End<S>>>,
+    link: &Arc<Link<StreamEndpoint<S>>>,
     wakes: Receiver<()>,
 ) -> io::Result<()> {
     let link = Arc::downgrade(link);
@@ -34,7 +34,7 @@ pub(crate) fn start<S: Syncs + 'static>(
 }
 
 /// Returns false if there was nothing to do.
-fn sync_once<S: Syncs + 'static>(link: &Weak<Link<End<S>>>) -> bool {
+fn sync_once<S: Syncs + 'static>(link: &Weak<Link<StreamEndpoint<S>>>) -> bool {
     let job = match link.upgrade() {
         Some(link) => link.with(|end, _, _| end.inner.sync_job()),
         None => None,

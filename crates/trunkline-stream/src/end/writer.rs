@@ -10,7 +10,7 @@ use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{End, Idle, Inner, Rest, WriterStore, Writing};
+use super::{EndRole, Idle, Rest, StreamEndpoint, WriterStore, Writing};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 
@@ -70,7 +70,7 @@ impl WriterEnd {
         is_more
     }
 
-    /// [`settle`](Inner::settle) with a journal: frees acknowledged data. All data passes through
+    /// [`settle`](EndRole::settle) with a journal: frees acknowledged data. All data passes through
     /// the ring, even if the reader already has it.
     fn settle_store(&mut self, link: &mut WriterLink) {
         loop {
@@ -111,7 +111,7 @@ impl RingBytes for WriterEnd {
     }
 }
 
-impl Inner for WriterEnd {
+impl EndRole for WriterEnd {
     type Half = Writer;
 
     fn look(&mut self, link: &mut Link<Writer>) -> Result<(), Corrupt> {
@@ -243,7 +243,7 @@ impl Inner for WriterEnd {
     }
 }
 
-impl End<WriterEnd> {
+impl StreamEndpoint<WriterEnd> {
     /// The program was asked to announce its writes, and has written something.
     pub(crate) fn wake(&mut self) {
         self.inner.wake();

@@ -10,11 +10,11 @@ use trunkline_ring::{RingShape, RingStart};
 
 use super::hub::{Hub, Lane, Lanes};
 use super::member::{Acquired, Member, Present, Run, RunEnd};
-use crate::bytes::{Met, ReaderCore, Wanted};
+use crate::bytes::{ConnectedEnd, ReaderCore, Wanted};
 use crate::directory::Registration;
 use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
-use crate::handle::{Held, Machine};
+use crate::handle::{EndHandle, Machine};
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waits};
 
@@ -51,7 +51,7 @@ impl Writers {
 }
 
 impl Lanes for Writers {
-    type Inner = ReaderEnd;
+    type End = ReaderEnd;
     type Outer = Arc<StreamMemory>;
     const GO_WHEN_OVER: bool = false;
     const PEERS: &'static str = "writers";
@@ -68,8 +68,8 @@ impl Lanes for Writers {
     }
 
     fn opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
-        let met = Met {
-            link: Held::Net(lane.link.clone()),
+        let met = ConnectedEnd {
+            link: EndHandle::Net(lane.link.clone()),
             registration: None,
             form: lane.link.with(|end, _, _| end.link.options().form),
             spin: Spin::new(Duration::ZERO),

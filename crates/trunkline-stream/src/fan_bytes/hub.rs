@@ -11,7 +11,7 @@ use trunkline_proto::stream::{LinkOptions, lineage};
 use super::admission::{Admission, Away, RETRY_AFTER, away, refused};
 use super::member::Member;
 use crate::directory::{self, Arrivals};
-use crate::end::{Bell, End, Inner, read_hello};
+use crate::end::{Bell, EndRole, StreamEndpoint, read_hello};
 use crate::properties::Properties;
 
 /// The settings shared by all lanes of an endpoint.
@@ -24,7 +24,7 @@ pub(crate) struct Terms {
 }
 
 pub(crate) trait Lanes: Sized + Send + Sync + 'static {
-    type Inner: Inner + 'static;
+    type End: EndRole + 'static;
     /// The program's part of a lane.
     type Outer: Send;
     /// If true, a lane is removed when its stream is over; otherwise when the program removes it.
@@ -39,24 +39,24 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The system provides no memory.
-    fn ends(&self) -> std::io::Result<(Self::Inner, Self::Outer)>;
+    fn ends(&self) -> std::io::Result<(Self::End, Self::Outer)>;
 
     /// Called when a lane has its peer, with the program's part of the lane.
-    fn opened(&self, lane: &Lane<Self::Inner>, outer: Self::Outer);
+    fn opened(&self, lane: &Lane<Self::End>, outer: Self::Outer);
 
-    fn left(&self, lane: &Lane<Self::Inner>) {
+    fn left(&self, lane: &Lane<Self::End>) {
         let _ = lane;
     }
 
     fn properties(&self, hub: &Hub<Self>) -> Properties;
 }
 
-type Half<O> = <<O as Lanes>::Inner as Inner>::Half;
+type Half<O> = <<O as Lanes>::End as EndRole>::Half;
 
 /// A peer and its connection.
-pub(crate) struct Lane<S: Inner + 'static> {
+pub(crate) struct Lane<S: EndRole + 'static> {
     pub(crate) member: Arc<Member>,
-    pub(crate) link: Arc<Link<End<S>>>,
+    pub(crate) link: Arc<Link<StreamEndpoint<S>>>,
     /// Size of the peer's buffer, in bytes.
     pub(crate) bytes_max: u64,
     has_journal: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Lane<S: Inner + 'static> {
     over: Arc<OnceLock<()>>,
 }
 
-impl<S: Inner> Clone for Lane<S> {
+impl<S: EndRole> Clone for Lane<S> {
     fn clone(&self) -> Self {
         Self {
             member: self.member.clone(),
@@ -75,7 +75,7 @@ impl<S: Inner> Clone for Lane<S> {
     }
 }
 
-impl<S: Inner> Lane<S> {
+impl<S: EndRole> Lane<S> {
     pub(crate) fn is_over(&self) -> bool {
         self.over.get().is_some()
     }
@@ -92,12 +92,12 @@ pub(crate) struct Hub<O: Lanes> {
     pub(crate) lanes: O,
     pub(crate) terms: Terms,
     pub(crate) bell: Arc<Bell>,
-    state: Mutex<State<O::Inner>>,
+    state: Mutex<State<O::End>>,
     /// Held while a peer is admitted, so that no peer is admitted twice.
     opening: Mutex<()>,
 }
 
-struct State<S: Inner + 'static> {
+struct State<S: EndRole + 'static> {
     lanes: Vec<Lane<S>>,
     last: u64,
     /// Connections lost by peers that are gone.
@@ -129,7 +129,7 @@ impl<O: Lanes> Hub<O> {
     }
 
     /// The current lanes, after removing those whose peers have left.
-    pub(crate) fn present(&self) -> Vec<Lane<O::Inner>> {
+    pub(crate) fn present(&self) -> Vec<Lane<O::End>> {
         self.reap();
         self.lock().lanes.clone()
     }
@@ -198,7 +198,7 @@ impl<O: Lanes> Hub<O> {
         }
     }
 
-    fn take_out(&self, is_gone: impl Fn(&Lane<O::Inner>) -> bool) -> Vec<Lane<O::Inner>> {
+    fn take_out(&self, is_gone: impl Fn(&Lane<O::End>) -> bool) -> Vec<Lane<O::End>> {
         let mut state = self.lock();
         let all = std::mem::take(&mut state.lanes);
         let (gone, there): (Vec<_>, Vec<_>) = all.into_iter().partition(is_gone);
@@ -224,7 +224,7 @@ impl<O: Lanes> Hub<O> {
         max
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<O::Inner>> {
+    fn lock(&self) -> MutexGuard<'_, State<O::End>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,7 +247,7 @@ impl<O: Lanes> Hub<O> {
             Err(cause) => return away(transport, &busy(&cause)),
         };
         let link = self.lanes.link(self.terms.link.clone());
-        let end = End::new(link, inner, None, None, None).without_sharing();
+        let end = StreamEndpoint::new(link, inner, None, None, None).without_sharing();
         let over = end.over();
         let nobody = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
         let link = match Link::start(nobody, end, self.terms.net) {
@@ -279,7 +279,7 @@ impl<O: Lanes> Hub<O> {
         Ok(())
     }
 
-    fn admission(&self, state: &State<O::Inner>) -> Admission<'_> {
+    fn admission(&self, state: &State<O::End>) -> Admission<'_> {
         Admission {
             own: &self.terms.link,
             is_closed: state.is_closed,
@@ -292,7 +292,7 @@ impl<O: Lanes> Hub<O> {
 
     fn attach(
         &self,
-        link: &Arc<Link<End<O::Inner>>>,
+        link: &Arc<Link<StreamEndpoint<O::End>>>,
         transport: Transport,
         bytes: &[u8],
     ) -> Result<(), Away> {

@@ -14,7 +14,7 @@ use super::options::Policy;
 use super::readers::{Readers, lacking};
 use crate::bytes::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
 use crate::directory::Registration;
-use crate::end::{Bells, End, GATHER_BYTES, KeepFrom, LaneEnd, place_behind};
+use crate::end::{Bells, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, place_behind};
 use crate::error::StreamError;
 use crate::handle::Machine;
 use crate::properties::{Monitor, Properties};
@@ -115,7 +115,7 @@ impl OutCore {
         }
     }
 
-    fn each(&mut self, mut f: impl FnMut(&mut End<LaneEnd>)) {
+    fn each(&mut self, mut f: impl FnMut(&mut StreamEndpoint<LaneEnd>)) {
         self.unsent = 0;
         for lane in self.hub.present() {
             lane.link.with(|end, _, _| f(end));
@@ -232,7 +232,7 @@ impl OutCore {
             }
         }
         let is_reached = |lane: &Lane<LaneEnd>| {
-            let is_there = |end: &mut End<LaneEnd>| end.link.is_mark_reached(until);
+            let is_there = |end: &mut StreamEndpoint<LaneEnd>| end.link.is_mark_reached(until);
             lane.is_over() || lane.link.with(|end, _, _| is_there(end))
         };
         let deadline = Machine::Real.deadline(timeout);

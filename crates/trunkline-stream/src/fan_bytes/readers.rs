@@ -45,7 +45,7 @@ impl Departed {
 }
 
 impl Lanes for Readers {
-    type Inner = LaneEnd;
+    type End = LaneEnd;
     type Outer = ();
     const GO_WHEN_OVER: bool = true;
     const PEERS: &'static str = "readers";

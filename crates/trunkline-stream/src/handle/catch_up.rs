@@ -30,7 +30,7 @@ const REST: u32 = 1000;
 
 /// Decides how long to pause before the next look.
 #[derive(Debug)]
-pub(crate) struct Linger {
+pub(crate) struct CatchUpBackoff {
     looks: u32,
     /// Length of the pause before the next look, in spin-loop hints.
     pauses: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Linger {
     rest: u32,
 }
 
-impl Linger {
+impl CatchUpBackoff {
     /// `spins`: the end spins for a while before it sleeps.
     pub(crate) fn new(spins: bool) -> Self {
         Self {
@@ -100,24 +100,24 @@ mod tests {
 
     #[test]
     fn who_finds_little_at_once_leaves_more_and_more_time() {
-        let mut linger = Linger::new(false);
+        let mut backoff = CatchUpBackoff::new(false);
         for (position, pauses) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (9, 16)] {
-            assert!(linger.run(position, || true));
-            assert_eq!(linger.pauses, pauses);
+            assert!(backoff.run(position, || true));
+            assert_eq!(backoff.pauses, pauses);
         }
-        assert!(linger.run(9 + ENOUGH, || true), "enough came");
-        assert_eq!(linger.pauses, 16, "so it is left as it is");
+        assert!(backoff.run(9 + ENOUGH, || true), "enough came");
+        assert_eq!(backoff.pauses, 16, "so it is left as it is");
     }
 
     #[test]
     fn who_finds_nothing_soon_is_not_made_to_wait() {
         for (spins, looks_max) in [(false, LOOKS), (true, LOOKS_SPINNING)] {
-            let mut linger = Linger::new(spins);
-            assert!(linger.run(1, || true));
-            assert!(!linger.run(2, || false), "nothing at the first looks");
-            assert_eq!(linger.pauses, 0);
+            let mut backoff = CatchUpBackoff::new(spins);
+            assert!(backoff.run(1, || true));
+            assert!(!backoff.run(2, || false), "nothing at the first looks");
+            assert_eq!(backoff.pauses, 0);
             let mut looks = 0;
-            assert!(linger.run(3, || {
+            assert!(backoff.run(3, || {
                 looks += 1;
                 looks == looks_max
             }));
@@ -126,12 +126,12 @@ mod tests {
 
     #[test]
     fn who_has_no_more_however_long_it_waits_waits_no_more() {
-        let mut linger = Linger::new(true);
+        let mut backoff = CatchUpBackoff::new(true);
         let mut position = 0;
         let mut step = || {
             position += 3;
-            assert!(linger.run(position, || true));
-            linger.pauses
+            assert!(backoff.run(position, || true));
+            backoff.pauses
         };
         let found: Vec<u32> = (0..10).map(|_| step()).collect();
         assert_eq!(

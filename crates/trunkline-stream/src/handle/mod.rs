@@ -22,29 +22,29 @@ use trunkline_net::{Link, TransportUsed};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::end::syncing::{self, Syncs};
-use crate::end::{End, Inner};
+use crate::end::{EndRole, StreamEndpoint};
 use crate::journal::Lineage;
 use crate::wait::Waits;
 
 pub(crate) use self::machine::Machine;
 #[cfg(feature = "sim")]
 pub(crate) use self::machine::SimulatedMachine;
-pub(crate) use self::wait_shared::{Patience, Ring, wait_shared};
+pub(crate) use self::wait_shared::{Ring, WaitPolicy, wait_shared};
 
 /// An end, and its driver.
-pub(crate) enum Held<S: Inner + 'static> {
+pub(crate) enum EndHandle<S: EndRole + 'static> {
     /// A link with a thread and sockets.
-    Net(Arc<Link<End<S>>>),
+    Net(Arc<Link<StreamEndpoint<S>>>),
     #[cfg(feature = "sim")]
     Simulated(Arc<dyn SimulatedLink<S>>),
 }
 
 /// A simulated process in the place of a link.
 #[cfg(feature = "sim")]
-pub(crate) trait SimulatedLink<S: Inner>: Send + Sync {
+pub(crate) trait SimulatedLink<S: EndRole>: Send + Sync {
     fn machine(&self) -> Machine;
 
-    fn end(&self) -> MutexGuard<'_, End<S>>;
+    fn end(&self) -> MutexGuard<'_, StreamEndpoint<S>>;
 
     /// Called after each look of a program that waits until `deadline`. Returns true if the wait
     /// ends.
@@ -58,7 +58,7 @@ pub(crate) trait SimulatedLink<S: Inner>: Send + Sync {
     fn is_closed(&self) -> bool;
 }
 
-impl<S: Inner + 'static> Clone for Held<S> {
+impl<S: EndRole + 'static> Clone for EndHandle<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Net(link) => Self::Net(link.clone()),
@@ -68,9 +68,12 @@ impl<S: Inner + 'static> Clone for Held<S> {
     }
 }
 
-impl<S: Inner + 'static> Held<S> {
+impl<S: EndRole + 'static> EndHandle<S> {
     /// Runs `f` on the end under its lock, then sends what is due.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut End<S>, Tick, Timestamp) -> R) -> R {
+    pub(crate) fn with<R>(
+        &self,
+        f: impl FnOnce(&mut StreamEndpoint<S>, Tick, Timestamp) -> R,
+    ) -> R {
         match self {
             Self::Net(link) => link.with(f),
             #[cfg(feature = "sim")]
@@ -83,7 +86,7 @@ impl<S: Inner + 'static> Held<S> {
         &self,
         waits: &impl Waits,
         deadline: Option<Tick>,
-        f: impl FnMut(&mut End<S>, Tick) -> Option<R>,
+        f: impl FnMut(&mut StreamEndpoint<S>, Tick) -> Option<R>,
     ) -> Option<R> {
         match self {
             Self::Net(link) => waits.wait(link, deadline, f).await,
@@ -154,7 +157,7 @@ impl<S: Inner + 'static> Held<S> {
     }
 }
 
-impl<S: Syncs + 'static> Held<S> {
+impl<S: Syncs + 'static> EndHandle<S> {
     /// Syncs the end's journal after each message from `wakes`.
     ///
     /// # Errors

@@ -5,9 +5,9 @@ use std::time::Duration;
 use trunkline_net::Spin;
 use trunkline_types::Tick;
 
-use super::Held;
-use super::catch_up::Linger;
-use crate::end::{End, Inner};
+use super::EndHandle;
+use super::catch_up::CatchUpBackoff;
+use crate::end::{EndRole, StreamEndpoint};
 use crate::error::StreamError;
 use crate::wait::Waits;
 
@@ -27,15 +27,15 @@ pub(crate) trait Ring {
 
 /// The waiting state of an end.
 #[derive(Debug)]
-pub(crate) struct Patience {
-    linger: Linger,
+pub(crate) struct WaitPolicy {
+    backoff: CatchUpBackoff,
     spin: Spin,
 }
 
-impl Patience {
+impl WaitPolicy {
     pub(crate) fn new(spin: Spin) -> Self {
         Self {
-            linger: Linger::new(spin.is_on()),
+            backoff: CatchUpBackoff::new(spin.is_on()),
             spin,
         }
     }
@@ -43,7 +43,7 @@ impl Patience {
     /// Polls for half a microsecond, without reading the clock: a peer that is spinning answers
     /// within that time. Returns true if the condition holds.
     pub(crate) fn is_there(&mut self, ring: &mut impl Ring) -> bool {
-        self.linger.run(ring.position(), || ring.has())
+        self.backoff.run(ring.position(), || ring.has())
     }
 }
 
@@ -55,19 +55,19 @@ enum Woken {
 }
 
 /// Waits until the condition holds (true) or the time is over (false); called after
-/// [`is_there`](Patience::is_there) returned false.
+/// [`is_there`](WaitPolicy::is_there) returned false.
 ///
 /// # Errors
 /// The error that `over` returns when the condition can no longer come true.
-pub(crate) async fn wait_shared<S: Inner + 'static>(
+pub(crate) async fn wait_shared<S: EndRole + 'static>(
     waits: &impl Waits,
-    link: &Held<S>,
-    patience: &mut Patience,
+    link: &EndHandle<S>,
+    wait_policy: &mut WaitPolicy,
     until: Option<Tick>,
     ring: &mut impl Ring,
-    over: impl Fn(&End<S>) -> Option<StreamError>,
+    over: impl Fn(&StreamEndpoint<S>) -> Option<StreamError>,
 ) -> Result<bool, StreamError> {
-    let spin = &mut patience.spin;
+    let spin = &mut wait_policy.spin;
     let start = link.now();
     let longest = until.map(|until| until.since(start));
     if spin.run(longest, || ring.has()) {
@@ -101,13 +101,13 @@ pub(crate) async fn wait_shared<S: Inner + 'static>(
 }
 
 /// Sleeps until the condition holds, a bell differs from `bells`, or the time is over.
-async fn sleep<S: Inner + 'static>(
+async fn sleep<S: EndRole + 'static>(
     waits: &impl Waits,
-    link: &Held<S>,
+    link: &EndHandle<S>,
     until: Option<Tick>,
     bells: &mut (u64, bool),
     ring: &mut impl Ring,
-    over: &impl Fn(&End<S>) -> Option<StreamError>,
+    over: &impl Fn(&StreamEndpoint<S>) -> Option<StreamError>,
 ) -> Result<Woken, StreamError> {
     let woken = link.wait(waits, until, |end, _| {
         end.look();

@@ -11,8 +11,8 @@ use trunkline_ring::SharedFills;
 use trunkline_types::{DataType, Tick};
 
 use crate::end::syncing::Syncs;
-use crate::end::{End, ReaderEnd, WriterEnd};
-use crate::handle::Held;
+use crate::end::{ReaderEnd, StreamEndpoint, WriterEnd};
+use crate::handle::EndHandle;
 use crate::journal::JournalError;
 
 pub(crate) use self::report::Reporter;
@@ -22,18 +22,18 @@ pub(crate) trait HasProperties: Syncs + Sized + 'static {
     const IS_WRITER: bool;
 
     /// Elements in this end's buffer, and elements that it has written or read.
-    fn counts(end: &mut End<Self>) -> (u64, u64);
+    fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64);
 
     /// The same for a ring shared by both ends, after this many elements written and read.
     fn shared_counts(fills: SharedFills, written: u64, read: u64) -> (u64, u64);
 
-    fn journal_error(end: &End<Self>) -> Option<JournalError>;
+    fn journal_error(end: &StreamEndpoint<Self>) -> Option<JournalError>;
 }
 
 impl HasProperties for WriterEnd {
     const IS_WRITER: bool = true;
 
-    fn counts(end: &mut End<Self>) -> (u64, u64) {
+    fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64) {
         let written = match &end.inner.store {
             Some(store) => store.written_elements(),
             None => end.inner.ring.written_elements().unwrap_or(0),
@@ -45,7 +45,7 @@ impl HasProperties for WriterEnd {
         (fills.in_writer(written, read), written)
     }
 
-    fn journal_error(end: &End<Self>) -> Option<JournalError> {
+    fn journal_error(end: &StreamEndpoint<Self>) -> Option<JournalError> {
         end.journal_error()
     }
 }
@@ -53,7 +53,7 @@ impl HasProperties for WriterEnd {
 impl HasProperties for ReaderEnd {
     const IS_WRITER: bool = false;
 
-    fn counts(end: &mut End<Self>) -> (u64, u64) {
+    fn counts(end: &mut StreamEndpoint<Self>) -> (u64, u64) {
         let read = end.inner.ring.read_elements().unwrap_or(0);
         let read = read.max(end.link.read_elements());
         (end.link.ready().1.saturating_sub(read), read)
@@ -63,7 +63,7 @@ impl HasProperties for ReaderEnd {
         (fills.in_reader(written, read), read)
     }
 
-    fn journal_error(end: &End<Self>) -> Option<JournalError> {
+    fn journal_error(end: &StreamEndpoint<Self>) -> Option<JournalError> {
         end.last_journal_error()
     }
 }
@@ -119,7 +119,7 @@ impl Monitor {
         Self(Arc::new(read))
     }
 
-    pub(crate) fn of<S: HasProperties>(link: &Held<S>) -> Self {
+    pub(crate) fn of<S: HasProperties>(link: &EndHandle<S>) -> Self {
         let link = link.clone();
         Self::new(move || Properties::of(&link))
     }
@@ -165,7 +165,7 @@ impl Properties {
         matches!(self.fault, Some(StreamFault::PeerDestroyed { .. }))
     }
 
-    pub(crate) fn of<S: HasProperties>(link: &Held<S>) -> Self {
+    pub(crate) fn of<S: HasProperties>(link: &EndHandle<S>) -> Self {
         let transport = link.transport().map(|used| used.name);
         link.with(|end, now, _| {
             let shared = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));

@@ -10,9 +10,9 @@ use trunkline_types::StreamUrl;
 use super::acceptor::Acceptor;
 use super::{Plan, World};
 use crate::directory::{Registration, own_address, register};
-use crate::end::End;
+use crate::end::StreamEndpoint;
 use crate::error::StreamError;
-use crate::handle::{Held, Machine};
+use crate::handle::{EndHandle, Machine};
 use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::{DIRECTORY_PORT, Options};
@@ -41,9 +41,9 @@ impl World for Here {
         &self,
         waits: &impl Waits,
         plan: &Plan<'_, Self>,
-        end: End<S>,
+        end: StreamEndpoint<S>,
         descriptors: &Descriptors,
-    ) -> Result<(Held<S>, Option<Registration>), StreamError> {
+    ) -> Result<(EndHandle<S>, Option<Registration>), StreamError> {
         let Plan { url, options, .. } = plan;
         let net = NetOptions {
             spin: options.spin,
@@ -56,7 +56,7 @@ impl World for Here {
             is_checked: options.is_checked,
         });
         let registered = register(waits, url, &plan.link, options, plan.until, arrivals);
-        Ok((Held::Net(link), registered.await?))
+        Ok((EndHandle::Net(link), registered.await?))
     }
 }
 

@@ -22,12 +22,12 @@ use trunkline_proto::stream::{ElementForm, LinkOptions, ReaderLink, Role, Writer
 use trunkline_ring::{RingShape, RingStart};
 use trunkline_types::{DataType, StreamUrl, Tick};
 
-use crate::bytes::{Met, ReaderCore, WriterCore};
+use crate::bytes::{ConnectedEnd, ReaderCore, WriterCore};
 use crate::directory::{Registration, own_address};
 use crate::element::form;
-use crate::end::{End, Idle, ReaderEnd, Target, WriterEnd};
+use crate::end::{Idle, ReaderEnd, StreamEndpoint, Target, WriterEnd};
 use crate::error::StreamError;
-use crate::handle::{Held, Machine};
+use crate::handle::{EndHandle, Machine};
 use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::Options;
@@ -56,9 +56,9 @@ pub(crate) trait World: Sized {
         &self,
         waits: &impl Waits,
         plan: &Plan<'_, Self>,
-        end: End<S>,
+        end: StreamEndpoint<S>,
         descriptors: &Descriptors,
-    ) -> Result<(Held<S>, Option<Registration>), StreamError>;
+    ) -> Result<(EndHandle<S>, Option<Registration>), StreamError>;
 }
 
 /// The parameters of an endpoint, checked before anything is opened.
@@ -217,7 +217,7 @@ impl<'w, W: World> Plan<'w, W> {
         link: trunkline_proto::stream::Link<S::Half>,
         inner: S,
         memory: Option<&Arc<StreamMemory>>,
-    ) -> Result<Met<S>, StreamError> {
+    ) -> Result<ConnectedEnd<S>, StreamError> {
         let target = self.peer.as_ref().map(|peer| Target {
             url: peer.to_string(),
             incarnation: self.link.incarnation,
@@ -226,7 +226,7 @@ impl<'w, W: World> Plan<'w, W> {
         // Registered before it dials: the directory must not see it under a name that belongs to
         // another endpoint.
         let descriptors = Descriptors::default();
-        let end = End::new(
+        let end = StreamEndpoint::new(
             link,
             inner,
             target,
@@ -249,7 +249,7 @@ impl<'w, W: World> Plan<'w, W> {
             end.misfit().map(|fault| Err(fault.clone().into()))
         });
         match met.await {
-            Some(Ok(())) => Ok(Met {
+            Some(Ok(())) => Ok(ConnectedEnd {
                 link,
                 registration,
                 form: self.link.form,

@@ -4,7 +4,7 @@
 //! ```text
 //!   SimWriter | SimReader     the cores, as programs use them; they wait as futures
 //!        |
-//!      Seat                   in the place of the link: End<S> behind a lock
+//!      Seat                   in the place of the link: StreamEndpoint<S> behind a lock
 //!        |
 //!     Driven                  what the simulator has: it turns the end as a link does
 //! ```
@@ -29,9 +29,9 @@ use trunkline_proto::stream::StreamFault;
 use trunkline_types::Tick;
 
 use crate::directory::{self, DirectoryHost, DirectorySession, Registration};
-use crate::end::End;
+use crate::end::StreamEndpoint;
 use crate::error::StreamError;
-use crate::handle::{Held, Machine, SimulatedMachine};
+use crate::handle::{EndHandle, Machine, SimulatedMachine};
 use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions, SyncJob, Synced};
 use crate::properties::{HasProperties, Properties};
@@ -142,9 +142,9 @@ impl World for Arc<Process> {
         &self,
         _: &impl Waits,
         plan: &Plan<'_, Self>,
-        end: End<S>,
+        end: StreamEndpoint<S>,
         _: &Descriptors,
-    ) -> Result<(Held<S>, Option<Registration>), StreamError> {
+    ) -> Result<(EndHandle<S>, Option<Registration>), StreamError> {
         // The two ends are always on different machines here.
         let is_checked = plan.options.is_checked.unwrap_or(true);
         let seat = Arc::new(Seat::new(self.clone(), end, is_checked));
@@ -155,7 +155,7 @@ impl World for Arc<Process> {
         }
         let arrivals = seat.acceptor();
         let host = lock(&self.host).clone().unwrap_or_default();
-        let link = Held::Simulated(Arc::new(Placed::of_program(seat)));
+        let link = EndHandle::Simulated(Arc::new(Placed::of_program(seat)));
         let registration = Registration::here(host, None, &plan.url, &plan.link, arrivals)?;
         Ok((link, Some(registration)))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline_proto::stream::{ReaderLink, StreamClose};
 
 use super::ReaderCore;
-use crate::end::{End, ReaderEnd};
+use crate::end::{ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
 use crate::wait::Waits;
 
@@ -26,7 +26,7 @@ impl ReaderCore {
             // might already be at its next stream, and must not be taken for the one that wrote
             // this stream.
             let has_journal = self.journal.is_some();
-            let told = |end: &mut End<ReaderEnd>, _| {
+            let told = |end: &mut StreamEndpoint<ReaderEnd>, _| {
                 let is_gone = has_journal && !end.link.is_connected();
                 (end.link.is_over() || is_gone).then_some(())
             };
@@ -37,7 +37,7 @@ impl ReaderCore {
             end.link.abort();
         });
         let soon = self.link.now().saturating_add(Duration::from_secs(1));
-        let gone = |end: &mut End<ReaderEnd>, _| {
+        let gone = |end: &mut StreamEndpoint<ReaderEnd>, _| {
             (end.link.is_over() || !end.link.is_connected()).then_some(())
         };
         let _is_gone = self.link.wait(waits, Some(soon), gone).await;

@@ -14,12 +14,12 @@ use trunkline_ring::ElementConsumer;
 use trunkline_types::wire::DecodeError;
 
 use self::journaled::Commits;
-use super::Met;
+use super::ConnectedEnd;
 use crate::directory::Registration;
 use crate::element::LENGTH_BYTES;
-use crate::end::{End, Inner, ReaderEnd};
+use crate::end::{EndRole, ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
-use crate::handle::{Held, Patience, Ring, wait_shared};
+use crate::handle::{EndHandle, Ring, WaitPolicy, wait_shared};
 use crate::properties::{Monitor, Properties};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
@@ -31,7 +31,7 @@ const COPIED_KEPT: usize = 1 << 20;
 
 /// The common core of every kind of reader.
 pub struct ReaderCore {
-    pub(crate) link: Held<ReaderEnd>,
+    pub(crate) link: EndHandle<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
     /// Capacity of this end's buffer, in elements; a ring shared by both ends holds more.
@@ -40,7 +40,7 @@ pub struct ReaderCore {
     credit_at: u64,
     /// The ring is shared with the other end's process.
     is_shared: bool,
-    patience: Patience,
+    wait_policy: WaitPolicy,
     /// Copies of elements that vary in size.
     copied: Vec<u8>,
     /// Position of the next gap, if the writer drops elements.
@@ -80,7 +80,7 @@ pub(crate) enum Wanted {
 }
 
 impl ReaderCore {
-    pub(crate) fn new(met: Met<ReaderEnd>, ring: ElementConsumer) -> Self {
+    pub(crate) fn new(met: ConnectedEnd<ReaderEnd>, ring: ElementConsumer) -> Self {
         let (is_shared, capacity) = met
             .link
             .with(|end, _, _| (end.inner.shared().is_some(), end.link.options().capacity));
@@ -99,7 +99,7 @@ impl ReaderCore {
             form: met.form,
             credit_at: if is_shared { u64::MAX } else { 0 },
             is_shared,
-            patience: Patience::new(met.spin),
+            wait_policy: WaitPolicy::new(met.spin),
             copied: Vec::new(),
             journal: None,
             registration: met.registration,
@@ -201,7 +201,10 @@ impl ReaderCore {
     }
 
     /// The result of a call that reaches a gap: first the elements before it, then the loss.
-    fn at_lost(&mut self, end: &mut End<ReaderEnd>) -> Option<Result<usize, StreamError>> {
+    fn at_lost(
+        &mut self,
+        end: &mut StreamEndpoint<ReaderEnd>,
+    ) -> Option<Result<usize, StreamError>> {
         let (at, elements) = end.link.next_lost()?;
         match at.saturating_sub(self.ring.read_elements()) {
             0 => {
@@ -278,15 +281,15 @@ impl ReaderCore {
             bytes,
             elements: count as u64,
         };
-        if self.patience.is_there(&mut elements) {
+        if self.wait_policy.is_there(&mut elements) {
             return Ok(count);
         }
         let until = self.link.deadline(timeout);
-        let over = |end: &End<ReaderEnd>| over(&end.link);
+        let over = |end: &StreamEndpoint<ReaderEnd>| over(&end.link);
         let found = wait_shared(
             waits,
             &self.link,
-            &mut self.patience,
+            &mut self.wait_policy,
             until,
             &mut elements,
             over,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline_proto::stream::Left;
 
 use super::WriterCore;
-use crate::end::{End, WriterEnd};
+use crate::end::{StreamEndpoint, WriterEnd};
 use crate::journal::JournalError;
 use crate::wait::Waits;
 
@@ -62,7 +62,7 @@ impl WriterCore {
             // The stream continues in the next incarnation.
             return self.end(Some(error));
         }
-        let closed = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let closed = |end: &mut StreamEndpoint<WriterEnd>, _| end.link.is_closed().then_some(());
         let is_closed = self
             .link
             .wait(waits, self.link.deadline(timeout), closed)
@@ -83,7 +83,7 @@ impl WriterCore {
         });
         let soon = self.link.now().saturating_add(Duration::from_secs(1));
         // Until the reader has reported its position, or the connection is gone.
-        let settled = |end: &mut End<WriterEnd>, _| end.link.is_closed().then_some(());
+        let settled = |end: &mut StreamEndpoint<WriterEnd>, _| end.link.is_closed().then_some(());
         let _is_settled = self.link.wait(waits, Some(soon), settled).await;
         self.end(None)
     }

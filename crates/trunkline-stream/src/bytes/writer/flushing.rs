@@ -6,7 +6,7 @@ use trunkline_proto::message::stream::Until;
 use trunkline_ring::ElementProducer;
 
 use super::{WriterCore, over};
-use crate::end::{End, Inner, WriterEnd};
+use crate::end::{EndRole, StreamEndpoint, WriterEnd};
 use crate::error::StreamError;
 use crate::handle::{Ring, wait_shared};
 use crate::wait::Waits;
@@ -110,7 +110,7 @@ impl WriterCore {
         let target = match until {
             Until::Sent => return Ok(()),
             Until::Available => {
-                let fills = |end: &mut End<WriterEnd>, _, _| {
+                let fills = |end: &mut StreamEndpoint<WriterEnd>, _, _| {
                     end.inner.shared().map_or(0, |shared| shared.fills.reader)
                 };
                 written.saturating_sub(self.link.with(fills))
@@ -122,15 +122,15 @@ impl WriterCore {
             ring: &mut self.ring,
             elements: target,
         };
-        if read.has() || timeout == Some(Duration::ZERO) || self.patience.is_there(&mut read) {
+        if read.has() || timeout == Some(Duration::ZERO) || self.wait_policy.is_there(&mut read) {
             return Ok(());
         }
         let until = self.link.deadline(timeout);
-        let over = |end: &End<WriterEnd>| over(&end.link);
+        let over = |end: &StreamEndpoint<WriterEnd>| over(&end.link);
         let found = wait_shared(
             waits,
             &self.link,
-            &mut self.patience,
+            &mut self.wait_policy,
             until,
             &mut read,
             over,

@@ -10,11 +10,11 @@ use std::time::Duration;
 use trunkline_proto::stream::{ElementForm, StreamFault, WriterLink};
 use trunkline_ring::ElementProducer;
 
-use super::Met;
+use super::ConnectedEnd;
 use crate::directory::Registration;
-use crate::end::{End, GATHER_BYTES, Inner, WriterEnd, Writing};
+use crate::end::{EndRole, GATHER_BYTES, StreamEndpoint, WriterEnd, Writing};
 use crate::error::StreamError;
-use crate::handle::{Held, Patience, Ring, wait_shared};
+use crate::handle::{EndHandle, Ring, WaitPolicy, wait_shared};
 use crate::journal::Durability;
 use crate::properties::{Monitor, Properties};
 use crate::wait::Waits;
@@ -24,7 +24,7 @@ pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKE
 
 /// The common core of every kind of writer.
 pub struct WriterCore {
-    pub(crate) link: Held<WriterEnd>,
+    pub(crate) link: EndHandle<WriterEnd>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
     /// Size of this end's buffer, in elements and bytes; a ring shared by both ends holds more.
@@ -43,7 +43,7 @@ pub struct WriterCore {
     /// Total of elements written at the last wake of the other end, until it has read them: it may
     /// sleep again, waiting for more elements, without saying so at once.
     woken_at: Option<u64>,
-    patience: Patience,
+    wait_policy: WaitPolicy,
     /// Locked during a write, if the ring's memory may be released.
     writing: Option<Writing>,
     /// Set once the stream is over.
@@ -80,7 +80,7 @@ impl Ring for Room<'_> {
 }
 
 impl WriterCore {
-    pub(crate) fn new(met: Met<WriterEnd>, ring: ElementProducer) -> Self {
+    pub(crate) fn new(met: ConnectedEnd<WriterEnd>, ring: ElementProducer) -> Self {
         let (capacity, bytes_max) = met.link.with(|end, _, _| {
             let options = end.link.options();
             (options.capacity, options.bytes_max)
@@ -99,7 +99,7 @@ impl WriterCore {
             flushed: 0,
             flushes_each: false,
             has_sent: false,
-            patience: Patience::new(met.spin),
+            wait_policy: WaitPolicy::new(met.spin),
             journal: None,
             registration: met.registration,
         }
@@ -248,15 +248,15 @@ impl WriterCore {
                 bytes: bytes as u64,
                 elements: elements as u64,
             };
-            if self.patience.is_there(&mut room) {
+            if self.wait_policy.is_there(&mut room) {
                 return Ok(());
             }
             let until = self.link.deadline(timeout);
-            let over = |end: &End<WriterEnd>| over(&end.link);
+            let over = |end: &StreamEndpoint<WriterEnd>| over(&end.link);
             let found = wait_shared(
                 waits,
                 &self.link,
-                &mut self.patience,
+                &mut self.wait_policy,
                 until,
                 &mut room,
                 over,
@@ -329,7 +329,7 @@ impl WriterCore {
 /// The condition in the time-out error of a write.
 const NO_ROOM: &str = "the buffer has no room for all of the elements";
 
-fn is_shared(link: &Held<WriterEnd>) -> bool {
+fn is_shared(link: &EndHandle<WriterEnd>) -> bool {
     link.with(|end, _, _| end.inner.shared().is_some())
 }
 

@@ -15,7 +15,7 @@ use trunkline_types::{DataType, Tick, Timestamp};
 
 use super::model::Model;
 use crate::end::syncing::Syncs;
-use crate::end::{End, Inner, ReaderEnd, ReaderStore, WriterEnd, WriterStore};
+use crate::end::{EndRole, ReaderEnd, ReaderStore, StreamEndpoint, WriterEnd, WriterStore};
 use crate::error::StreamError;
 use crate::journal::disk::Disk;
 use crate::journal::sim_disk::{Crash, SimDisk};
@@ -51,12 +51,12 @@ pub(super) struct Plan {
 }
 
 pub(super) struct WriterSide {
-    pub(super) end: End<WriterEnd>,
+    pub(super) end: StreamEndpoint<WriterEnd>,
     pub(super) _wakes: Receiver<()>,
 }
 
 pub(super) struct ReaderSide {
-    pub(super) end: End<ReaderEnd>,
+    pub(super) end: StreamEndpoint<ReaderEnd>,
     pub(super) ring: ElementConsumer,
     pub(super) _wakes: Receiver<()>,
 }
@@ -169,7 +169,7 @@ impl World {
             };
             let link = WriterLink::restored_writer(options, at, self.now);
             self.writer = Some(WriterSide {
-                end: End::new(link, inner, None, None, None),
+                end: StreamEndpoint::new(link, inner, None, None, None),
                 _wakes: wakes,
             });
         }
@@ -200,7 +200,7 @@ impl World {
             };
             let link = ReaderLink::restored_reader(options, at, start.read_elements, self.now);
             self.reader = Some(ReaderSide {
-                end: End::new(link, inner, None, None, None),
+                end: StreamEndpoint::new(link, inner, None, None, None),
                 ring: ring().consumer(),
                 _wakes: wakes,
             });
@@ -235,7 +235,7 @@ impl World {
     }
 
     /// The bytes that an end sends now.
-    fn output<S: Inner>(end: &mut End<S>, now: Tick) -> Vec<u8> {
+    fn output<S: EndRole>(end: &mut StreamEndpoint<S>, now: Tick) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
             let more = end.poll_output(now, Timestamp::UNIX_EPOCH, 1 << 20, &mut out);
@@ -295,7 +295,7 @@ impl World {
     }
 
     pub(super) fn sync(&mut self, side: usize) {
-        fn sync<S: Syncs>(end: &mut End<S>) {
+        fn sync<S: Syncs>(end: &mut StreamEndpoint<S>) {
             if let Some(job) = end.inner.sync_job() {
                 end.inner.finish_sync(job.run());
                 end.look();

@@ -10,7 +10,7 @@ use trunkline_types::Tick;
 use super::one_ring::SharedRing;
 
 /// The inner end of a ring, connected to the state machine.
-pub(crate) trait Inner: RingBytes + Send {
+pub(crate) trait EndRole: RingBytes + Send {
     /// Writer or reader.
     type Half: Half + Send;
 
