@@ -18,7 +18,7 @@ pub(super) const DOUBLES: [u64; 3] = [1, 1000, DATA_BYTES_MAX / 8];
 
 /// Frames of this many doubles, with and without checksums.
 pub(super) fn cell(doubles: u64) -> Outcome<Cell> {
-    let contender = |system, is_checked| {
+    let contender = |system, is_checked| -> Outcome<Contender> {
         let mut pair = Pair::new(is_checked)?;
         Ok(Contender::new(system, move |count| {
             let arrived = pair.reader.arrived();
