@@ -1,4 +1,4 @@
-//! Requests: one type and one file for each. [`requests!`] lists them all.
+//! Requests: one type and one file for each. `requests!` lists them all.
 //!
 //! ```text
 //! verbs.rs          queue              settle.rs                              verbs.rs
