@@ -91,8 +91,8 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 	$(call step,instructions,bench/instructions)
 	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
 		$(SIMULATE) --streams --hours $(SIM_HOURS))
-	$(call step,planted,CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim \
-		-p trunkline-sim --features planted --test planted)
+	$(call step,planted,cargo xtask mutants && cd target/mutants/tree && \
+		CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim -p trunkline-sim --features planted --test planted)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
 	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))

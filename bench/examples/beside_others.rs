@@ -1,4 +1,4 @@
-//! A small write beside clients that ask for much: see `trunkline_bench::beside_others`.
+//! A small write concurrent with clients that request much: see `trunkline_bench::beside_others`.
 //!
 //! ```text
 //! cargo run --release --manifest-path bench/Cargo.toml --example beside_others -- [variables] [seconds] [peers]

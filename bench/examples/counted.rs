@@ -1,4 +1,5 @@
-//! Goes one path whose instructions `bench/instructions` counts, and says of how many items it was.
+//! Runs one path whose instructions `bench/instructions` counts, and prints the number of its
+//! items.
 
 #![allow(clippy::print_stdout)]
 

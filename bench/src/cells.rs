@@ -24,7 +24,7 @@ pub const TRUNKLINE_SHM: &str = "trunkline-shm";
 /// Shared memory without spinning.
 pub const TRUNKLINE_SHM_SLEEPING: &str = "trunkline-shm-sleeping";
 /// Transports and ways to wait other than TCP with sleeping ends.
-pub const NEAR_WAYS: [&str; 3] = [TRUNKLINE_SPINNING, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING];
+pub const LOCAL_TRANSPORTS: [&str; 3] = [TRUNKLINE_SPINNING, TRUNKLINE_SHM, TRUNKLINE_SHM_SLEEPING];
 pub const TRUNKLINE_BATCHED: &str = "trunkline-batched";
 
 /// Trunkline with `all` subscriptions.

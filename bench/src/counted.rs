@@ -182,7 +182,9 @@ impl Rig {
         let (clock, caller) = (Clock::new(), Caller::local(1, 0));
         let engine = Engine::new(EngineOptions::new("bench", 1));
         let library = library(variables, DataType::F64, Duration::ZERO);
-        engine.deploy(&library, clock.now(), clock.wall())?;
+        engine
+            .libraries()
+            .deploy(&library, clock.now(), clock.wall())?;
         let found = |index| engine.resolve(&caller, &name(index));
         let opened = (0..variables).map(found).collect::<Result<Vec<_>, _>>()?;
         // Each handle of a program is a separate writer.

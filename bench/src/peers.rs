@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_that_is_not_installed_says_why() {
+    fn missing_system_is_reported_with_the_reason() {
         let missing = "redis\tno package\nzenoh\tno crate\n";
         let reason = |system| named(system).unwrap().reason(missing);
         assert_eq!((reason("zenoh"), reason("nats")), (Some("no crate"), None));

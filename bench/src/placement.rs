@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_the_other_starts_gets_a_cpu_of_its_own() {
+    fn started_peer_gets_a_separate_cpu() {
         let ends = thread::spawn(|| {
             let near = placed(End::Near);
             let far = thread::spawn(|| placed(End::Far)).join().unwrap();

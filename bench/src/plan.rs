@@ -1,6 +1,6 @@
 //! The plan of a run: every cell with every system in turn, repeated several times.
 
-use crate::cells::{NEAR_WAYS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
+use crate::cells::{LOCAL_TRANSPORTS, RAW, TRUNKLINE, TRUNKLINE_ALL, TRUNKLINE_BATCHED};
 use crate::round_trip_grid::{self, Kind};
 use crate::settings::Settings;
 use crate::stages;
@@ -9,7 +9,7 @@ use crate::{
     updates_to_one,
 };
 
-/// Numbers of variables of W1 with which other systems are measured.
+/// Variable counts of W1 at which the other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
@@ -124,7 +124,7 @@ impl Extent {
             // One variable: transports are compared here, not packing.
             let settings = Settings::default().with("n", 1).with("type", "i32");
             let settings = settings.with("periods", self.first_period());
-            cells.push((round_trip_grid::SCENARIO, &NEAR_WAYS, settings));
+            cells.push((round_trip_grid::SCENARIO, &LOCAL_TRANSPORTS, settings));
             let settings = Settings::default().with("n", 100).with("type", "i32");
             let settings = settings.with("periods", format!("{}:100", round_trip_grid::AT_ONCE));
             cells.push((
@@ -204,7 +204,7 @@ impl Extent {
         let mut steps = Vec::new();
         for (scenario, systems, settings) in cells {
             let mut systems = systems.to_vec();
-            if with_peers && systems != NEAR_WAYS && self.has_peers(scenario, &settings) {
+            if with_peers && systems != LOCAL_TRANSPORTS && self.has_peers(scenario, &settings) {
                 let takes_part =
                     |peer: &&peers::Peer| streams::plan::has_peer(self, scenario, peer, &settings);
                 let peers = peers::of(scenario).filter(takes_part);
@@ -245,7 +245,7 @@ impl Extent {
         periods.split(',').next().unwrap_or_default().to_owned()
     }
 
-    /// Returns true if other systems take part in a cell: one that all systems can run.
+    /// Returns true if the cell is also run with the other systems.
     fn has_peers(self, scenario: &str, settings: &Settings) -> bool {
         let is = |key: &str, wanted: &str| {
             settings
@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn systems_of_a_cell_follow_each_other_and_change_places() {
+    fn systems_of_a_cell_run_in_turn_and_rotate() {
         let first = Extent::Default.steps(1, &[], false);
         let second = Extent::Default.steps(2, &[], false);
         assert_eq!(first.len(), second.len());
@@ -369,7 +369,7 @@ mod tests {
         assert_eq!((second[1].system, second[2].system), (TRUNKLINE, RAW));
         assert_eq!(first[0].settings, first[1].settings);
         // W1: 15 cells, five of them with two systems, three more transports, and ticks at once.
-        // W2: two numbers of calls, one with those three. W5 and W6: four numbers of variables and
+        // W2: two call counts, one of them with three systems. W5 and W6: four numbers of variables and
         // three of subscribers with three systems.
         let published = 15 * 2 + 5 + 3 + 2 + (2 * 2 + 3) + (4 + 3) * 3;
         // W7: six parts. W8: memory at four points, also of a map, and of five more types at two
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn other_systems_take_part_where_they_can_be_compared() {
+    fn other_systems_run_the_comparable_cells() {
         let steps = Extent::Default.steps(1, &[], true);
         let of = |system: &str, scenario: &str| {
             let is_it = |step: &&Step| step.system == system && step.scenario == scenario;
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_can_be_limited_to_a_scenario_and_have_every_tick() {
+    fn plan_can_be_limited_to_one_scenario() {
         assert!(Extent::Full.periods().starts_with("10:334,50:334"));
         let steps = Extent::Full.steps(1, &["call_cost".to_owned()], false);
         assert!(steps.iter().all(|step| step.scenario == "call_cost"));

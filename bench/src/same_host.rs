@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_back_wrong_is_counted() {
+    fn wrong_results_are_counted() {
         let timing = Timing {
             measured: Duration::ZERO,
             batch: 1,

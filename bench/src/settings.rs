@@ -17,7 +17,7 @@ impl Settings {
         for argument in arguments {
             let (key, value) = argument
                 .split_once('=')
-                .ok_or_else(|| format!("`{argument}` is no setting; write key=value"))?;
+                .ok_or_else(|| format!("`{argument}` is not a setting; write key=value"))?;
             settings.set(key, value);
         }
         Ok(settings)
@@ -41,7 +41,7 @@ impl Settings {
             .get(key)
             .ok_or_else(|| format!("setting `{key}` is missing"))?;
         text.parse()
-            .map_err(|_| format!("`{text}` is no value for setting `{key}`").into())
+            .map_err(|_| format!("`{text}` is not a valid value for setting `{key}`").into())
     }
 
     /// Returns the value of an optional setting.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_survive_the_way_to_another_process() {
+    fn settings_round_trip_through_arguments() {
         let sut = Settings::default().with("n", 10).with("type", "f32");
         let read = Settings::parse(&sut.arguments()).unwrap();
         assert_eq!(read, sut);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_say_which() {
+    fn errors_name_the_wrong_setting() {
         assert!(
             Settings::parse(&["n".to_owned()])
                 .unwrap_err()

@@ -187,7 +187,9 @@ impl Pair {
         let clock = Clock::new();
         let engine = Engine::new(EngineOptions::new("bench", 1));
         let library = library(items, DataType::F64, Duration::ZERO);
-        engine.deploy(&library, clock.now(), clock.wall())?;
+        engine
+            .libraries()
+            .deploy(&library, clock.now(), clock.wall())?;
         let caller = Caller::local(1, 0);
         let found = |index| engine.resolve(&caller, &name(index));
         let hosted = (0..items).map(found).collect::<Result<Vec<_>, _>>()?;

@@ -1,7 +1,7 @@
-//! The published methods of measuring streams, in a few milliseconds each: what is varied is, every
-//! figure is there, and nothing is wrong. How fast it is is for a run of `bench/run` to say.
+//! The published methods of measuring streams, in a few milliseconds each: the parameters are
+//! varied, every figure exists, and nothing is wrong. Speed is measured by `bench/run`.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::process::Command;
 
@@ -40,12 +40,12 @@ fn figure(row: &Row, name: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no {name}: {row:?}"))
 }
 
-/// One element there and back, flushed each time, beside the connection without a stream; half the
-/// round trip.
+/// The round trip of one element, flushed each time, and that of the connection without a stream;
+/// the latency is half of each.
 ///
 /// Behaviour: NS-86.
 #[test]
-fn latency_is_half_a_round_trip_of_one_element_beside_that_of_raw() {
+fn latency_is_half_a_round_trip_and_is_compared_with_raw() {
     for system in [RAW, COPIED] {
         let rows = rows(LATENCY, system, &["count=50", "spin=0"]);
         let [row] = &rows[..] else {
@@ -88,11 +88,11 @@ fn throughput_is_swept_by_buffer_and_then_by_call_with_the_best_of_them() {
     }
 }
 
-/// A writer keeps a rate, which is raised until a core has no more to give or the rate is not kept.
+/// A writer keeps a rate, which is raised until a core is saturated or the rate is missed.
 ///
 /// Behaviour: NS-88.
 #[test]
-fn the_rate_is_raised_until_a_processor_or_the_stream_has_no_more_to_give() {
+fn rate_is_raised_until_a_core_or_the_stream_saturates() {
     for (system, call) in [(RAW, paced::SMALL), (COPIED, paced::CALLS[1])] {
         let rows = rows(PACED, system, &[&format!("call={call}"), "ms=30"]);
         assert!(rows.len() <= paced::RATES.len());

@@ -1,5 +1,5 @@
 #![no_main]
-//! A whole client, fed with whatever an engine may send after its welcome.
+//! A whole client with arbitrary input after the engine's welcome.
 
 use libfuzzer_sys::fuzz_target;
 use trunkline_client::{Batch, ClientCore, ClientOptions, OpenOptions, SubscribeOptions};
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
             client.handle_timeout(now, WALL);
         }
         for (subscription, most) in subscriptions.iter().flatten().zip(1..) {
-            // One by one, and in batches of which some end before what waits does.
+            // One by one, and in batches of which some end before the pending ones do.
             client.next_event(now, *subscription);
             while client.take_batch(now, *subscription, most, &mut batch) {}
             let ledger = client.ledger(*subscription);
@@ -46,7 +46,8 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     if let Some(watch) = watch {
-        // What waits is bounded by the names there are, and by what the program knows of others.
+        // Pending events are bounded by the number of names, and by the names that the program
+        // knows.
         let known = client.watched_names(watch).len();
         let told = std::iter::from_fn(|| client.next_watch_event(watch)).count();
         assert!(told <= 2 * known + data.len() + 2, "{told} events of {known} names");

@@ -1,5 +1,5 @@
 #![no_main]
-//! Bytes cut into frames: the same frames whether the bytes come at once or in pieces.
+//! Bytes split into frames: the same frames whether the bytes arrive at once or in parts.
 
 use libfuzzer_sys::fuzz_target;
 use trunkline_proto::{FrameBuffer, FrameError, FrameLimits};

@@ -1,5 +1,5 @@
 #![no_main]
-//! A whole session of an engine, fed with whatever a peer may send after its hello.
+//! A whole session of an engine with arbitrary input after the peer's hello.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
     ];
     let library =
         LibraryDefinition { name: "l".into(), description: String::new(), variables };
-    engine.deploy(&library, Tick::ZERO, WALL).expect("a plain library");
+    engine.libraries().deploy(&library, Tick::ZERO, WALL).expect("a plain library");
     let mut caller = Caller::local(1, 0);
     caller.remote = true;
     let options = Arc::new(ServeOptions::default());
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
     Hello::default().encode(&mut hello);
     session.handle_input(now, WALL, &hello);
     let mut out = Vec::new();
-    // The first byte says how the rest is cut.
+    // The first byte determines how the rest is split.
     let (cut, data) = data.split_first().map_or((255, data), |(cut, data)| (*cut, data));
     for piece in data.chunks(usize::from(cut).max(1)) {
         session.handle_input(now, WALL, piece);

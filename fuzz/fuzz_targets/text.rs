@@ -1,5 +1,5 @@
 #![no_main]
-//! Types and values as text and JSON: what is read is written and read back the same.
+//! Types and values as text and JSON: parsed text is written and read back unchanged.
 
 use libfuzzer_sys::fuzz_target;
 use trunkline_types::text::{FormatOptions, format_value, parse_rfc3339, parse_type, parse_value};

@@ -1,5 +1,5 @@
-//! What the fuzz targets of the protocol share: a frame goes in, whatever decodes must mean the
-//! same when it is written again.
+//! Shared by the fuzz targets of the protocol: a decoded frame must have the same meaning when it
+//! is encoded again.
 
 #![forbid(unsafe_code)]
 

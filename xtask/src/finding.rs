@@ -1,4 +1,4 @@
-//! What a check reports: where, which rule, and what to do about it.
+//! The findings of a check: position, rule, and remedy.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ pub(crate) struct Finding {
     pub line: usize,
     /// Name of the rule.
     pub rule: &'static str,
-    /// A sentence that says what is wrong and what to do instead.
+    /// A sentence that names the problem and the remedy.
     pub message: String,
 }
 
@@ -47,12 +47,12 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The end of a command: what it says when all is well, and what it found.
+/// The end of a command: its summary if there is no finding, and its findings.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// Lines for standard output.
     pub notes: Vec<String>,
-    /// What breaks a rule; empty means success.
+    /// The violations; empty means success.
     pub findings: Vec<Finding>,
 }
 

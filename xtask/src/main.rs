@@ -7,6 +7,7 @@
 //! - [`behaviours`]: which behaviour of the specification is checked by which test.
 //! - [`docs`]: reference pages made from the program, and facts the texts repeat.
 //! - [`picture`]: the picture of README, made by running commands.
+//! - [`mutants`]: the tree with the bugs that the simulator has to find.
 //!
 //! Below them: [`tree`] holds the files, [`words`] finds words in a line, [`markdown`] finds links
 //! and headings, [`finding`] is what a rule reports.
@@ -19,6 +20,7 @@ mod docs;
 mod finding;
 mod layers;
 mod markdown;
+mod mutants;
 mod picture;
 mod tidy;
 mod tree;
@@ -39,6 +41,9 @@ cargo xtask <command>
        --binary PATH     the trunkline binary to ask (default: the newest one under the target folder)
        --require-binary  fail when there is no binary, instead of skipping the page made from it
   picture                run commands against the demo and write the picture of README
+  mutants                make target/mutants/tree: this tree with the bugs planted on purpose
+       --edit NAME       open a bug's patch for editing, in target/mutants/edit
+       --save NAME       write the edited patch back
 ";
 
 fn main() -> ExitCode {
@@ -65,6 +70,7 @@ fn run(args: &[String]) -> Result<Outcome, String> {
         "layers" => refuse_options().and_then(|()| layers::run(&Tree::load(&root)?)),
         "tidy" => refuse_options().and_then(|()| tidy::run(&Tree::load(&root)?)),
         "behaviours" => behaviours::run(&Tree::load(&root)?, options),
+        "mutants" => mutants::run(&root, options),
         "picture" => refuse_options().and_then(|()| picture::run(&Tree::load(&root)?)),
         "docs" => docs::run(&Tree::load(&root)?, options),
         other => Err(format!("there is no command `{other}`\n\n{USAGE}")),

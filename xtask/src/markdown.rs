@@ -13,7 +13,7 @@ pub(crate) struct Piece {
     pub text: String,
 }
 
-/// What the checks need to know of a page.
+/// The facts about a page that the checks need.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     /// Targets of links and images, as written.
@@ -90,7 +90,7 @@ fn anchor_of(title: &str) -> String {
         .collect()
 }
 
-/// The path a relative link names, seen from the page it stands on; none when it leaves the tree.
+/// The path that a relative link names, relative to its page; `None` if it leaves the tree.
 pub(crate) fn resolve(page: &str, target: &str) -> Option<String> {
     let mut segments: Vec<&str> = page.split('/').collect();
     segments.pop();

@@ -1,6 +1,6 @@
 //! The picture of README: a terminal in which commands run against the demo.
 //!
-//! The commands really run, each in a terminal of its own that `script` provides, because
+//! The commands really run, each in a separate terminal that `script` provides, because
 //! `trunkline` uses colours only there. The picture is SVG, drawn by the crate `anstyle-svg`.
 
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ impl Demo {
             .map(BufReader::new)
             .into_iter()
             .flat_map(BufRead::lines);
-        match lines.any(|line| line.is_ok_and(|line| line.contains("Ctrl-C ends it"))) {
+        match lines.any(|line| line.is_ok_and(|line| line.contains("press Ctrl-C to stop"))) {
             true => Ok(demo),
             false => Err("the demo ended before it served".to_owned()),
         }
@@ -78,7 +78,7 @@ impl Drop for Demo {
     }
 }
 
-/// Runs a command in a terminal of 100 columns. Returns what it prints there.
+/// Runs a command in a terminal of 100 columns. Returns its output.
 fn in_terminal(folder: &Path, command: &str) -> Result<String, String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new("script")

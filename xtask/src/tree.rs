@@ -95,7 +95,7 @@ impl Tree {
         tree
     }
 
-    /// Where the tree stands.
+    /// The root of the tree.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -121,7 +121,7 @@ impl Tree {
         self.texts.get(path).map(String::as_str)
     }
 
-    /// Whether a file or a folder of this path exists, or a command writes the file.
+    /// Returns true if a file or a folder of this path exists, or a command writes the file.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         if path.is_empty() || self.texts.contains_key(path) || self.others.contains(path) {
@@ -134,12 +134,12 @@ impl Tree {
     }
 }
 
-/// Whether the file's name ends in `.` and `ending`.
+/// Returns true if the file's name ends in `.` and `ending`.
 pub(crate) fn has_ending(path: &str, ending: &str) -> bool {
     path.rsplit_once('.').is_some_and(|(_, e)| e == ending)
 }
 
-/// Whether a file is test code as a whole: by its folder or its name.
+/// Returns true if a file is test code as a whole: by its folder or its name.
 pub(crate) fn is_test_file(path: &str) -> bool {
     let mut segments = path.split('/').rev();
     let name = segments.next().unwrap_or(path);
@@ -204,7 +204,7 @@ impl Ignored {
     }
 }
 
-/// Whether the last part of a path has an ending, and no part is a pattern.
+/// Returns true if the last part of a path has an ending, and no part is a pattern.
 fn is_file_name(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.contains('.') && !path.contains('*')
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_exist_when_a_file_stands_below() {
+    fn folder_exists_if_it_contains_a_file() {
         let tree = Tree::of(&[("docs/a/b.md", ""), ("docs.md", "")]);
         assert!(tree.exists("docs"));
         assert!(tree.exists("docs/a/"));

@@ -1,6 +1,6 @@
 //! Finds words in a line of source.
 
-/// Whether `line` contains `word` with no identifier character on either side.
+/// Returns true if `line` contains `word` with no identifier character on either side.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -9,7 +9,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether the line is a comment and nothing else.
+/// Returns true if the line is a comment and nothing else.
 pub(crate) fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }

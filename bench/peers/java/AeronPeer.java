@@ -36,7 +36,7 @@ public final class AeronPeer {
     private static final int CLAIM = (65_504 - 32) / 8;
     private static final int FRAGMENTS = 256;
     /** Elements between two looks at the clock. */
-    private static final int LOOK_EVERY = 10_000;
+    private static final int CLOCK_INTERVAL = 10_000;
     /** Until the compiler is done; comes before the warm-up. */
     private static final long COMPILE_NS = 1_500_000_000L;
     private static final int WARM_UP = 50_000;
@@ -156,7 +156,7 @@ public final class AeronPeer {
                 left -= count;
             }
             // A store that others see at once costs as much as an element.
-            if (next - said >= LOOK_EVERY) written = said = next;
+            if (next - said >= CLOCK_INTERVAL) written = said = next;
         }
     }
 
@@ -204,7 +204,7 @@ public final class AeronPeer {
         long length = setting("ms", 1000) * 1_000_000L;
         long since = 0, before = 0, cpu = 0;
         while (true) {
-            for (long until = counted.next + LOOK_EVERY; counted.next < until; ) {
+            for (long until = counted.next + CLOCK_INTERVAL; counted.next < until; ) {
                 if (image.poll(counted, FRAGMENTS) == 0) Thread.onSpinWait();
             }
             long now = System.nanoTime();

@@ -33,7 +33,7 @@ pub struct Ends {
     pub put: Box<dyn Put>,
     pub take: Box<dyn Take>,
     /// True if it may drop or queue without limit when the subscriber is slower. The loop then
-    /// holds the writer back with acknowledgements, which make it lossless.
+    /// throttles the writer with acknowledgements, which make it lossless.
     pub windowed: bool,
 }
 

@@ -135,7 +135,7 @@ pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
         if let Some(counted) = counting.look() {
             return Ok(counted);
         }
-        let mut left = Flow::calls_per_look(flow.call);
+        let mut left = Flow::calls_per_clock_read(flow.call);
         while left > 0 {
             match subscriber.receive()? {
                 // More greetings may be in transit.

@@ -151,7 +151,7 @@ impl Variables for Retained {
         Ok(())
     }
 
-    /// Not measured; checks what was put: a new client receives the retained values.
+    /// Not measured; checks the put values: a new client receives the retained values.
     fn get_all(&mut self, count: usize, values: &mut Vec<f64>) -> Outcome<()> {
         let (client, mut connection) = connect(self.port);
         client.subscribe("ch/+", QoS::AtMostOnce)?;

@@ -56,7 +56,7 @@ pub fn measure(system: &str, settings: &Settings, place: &str) -> Outcome<Vec<Ro
         settings.value("n")?,
         Kind::named(&settings.value::<String>("type")?)?,
     );
-    // The server is the far end: the client receives from it what it has put.
+    // The server is the other end: the client receives from it the values it has put.
     let broker = Broker::start(system, Place::FarEnd)?;
     let port = broker
         .as_ref()

@@ -138,7 +138,7 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
     } = open_stream(&system, &side, flow.call)?;
     let mut counting = Counting::new(flow, process_cpu_ns);
     let (mut messages, mut is_heard, mut failed) = (0_u64, false, None);
-    let look_every = Flow::calls_per_look(flow.call) as u64;
+    let look_every = Flow::calls_per_clock_read(flow.call) as u64;
     let tell_every = (window(flow.call) / 4) as u64;
     let start = Instant::now();
     take.run(&mut |_, bytes| {

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_of_other_content_is_found() {
+    fn block_with_wrong_content_is_detected() {
         let mut block = [0.0; 5];
         fill(&mut block, 7);
         assert!(is_whole(&block, 5));

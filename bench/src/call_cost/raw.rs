@@ -1,8 +1,9 @@
-//! W2 over a plain socket: requests of 13 bytes. Asynchronous ones share a call.
+//! W2 (call cost) over a plain TCP socket: 13-byte requests. Asynchronous requests are sent in one
+//! system call.
 //!
 //! ```text
 //! request  op u8 (put, put without answer, get) | variable u32 | value f64
-//! answer   put: one byte; get: the value; the puts of a batch are answered by the last one's
+//! answer   put: one byte; get: the value; a batch of puts gets one answer, to its last put
 //! ```
 
 use std::io::Write;
@@ -76,7 +77,7 @@ impl Near {
         self.outbox.clear();
         while self.inbox.waiting().len() < bytes {
             if !self.inbox.receive(&mut self.stream)? {
-                return Err("the far end has closed".into());
+                return Err("the server has closed the connection".into());
             }
         }
         Ok(())

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_full_when_each_variable_came_once_with_its_value() {
+    fn set_is_complete_when_every_variable_arrived_once() {
         let mut sut = FirstSet::new(2);
         sut.take(1, 1.0);
         sut.take(1, 1.0);

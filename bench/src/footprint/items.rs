@@ -44,7 +44,9 @@ fn written(library: &LibraryDefinition) -> Outcome<(Engine, Vec<Arc<Variable>>)>
     let variables = library.variables.len();
     let (clock, caller) = (Clock::new(), Caller::local(1, 0));
     let engine = Engine::new(EngineOptions::new("bench", 1));
-    engine.deploy(library, clock.now(), clock.wall())?;
+    engine
+        .libraries()
+        .deploy(library, clock.now(), clock.wall())?;
     let mut all = Vec::with_capacity(variables);
     let mut wakes = Wakes::new();
     for index in 0..variables {

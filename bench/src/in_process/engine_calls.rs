@@ -57,7 +57,7 @@ pub(super) fn cell() -> Outcome<Cell> {
     })
 }
 
-/// An engine, its variables, and what a writer needs.
+/// An engine, its variables, and the state of a writer.
 struct Sut {
     engine: Engine,
     variables: Vec<Arc<Variable>>,
@@ -75,7 +75,7 @@ impl Sut {
         for variable in &mut library.variables {
             variable.properties = Arc::clone(&properties);
         }
-        engine.deploy(&library, NOW, WALL)?;
+        engine.libraries().deploy(&library, NOW, WALL)?;
         let caller = Caller::local(1, 0);
         let variables = (0..count)
             .map(|index| engine.resolve(&caller, &name(index)))

@@ -88,7 +88,7 @@ fn start_server() -> io::Result<Server> {
     Server::bind(options, Arc::new(factory)).map_err(io::Error::other)
 }
 
-/// An end that sends `output`, and either counts what it receives or sends it back.
+/// An end that sends `output`, and either counts its input or echoes it.
 #[derive(Default)]
 struct Party {
     output: Vec<u8>,

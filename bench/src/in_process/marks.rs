@@ -13,7 +13,7 @@ const INDICES: u32 = 100_000;
 /// Distance between two marks of `one-and-take`: a prime, so that every index is used.
 const DISTANCE: u64 = 9_973;
 
-/// What is done with each mark.
+/// The uses of each mark.
 pub(super) const WHATS: [&str; 4] = ["again", "into-others", "all-and-take", "one-and-take"];
 
 /// The cell of one of [`WHATS`].

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_that_gives_back_something_else_does_not_count() {
+    fn system_that_returns_wrong_data_is_rejected() {
         let contender = |wrong| {
             Contender::new("some", move |_| Timed {
                 elapsed: Duration::from_millis(1),

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_gives_what_either_way_of_writing_wrote() {
+    fn both_writing_modes_are_read_back() {
         let sut = Seqlock::<2>::new();
         let mut words = [0; 2];
         sut.write(&[1, 2]);

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use trunkline_record::{Backend, TdmsRecording};
+use trunkline_record::TdmsRecording;
 use trunkline_ring::NoRegion;
 
 use super::ring::{LONG, OUTSTANDING, Ring, SAMPLE, Way, recording};
@@ -29,7 +29,7 @@ const STEPS: u32 = 6;
 struct Device {
     ring: Ring,
     copies: Option<Ring>,
-    recording: TdmsRecording<Box<dyn Backend>>,
+    recording: TdmsRecording,
     /// Samples acquired, including lost ones.
     acquired: u64,
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::{Task, Took};
+use super::{Task, Timing};
 use crate::Outcome;
 
-pub(super) fn write(task: Task, path: &Path) -> Outcome<Took> {
+pub(super) fn write(task: Task, path: &Path) -> Outcome<Timing> {
     let output = Command::new("fio")
         .args([
             "--name=recorder",
@@ -31,11 +31,11 @@ pub(super) fn write(task: Task, path: &Path) -> Outcome<Took> {
 }
 
 /// The report of its only job: times in ms, CPU in percent of them.
-fn took(report: &Json) -> Option<Took> {
+fn took(report: &Json) -> Option<Timing> {
     let job = report["jobs"].get(0)?;
     let runtime_s = job["job_runtime"].as_f64()? / 1e3;
     let percent = job["usr_cpu"].as_f64()? + job["sys_cpu"].as_f64()?;
-    Some(Took {
+    Some(Timing {
         elapsed: Duration::from_secs_f64(runtime_s),
         cpu_s: runtime_s * percent / 100.0,
         file_bytes: job["write"]["io_bytes"].as_u64()?,
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_says_is_understood() {
+    fn output_of_the_role_is_parsed() {
         let report = serde_json::json!({
             "jobs": [{
                 "job_runtime": 2000, "usr_cpu": 2.5, "sys_cpu": 7.5, "write": { "io_bytes": 4096 },

@@ -52,7 +52,7 @@ struct Task {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Took {
+struct Timing {
     elapsed: Duration,
     cpu_s: f64,
     /// Bytes of the file; the bytes of the chunks if unknown.
@@ -78,7 +78,7 @@ impl Task {
     }
 }
 
-impl Took {
+impl Timing {
     fn enter(self, task: Task, row: &mut Row) {
         let bytes = task.bytes as f64;
         row.figure("mb_per_s", bytes / 1e6 / self.elapsed.as_secs_f64());

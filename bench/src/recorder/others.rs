@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Task, Took};
+use super::{Task, Timing};
 use crate::Outcome;
 use crate::peers::named;
 
@@ -15,9 +15,9 @@ fn python() -> Outcome<PathBuf> {
 }
 
 /// Writes a file with one of these libraries.
-pub(super) fn write(system: &str, task: Task, path: &Path) -> Outcome<Took> {
+pub(super) fn write(system: &str, task: Task, path: &Path) -> Outcome<Timing> {
     let peer = named(system).ok_or_else(|| format!("there is no system {system}"))?;
-    // A missing library reports an error.
+    // Fails if the library is not installed.
     peer.program()?;
     let output = Command::new(python()?)
         .arg(concat!(
@@ -32,9 +32,9 @@ pub(super) fn write(system: &str, task: Task, path: &Path) -> Outcome<Took> {
     }
     let text = String::from_utf8(output.stdout)?;
     let mut words = text.split_whitespace().map(str::parse::<f64>);
-    let mut next = || words.next().ok_or("a figure is missing");
+    let mut next = || words.next().ok_or("a number is missing in the output");
     let (elapsed, cpu_s) = (next()??, next()??);
-    Ok(Took {
+    Ok(Timing {
         elapsed: Duration::from_secs_f64(elapsed),
         cpu_s,
         file_bytes: std::fs::metadata(path)?.len(),

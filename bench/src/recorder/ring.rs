@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline_record::{
-    Backend, BackendWanted, Copying, Directness, QueueOptions, TdmsLayout, TdmsRecording,
-    tdms_queue,
+    BackendWanted, Copying, Directness, QueueOptions, TdmsLayout, TdmsRecording, tdms_queue,
 };
 use trunkline_ring::{PagesWanted, ReadRegion, RegionFiller, RegionMemory, RegionReader};
 use trunkline_tdms::TdmsType;
 
-use super::{Task, Took};
+use super::{Task, Timing};
 use crate::Outcome;
 use crate::record::Row;
 use crate::usage::process_cpu_ns;
@@ -105,7 +104,7 @@ pub(super) fn recording(
     memory: &Arc<RegionMemory>,
     way: Way,
     row: &mut Row,
-) -> Outcome<TdmsRecording<Box<dyn Backend>>> {
+) -> Outcome<TdmsRecording> {
     let is_collected = way == Way::Collected;
     let options = QueueOptions {
         outstanding_max: NonZeroUsize::new(OUTSTANDING).unwrap_or(NonZeroUsize::MIN),
@@ -137,7 +136,7 @@ pub(super) fn recording(
 }
 
 /// Records with Trunkline, bypassing the page cache.
-pub(super) fn record(task: Task, path: &Path, way: Way, row: &mut Row) -> Outcome<Took> {
+pub(super) fn record(task: Task, path: &Path, way: Way, row: &mut Row) -> Outcome<Timing> {
     let mut device = Ring::full(task)?;
     let mut copies = match way {
         Way::Copied => Some(Ring::full(task)?),
@@ -157,7 +156,7 @@ pub(super) fn record(task: Task, path: &Path, way: Way, row: &mut Row) -> Outcom
     let closed = recording.close(LONG)?;
     let progress = recording.progress();
     let by_hand = if way == Way::Copied { task.bytes } else { 0 };
-    Ok(Took {
+    Ok(Timing {
         elapsed: start.elapsed(),
         cpu_s: (process_cpu_ns() - cpu) as f64 / 1e9,
         file_bytes: closed.length,
@@ -166,7 +165,7 @@ pub(super) fn record(task: Task, path: &Path, way: Way, row: &mut Row) -> Outcom
 }
 
 /// Writes a plain file through the page cache.
-pub(super) fn write_cached(task: Task, path: &Path) -> Outcome<Took> {
+pub(super) fn write_cached(task: Task, path: &Path) -> Outcome<Timing> {
     let mut device = Ring::full(task)?;
     let mut file = File::create(path)?;
     let (start, cpu) = (Instant::now(), process_cpu_ns());
@@ -174,7 +173,7 @@ pub(super) fn write_cached(task: Task, path: &Path) -> Outcome<Took> {
         file.write_all(device.next()?.bytes())?;
     }
     file.sync_data()?;
-    Ok(Took {
+    Ok(Timing {
         elapsed: start.elapsed(),
         cpu_s: (process_cpu_ns() - cpu) as f64 / 1e9,
         file_bytes: task.bytes,

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_notified_has_to_be_told() {
+    fn missing_notifications_must_be_reported_as_lost() {
         // Of ticks 1001 to 1012, three are lost and reported.
         let row = measured(4, true);
         assert_eq!(

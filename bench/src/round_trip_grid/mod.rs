@@ -44,7 +44,7 @@ impl Kind {
 
     pub fn named(name: &str) -> Outcome<Self> {
         let found = TYPES.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| format!("`{name}` is no type of this scenario").into())
+        found.ok_or_else(|| format!("`{name}` is not a type of this scenario").into())
     }
 
     /// Returns the string that contains the number of a tick.
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// The variables of the far end as this scenario uses them.
+/// The operations on the server's variables that this scenario needs.
 pub trait Registers {
     /// Prepares the values of a tick. Not measured.
     fn prepare(&mut self, tick: u32);
@@ -77,7 +77,7 @@ pub trait Registers {
     }
 }
 
-/// What one cell is.
+/// The parameters of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     pub variables: usize,

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_written_behind_each_other() {
+    fn blocks_are_written_one_after_another() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = File::create(&path).unwrap();

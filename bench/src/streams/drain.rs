@@ -114,7 +114,7 @@ pub fn read_raw(settings: &Settings) -> Outcome<()> {
         numbers.check(&buffer);
         Ok(true)
     });
-    counted?.say();
+    counted?.report();
     Ok(())
 }
 
@@ -136,7 +136,7 @@ pub fn read_stream(settings: &Settings) -> Outcome<()> {
     })?;
     // Dropping a reader with a journal would keep the stream for a later reader.
     reader.close()?;
-    counted.say();
+    counted.report();
     Ok(())
 }
 

@@ -9,10 +9,10 @@ use crate::record::Row;
 use crate::role::{Role, say};
 use crate::settings::Settings;
 
-/// Raw combines small calls: the smallest number of elements that it sends at once.
+/// The raw system combines small calls and sends at least this many elements at once.
 const PACKED: usize = 4096;
 /// Minimum number of elements between two clock reads.
-const LOOK_EVERY: usize = 10_000;
+const CLOCK_INTERVAL: usize = 10_000;
 /// Smallest buffer of an endpoint, in elements. A buffer holds ten calls (NS-82).
 const CAPACITY: (usize, usize) = (100_000, 1_000_000);
 
@@ -61,8 +61,8 @@ impl Flow {
     }
 
     /// Returns the number of calls of `elements` between two clock reads.
-    pub fn calls_per_look(call: usize) -> usize {
-        (LOOK_EVERY / call).max(1)
+    pub fn calls_per_clock_read(call: usize) -> usize {
+        (CLOCK_INTERVAL / call).max(1)
     }
 }
 
@@ -127,8 +127,8 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Reports to the near end.
-    pub fn say(&self) {
+    /// Reports the counts to the client process.
+    pub fn report(&self) {
         say(&format!(
             "RESULT {} {} {} {}",
             self.elements, self.seconds, self.cpu_ns, self.wrong
@@ -137,10 +137,13 @@ impl Counted {
 
     /// Waits for the report of the far end.
     pub fn of(far: &mut Role) -> Outcome<Self> {
-        let said = far.expect("RESULT")?;
-        let numbers: Vec<f64> = said.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let report = far.expect("RESULT")?;
+        let numbers: Vec<f64> = report
+            .split(' ')
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
         let [elements, seconds, cpu_ns, wrong] = numbers[..] else {
-            return Err(format!("the reader said {said:?}").into());
+            return Err(format!("unexpected report of the reader: {report:?}").into());
         };
         Ok(Self {
             elements,
@@ -150,7 +153,7 @@ impl Counted {
         })
     }
 
-    /// Enters the figures; `writer_ns` is the writer's CPU time per element.
+    /// Adds the figures to `row`; `writer_ns` is the writer's CPU time per element.
     pub fn enter(&self, writer_ns: f64, row: &mut Row) {
         let (rate, reader_ns) = (self.elements / self.seconds, self.cpu_ns / self.elements);
         row.figure("elements_per_s", rate);
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_what_elements_are() {
+    fn bytes_and_elements_are_equivalent() {
         let (mut written, mut read) = (Numbers::default(), Numbers::default());
         let mut bytes = [0; 24];
         written.fill_bytes(&mut bytes);
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_survives_the_way_to_another_process() {
+    fn flow_round_trips_through_settings() {
         let sut = Flow {
             call: 1000,
             buffer: Some(50_000),

@@ -76,7 +76,7 @@ fn read(mut consumer: Consumer<f64>, flow: Flow) -> Counted {
         if let Some(counted) = counting.look() {
             return counted;
         }
-        let mut left = Flow::calls_per_look(flow.call);
+        let mut left = Flow::calls_per_clock_read(flow.call);
         while left > 0 {
             let is_read = if flow.call == 1 {
                 let element = consumer.pop().ok();

@@ -46,7 +46,7 @@ pub const SHARED_COPIED: &str = "trunkline-shm";
 pub const SHARED_IN_PLACE: &str = "trunkline-shm-in-place";
 
 /// Raw with one connection per direction, like two streams. TCP acknowledgements are separate
-/// packets then, because no data goes the other way.
+/// packets then, because no data flows in the other direction.
 pub const RAW_EACH_WAY: &str = "raw-tcp-each-way";
 
 /// The systems of W3.
@@ -63,7 +63,7 @@ pub const SLEEPING_SYSTEMS: [&str; 4] = [RAW, RAW_EACH_WAY, COPIED, SHARED_COPIE
 /// The systems of W4 whose ends spin.
 pub const SPINNING_SYSTEMS: [&str; 5] = [RAW, RAW_EACH_WAY, COPIED, RAW_MEMORY, SHARED_COPIED];
 
-/// How an end of Trunkline writes or reads.
+/// Whether an endpoint uses shared memory, and whether it accesses elements in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     is_shared: bool,
@@ -77,7 +77,7 @@ impl Form {
             IN_PLACE => (false, true),
             SHARED_COPIED => (true, false),
             SHARED_IN_PLACE => (true, true),
-            _ => return Err(format!("there is no system {system}").into()),
+            _ => return Err(format!("unknown system {system}").into()),
         };
         Ok(Self {
             is_shared,

@@ -1,4 +1,4 @@
-//! CPU load at a rate (NS-88): the writer keeps a rate, which is raised until an end uses its whole
+//! CPU load at a rate (NS-88): the writer keeps a rate, which is raised until either end uses its whole CPU
 //! CPU or the rate is no longer reached.
 
 use std::thread;
@@ -79,7 +79,7 @@ pub fn raise(
 
 /// The result of one rate.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct RateResult {
     rate: f64,
     /// Load of a core by the writer and by the reader, in percent.
     percent: (f64, f64),
@@ -87,10 +87,10 @@ struct Kept {
     busiest: f64,
 }
 
-impl Kept {
+impl RateResult {
     /// Returns true if no higher rate can be reached.
-    fn is_limit(&self, asked: f64) -> bool {
-        self.percent.0.max(self.percent.1) > BUSY_PERCENT || self.rate < asked * KEPT_SHARE
+    fn is_limit(&self, requested: f64) -> bool {
+        self.percent.0.max(self.percent.1) > BUSY_PERCENT || self.rate < requested * KEPT_SHARE
     }
 }
 
@@ -101,7 +101,7 @@ fn keep(
     time: Duration,
     cpu: impl Fn() -> Outcome<(u64, u64)>,
     mut write: impl FnMut() -> Outcome<()>,
-) -> Outcome<Kept> {
+) -> Outcome<RateResult> {
     let (start, first) = (Instant::now(), cpu()?);
     let mut sample = (start, first);
     let (mut calls, mut busiest) = (0_u64, 0.0_f64);
@@ -125,7 +125,7 @@ fn keep(
         calls += 1;
     }
     let elapsed = start.elapsed();
-    Ok(Kept {
+    Ok(RateResult {
         rate: (calls * call as u64) as f64 / elapsed.as_secs_f64(),
         percent: percent(first, cpu()?, elapsed),
         busiest,
@@ -145,14 +145,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_a_core_is_its_time_by_the_time() {
+    fn core_load_is_cpu_time_divided_by_elapsed_time() {
         let used = percent((1000, 0), (1500, 250), Duration::from_nanos(1000));
         assert_eq!(used, (50.0, 25.0));
     }
 
     #[test]
-    fn a_busy_end_or_a_rate_that_is_not_kept_is_the_limit() {
-        let kept = |rate, writer, reader| Kept {
+    fn saturated_core_or_missed_rate_is_the_limit() {
+        let kept = |rate, writer, reader| RateResult {
             rate,
             percent: (writer, reader),
             busiest: 100.0,

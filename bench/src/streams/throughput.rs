@@ -112,10 +112,10 @@ pub fn read_raw(settings: &Settings) -> Outcome<()> {
     let mut buffer = vec![0.0_f64; flow.packed()];
     loop {
         if let Some(counted) = counting.look() {
-            counted.say();
+            counted.report();
             return Ok(());
         }
-        for _ in 0..Flow::calls_per_look(flow.packed()) {
+        for _ in 0..Flow::calls_per_clock_read(flow.packed()) {
             socket.read_exact(bytemuck::cast_slice_mut(&mut buffer))?;
             counting.numbers.check(&buffer);
         }
@@ -133,10 +133,10 @@ pub fn read_stream(settings: &Settings) -> Outcome<()> {
     let mut buffer = vec![0.0; flow.call];
     loop {
         if let Some(counted) = counting.look() {
-            counted.say();
+            counted.report();
             return Ok(());
         }
-        for _ in 0..Flow::calls_per_look(flow.call) {
+        for _ in 0..Flow::calls_per_clock_read(flow.call) {
             read(
                 &mut reader,
                 form,

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_systems_read_everything_and_slices_read_only_what_they_need() {
+    fn both_systems_read_everything_and_slices_only_their_part() {
         for what in WHATS {
             for system in super::super::SYSTEMS {
                 let settings = Settings::default()

@@ -106,7 +106,7 @@ pub struct Window {
     start: Option<(Instant, u64, u64)>,
 }
 
-/// What an end did in its window.
+/// The results of an end in its window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     pub updates: u64,

@@ -1,8 +1,8 @@
 //! Runs the boiler house for a year of its own time, with an operator who disturbs it every twelve
-//! hours, and fails if it loses anything, leaves the possible, or does not come back.
+//! hours. Fails if it loses mass or energy, leaves the physical range, or does not recover.
 //!
-//! A soak test of some minutes: `cargo run --release -p trunkline-boiler --example boiler_year`, with a
-//! number of days behind it for another time than a year.
+//! A soak test of some minutes: `cargo run --release -p trunkline-boiler --example boiler_year`,
+//! with a number of days after it for another time than a year.
 
 #![allow(clippy::print_stdout, reason = "it says how far it is")]
 
@@ -63,7 +63,7 @@ impl Rig {
         Ok(())
     }
 
-    /// What a refusal forbids stays as it is: an operator may try anything.
+    /// Writes a value; a refused write changes nothing, so the operator may try anything.
     fn put(&mut self, name: &str, value: Value) {
         if let Some(item) = self.plant.item(name) {
             let _refusal = self

@@ -321,7 +321,7 @@ impl Controls {
                 self.firing = self.pressure.step(-above, forward, lowest);
             }
             (BurnerState::Run, _) => self.pressure.follow(-above, forward, self.firing),
-            // A start begins at the lowest fire, whatever the fire was before.
+            // A start begins at the lowest fire, independent of the fire before.
             (_, BurnerMode::Auto) => {
                 self.firing = lowest;
                 self.pressure.follow(-above, forward, lowest);

@@ -1,5 +1,5 @@
-//! Instruments with state or randomness of their own: noise, waveforms, sensor arrays, the
-//! telegram, and the record of skipped time.
+//! Instruments with their own state or randomness: noise, waveforms, sensor arrays, the telegram,
+//! and the record of skipped time.
 
 use std::sync::Arc;
 

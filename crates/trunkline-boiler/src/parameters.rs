@@ -58,7 +58,7 @@ pub const IGNITION_SECONDS: f64 = 3.0;
 // Steam
 /// Main steam valve: flow at full travel per pressure difference of Stodola's law, kg/(s bar).
 pub const STEAM_VALVE: f64 = 0.436;
-/// Pressure behind the main steam valve, bar.
+/// Pressure after the main steam valve, bar.
 pub const HEADER_PRESSURE: f64 = 4.0;
 /// Safety valve: flow per pressure at full lift, kg/(s bar).
 pub const SAFETY_VALVE: f64 = 0.42;

@@ -106,7 +106,7 @@ impl Plant {
         plant
     }
 
-    /// Runs the plant until its initial state has no effect any more, and opens its books.
+    /// Runs the plant until its initial state has no effect, and opens its books.
     fn settle(&mut self) {
         for _ in 0..SETTLE_STEPS {
             self.step();
@@ -168,7 +168,7 @@ impl Plant {
         &self.valves[tag as usize]
     }
 
-    /// Returns the pressure behind the feed pump, bar.
+    /// Returns the pressure after the feed pump, bar.
     pub fn discharge_pressure(&self) -> f64 {
         let rise = p::PUMP_RISE * self.pump_speed * self.pump_speed;
         (p::TANK_PRESSURE + rise - p::PUMP_CURVE * self.flows.feed * self.flows.feed).max(0.0)

@@ -298,7 +298,7 @@ fn flue(plant: &Plant, index: usize) -> f64 {
     plant.flows.flue_temperature - 3.0 * index as f64
 }
 
-/// The flame's temperature, less what the gas has radiated on its way to the sensor.
+/// The flame's temperature, less the radiation of the gas between flame and sensor.
 fn furnace(plant: &Plant, index: usize) -> f64 {
     let flame = plant.flows.flame_temperature;
     p::AMBIENT + (flame - p::AMBIENT) * (0.52 - 0.03 * index as f64)

@@ -6,10 +6,10 @@
 //! the triple point (273.16 K) to the critical point; used here from 1 °C to 230 °C (0.007 to 28
 //! bar).
 //!
-//! The equations are evaluated once into a table in steps of [`STEP`], linear in between. The model
-//! runs on the table, so a table value *is* the plant's property. The table deviates from the
-//! equations by less than 0.05 % (tested). Reference: internal energy 0 of the liquid at the triple
-//! point.
+//! The equations are evaluated once, into a table with steps of [`STEP`] and linear interpolation.
+//! The model runs on the table, so a table value *is* the plant's property. The table deviates from
+//! the equations by less than 0.05 % (tested). Reference: internal energy 0 of the liquid at the
+//! triple point.
 
 /// One state of saturation.
 #[derive(Clone, Copy, PartialEq, Debug)]

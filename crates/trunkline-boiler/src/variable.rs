@@ -35,7 +35,7 @@ pub enum Source {
     Valve(usize, fn(&super::valve::Valve) -> Value),
     /// A channel of the input rack, published in every scan.
     Channel(Channel),
-    /// An instrument with state of its own.
+    /// An instrument with its own state.
     Instrument(Instrument),
 }
 

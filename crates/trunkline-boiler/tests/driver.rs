@@ -1,6 +1,6 @@
 //! The driver `sim`: its settings, and what every I/O server must do.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic anywhere")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 #[path = "../../trunkline-io/tests/conformance/mod.rs"]
 mod conformance;
@@ -22,12 +22,12 @@ fn error(key: &str, value: Setting) -> String {
 }
 
 #[test]
-fn the_sim_server_does_what_every_server_must() {
+fn sim_server_meets_the_requirements_on_io_servers() {
     conformance::check(&drivers(), "sim");
 }
 
 #[test]
-fn a_wrong_setting_is_refused_with_what_it_takes() {
+fn wrong_setting_is_refused_with_the_valid_values() {
     assert_eq!(
         error("sed", Setting::Integer(3)),
         "driver \"sim\": unknown setting \"sed\", did you mean \"seed\"?; it takes: prefix, seed"

@@ -35,7 +35,6 @@ impl DeviceOptions {
 
 /// Counters of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
 pub struct DeviceCounts {
     /// Rows acquired, including lost ones.
     pub acquired: u64,

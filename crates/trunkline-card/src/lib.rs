@@ -131,7 +131,7 @@ fn run(mut device: SimDevice, stopped: &Receiver<()>, signal: &Signal) -> Device
         let now = monotonic();
         let mut sleep = Duration::ZERO;
         match device.run_until(now) {
-            // The reader has written invalid positions, so nobody consumes the data.
+            // The reader has written invalid positions, so no thread consumes the data.
             Err(_) => break,
             Ok(0) => {
                 let due = device.next_due();

@@ -29,7 +29,6 @@ pub struct SimOutput {
 
 /// The error after which a device plays no further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum OutputError {
     /// A sample differs from what was acquired.
     #[error(transparent)]

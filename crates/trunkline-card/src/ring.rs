@@ -82,7 +82,7 @@ impl CardRing {
                         return Err(NoRegion::NotYet { available });
                     }
                     self.signal.register();
-                    // A larger number of rows may never be available in one piece.
+                    // A larger number of rows may never be contiguously available.
                     if self.reader.wait_for(available + 1)? && !self.signal.is_over() {
                         thread::park_timeout(left);
                     }

@@ -1,6 +1,6 @@
-//! The simulated card: what it acquires, and what it does when nobody is fast enough.
+//! The simulated card: its samples, and its behaviour when no reader is fast enough.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use trunkline_ring::{PagesWanted, RegionMemory, RegionReader};
 const LONG: Duration = Duration::from_secs(60);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Takes what there is and checks every sample; `row` is the row that comes next.
+/// Takes the available samples and checks each; `row` is the next expected row.
 fn check_all(reader: &mut RegionReader, device: u16, row: &mut u64) {
     while let Ok(region) = reader.acquire_available(u64::MAX) {
         *row += region.lost_before();
@@ -26,7 +26,7 @@ fn check_all(reader: &mut RegionReader, device: u16, row: &mut u64) {
 }
 
 #[test]
-fn a_sample_says_which_it_is() {
+fn sample_identifies_itself() {
     assert_eq!(sample(0, 5), 5);
     assert_eq!(sample(3, 5), (3 << 48) | 5);
     let mut bytes = 5_i64.to_le_bytes();
@@ -38,7 +38,7 @@ fn a_sample_says_which_it_is() {
 
 /// Behaviour: ZC-18.
 #[test]
-fn a_device_acquires_at_its_rate_and_loses_what_has_no_room() {
+fn device_acquires_at_its_rate_and_loses_samples_without_room() {
     let made = RegionMemory::to_record(2 * SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
     let (_memory, filler, mut reader) = made.unwrap();
     let mut sut = SimDevice::new(filler, DeviceOptions::new(7, 1000, 64)).unwrap();
@@ -49,7 +49,7 @@ fn a_device_acquires_at_its_rate_and_loses_what_has_no_room() {
     assert_eq!(sut.counts().overflows, 0);
     assert!(sut.next_due().unwrap() > start + 511 * MILLISECOND);
     assert!(sut.next_due().unwrap() <= start + 513 * MILLISECOND);
-    // Nobody takes them: one more transfer fits, and 7 do not.
+    // Without a reader, one more transfer fits, and 7 do not.
     assert_eq!(sut.run_until(start + 1000 * MILLISECOND).unwrap(), 64);
     let counts = sut.counts();
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_device_acquires_at_its_rate_and_loses_what_has_no_room() {
 
 /// The last transfer of a device that ends is due once its own rows are there.
 #[test]
-fn a_short_last_transfer_is_due_when_its_rows_have_come_and_nothing_is_due_after_it() {
+fn short_last_transfer_is_due_with_its_rows_and_nothing_follows() {
     let made = RegionMemory::to_record(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
     let (_memory, filler, _reader) = made.unwrap();
     let options = DeviceOptions {
@@ -134,7 +134,7 @@ fn a_card_runs_its_devices_and_every_value_arrives() {
 
 /// Behaviour: ZC-08.
 #[test]
-fn a_device_that_plays_counts_what_was_not_there() {
+fn playing_device_counts_missing_samples() {
     let made = RegionMemory::to_play(SAMPLE_BYTES, 512, PagesWanted::Ordinary, 4);
     let (_memory, mut writer, drain) = made.unwrap();
     let mut sut = SimOutput::new(drain, 2, 1000);
@@ -152,7 +152,7 @@ fn a_device_that_plays_counts_what_was_not_there() {
     sut.run_until(300 * MILLISECOND).unwrap();
     assert_eq!((sut.played(), sut.missed(), sut.underruns()), (256, 44, 1));
     put(100);
-    // It goes on with the next row, later by what was missing.
+    // It continues with the next row, later by what was missing.
     sut.run_until(350 * MILLISECOND).unwrap();
     assert_eq!((sut.played(), sut.missed(), sut.underruns()), (306, 44, 1));
     let mut region = writer.acquire(64).unwrap();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trunkline::proto::Throughput;
+use trunkline_types::DataType;
 use trunkline_types::contract::parse_duration;
-use trunkline_types::text::Digits;
+use trunkline_types::text::{Digits, parse_type};
 
 use crate::verbs;
 
@@ -31,10 +32,26 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Get(verbs::get::Args),
+    /// Write values, and wait until each is confirmed
+    ///
+    /// The forms are `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -`, which reads the
+    /// value from standard input, and `put --csv FILE`. The form of a value depends on the type of
+    /// the variable: 72.5, on, AUTO, text, [1, 2, 3]. All values are sent in one batch. If one of
+    /// them is refused, the others are still written, except with `--atomic`.
     Put(verbs::put::Args),
-    Set(verbs::set::Args),
-    Send(verbs::send::Args),
-    Request(verbs::request::Args),
+    /// Set values in the engine only, without writing them to devices
+    ///
+    /// `send` then writes the value to the device. Until then, the next value from the device
+    /// replaces it. For a variable without a device, `set` is the same as `put`.
+    Set(verbs::put::Args),
+    /// Send the current values of variables to their devices, and wait until the devices have
+    /// accepted them
+    ///
+    /// `set` followed by `send` is a `put` in two steps. For a variable without a device, `send`
+    /// does nothing.
+    Send(verbs::put::OrderArgs),
+    /// Request fresh values from devices, and wait until the devices have read them
+    Request(verbs::put::OrderArgs),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
     #[command(subcommand, disable_help_subcommand = true)]
@@ -96,8 +113,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) timeout: Duration,
 
-    /// Throughput mode: both ends gather data and send it at this size or after this time; without
-    /// a value, 8KiB,10ms
+    /// Throughput mode: client and engine collect data, and send it at this size or after this
+    /// time; without a value, 8KiB,10ms
     #[arg(
         long,
         value_name = "BYTES,TIME",
@@ -108,8 +125,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) batch: Option<Throughput>,
 
-    /// Form of the output; default: table on a terminal, otherwise plain
-    #[arg(short = 'o', long = "output", value_name = "FORM", global = true)]
+    /// Output format; default: table on a terminal, otherwise plain
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", global = true)]
     pub(crate) form: Option<Form>,
 
     /// Print JSON Lines, the same as `-o jsonl`; errors are JSON, too
@@ -129,8 +146,8 @@ pub(crate) struct GlobalArgs {
     #[arg(long, value_name = "STYLE", global = true)]
     pub(crate) time: Option<TimeStyle>,
 
-    /// Time to print: of the measurement, of the update in the engine, or of the arrival at this
-    /// command
+    /// Which time to print: of the measurement, of the update in the engine, or of the arrival at
+    /// this command
     #[arg(long, value_name = "CLOCK", default_value = "source", global = true)]
     pub(crate) clock: ClockChoice,
 
@@ -178,8 +195,8 @@ pub(crate) struct GlobalArgs {
     #[arg(short = 'n', long, global = true)]
     pub(crate) enum_number: bool,
 
-    /// Maximum number of array elements to print; default: 8 in a table, all in plain form. The
-    /// other forms print all elements
+    /// Maximum number of array elements to print; default: 8 in a table, all in plain output. The
+    /// other formats print all elements
     #[arg(short = '#', long, value_name = "COUNT", global = true)]
     pub(crate) elements: Option<usize>,
 
@@ -198,7 +215,6 @@ pub(crate) struct GlobalArgs {
 }
 
 impl GlobalArgs {
-    /// Returns the format of floating-point numbers, if one was given.
     pub(crate) fn digits(&self) -> Option<Digits> {
         let fixed = self.precision.map(Digits::Fixed);
         let scientific = self.scientific.map(Digits::Scientific);
@@ -255,7 +271,10 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "it is not a time; write seconds, or a number with ms, s, m or h".to_owned())
 }
 
-/// Parses a time longer than 0.
+pub(crate) fn data_type(text: &str) -> Result<DataType, String> {
+    parse_type(text).map_err(|error| error.to_string())
+}
+
 #[cfg(target_os = "linux")]
 pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
     match duration(text)? {

@@ -11,14 +11,13 @@ use std::cmp::Ordering;
 use trunkline_types::text::parse_value;
 use trunkline_types::{DataType, Level, Reading, Reason, Value};
 
-use crate::problem::Problem;
+use crate::Problem;
 
-/// A parsed condition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Condition {
     text: String,
     subject: Subject,
-    comparison: Comparison,
+    sign: &'static str,
     operand: String,
 }
 
@@ -28,26 +27,15 @@ enum Subject {
     Quality,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Comparison {
-    Equal,
-    Unequal,
-    Less,
-    AtMost,
-    Greater,
-    AtLeast,
-}
-
 /// A condition bound to the type of a variable.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Bound {
-    comparison: Comparison,
+    sign: &'static str,
     operand: Operand,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 enum Operand {
-    /// Compared as a number.
     Number(f64),
     /// Compared as a whole number, exactly.
     Integer(i128),
@@ -58,28 +46,16 @@ enum Operand {
 }
 
 /// Longer signs first: `<=` must not be read as `<`.
-const SIGNS: [(&str, Comparison); 7] = [
-    ("==", Comparison::Equal),
-    ("!=", Comparison::Unequal),
-    ("<=", Comparison::AtMost),
-    (">=", Comparison::AtLeast),
-    ("=", Comparison::Equal),
-    ("<", Comparison::Less),
-    (">", Comparison::Greater),
-];
+const SIGNS: [&str; 7] = ["==", "!=", "<=", ">=", "=", "<", ">"];
 
 impl Condition {
-    /// Parses a condition.
-    ///
-    /// # Errors
-    /// A usage problem that shows the form of conditions.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let wrong = || {
             let sentence = format!(
                 "--until \"{text}\" is not a condition; write value or quality, one of = != < <= > \
                  >=, and an operand, as in 'value > 80'"
             );
-            Problem::usage(&sentence)
+            Problem::usage(sentence)
         };
         let trimmed = text.trim();
         let end = trimmed
@@ -92,8 +68,8 @@ impl Condition {
             _ => return Err(wrong()),
         };
         let rest = rest.trim_start();
-        let sign = SIGNS.iter().find(|(sign, _)| rest.starts_with(sign));
-        let (sign, comparison) = sign.ok_or_else(wrong)?;
+        let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign));
+        let sign = sign.ok_or_else(wrong)?;
         let operand = rest[sign.len()..].trim();
         if operand.is_empty() {
             return Err(wrong());
@@ -102,19 +78,15 @@ impl Condition {
         Ok(Self {
             text: text.to_owned(),
             subject,
-            comparison: *comparison,
+            sign,
             operand,
         })
     }
 
-    /// Binds the condition to the type of a variable.
-    ///
-    /// # Errors
-    /// A usage problem if the condition does not fit the type.
     pub(crate) fn bind(&self, name: &str, ty: &DataType) -> Result<Bound, Problem> {
         let wrong = |why: String| {
             let text = &self.text;
-            Problem::usage(&format!(
+            Problem::usage(format!(
                 "--until \"{text}\" does not fit {name} ({ty}): {why}"
             ))
         };
@@ -123,13 +95,13 @@ impl Condition {
             Subject::Value => self.value_operand(ty).map_err(wrong)?,
         };
         Ok(Bound {
-            comparison: self.comparison,
+            sign: self.sign,
             operand,
         })
     }
 
     fn is_ordering(&self) -> bool {
-        !matches!(self.comparison, Comparison::Equal | Comparison::Unequal)
+        self.sign.starts_with(['<', '>'])
     }
 
     fn quality_operand(&self) -> Result<Operand, String> {
@@ -189,15 +161,14 @@ impl Bound {
                 (value, wanted) => equality(value == wanted),
             },
         };
-        match (self.comparison, ordering) {
-            (Comparison::Unequal, None) => true,
+        match (self.sign, ordering) {
+            ("!=", ordering) => ordering != Some(Ordering::Equal),
             (_, None) => false,
-            (Comparison::Equal, Some(ordering)) => ordering.is_eq(),
-            (Comparison::Unequal, Some(ordering)) => ordering.is_ne(),
-            (Comparison::Less, Some(ordering)) => ordering.is_lt(),
-            (Comparison::AtMost, Some(ordering)) => ordering.is_le(),
-            (Comparison::Greater, Some(ordering)) => ordering.is_gt(),
-            (Comparison::AtLeast, Some(ordering)) => ordering.is_ge(),
+            ("<", Some(ordering)) => ordering.is_lt(),
+            ("<=", Some(ordering)) => ordering.is_le(),
+            (">", Some(ordering)) => ordering.is_gt(),
+            (">=", Some(ordering)) => ordering.is_ge(),
+            (_, Some(ordering)) => ordering.is_eq(),
         }
     }
 }
@@ -311,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_has_no_value() {
+    fn unwritten_variable_has_no_value() {
         let bound = Condition::parse("value < 1")
             .unwrap()
             .bind("a/b", &DataType::F64)

@@ -5,57 +5,50 @@ use std::time::Duration;
 
 use trunkline::proto::{Disconnect, Fault, FaultCode};
 use trunkline::{
-    CallError, Client, ConnectOptions, ConnectionState, NotTried, OpenOptions, Opened, WriteOutcome,
+    CallError, Client, ConnectOptions, ConnectionState, Found, NotTried, OpenOptions, Opened,
+    WriteOutcome,
 };
 use trunkline_types::{Access, Position, Properties, Tick, Url};
 
-use crate::exit::Exit;
-use crate::output::{Facts, counted};
-use crate::problem::{Problem, Stop};
+use crate::output::Metadata;
 use crate::settings::Settings;
-use crate::targets::{Targets, Wanted, address};
-use crate::verbs::Context;
+use crate::targets::{self, Targets, Wanted, address};
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Period at which a command that waits for an engine checks if waiting is still useful.
 const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
-/// An established connection.
+pub(crate) fn opening(read: bool, describe: bool) -> OpenOptions {
+    OpenOptions {
+        read,
+        describe,
+        ..OpenOptions::default()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Address of the engine as people write it, `localhost:5850`.
     pub(crate) address: String,
-    /// The engine's own name.
     pub(crate) engine_name: String,
-    /// Epoch of the engine's start.
     pub(crate) epoch: u64,
     timeout: Duration,
 }
 
-/// An item to show, in the order of the operands.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Entry {
-    /// A name to open.
-    Name(String),
-    /// An operand that cannot be used.
-    Problem(Problem),
-}
+pub(crate) type OpenedEntry = (String, Result<Opened, Problem>);
 
-/// The names and problems that the operands resolved to.
+/// What the operands resolved to, in their order: names, and the problems of those that cannot be
+/// used.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Entries(pub(crate) Vec<Entry>);
+pub(crate) struct Entries(pub(crate) Vec<Result<String, Problem>>);
 
 /// Begins to connect. Calls fail as soon as an attempt has failed: a command does not wait for an
 /// engine to start.
-///
-/// # Errors
-/// The machine has no descriptor or thread left.
 pub(crate) fn dial(engine: &Url, settings: &Settings) -> Result<Client, Problem> {
-    Client::connect_with(&options(engine, settings, true))
-        .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))
+    Client::connect_with(&options(engine, settings, true)).map_err(|error| Problem::system(&error))
 }
 
-/// Returns the connection options of this program.
 pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> ConnectOptions {
     ConnectOptions {
         url: engine.clone(),
@@ -69,54 +62,56 @@ pub(crate) fn options(engine: &Url, settings: &Settings, fail_fast: bool) -> Con
 
 impl Connection {
     /// Connects, and waits until the connection is up.
-    ///
-    /// # Errors
-    /// The engine is not reachable.
-    pub(crate) fn new(engine: &Url, context: &Context) -> Result<Self, Stop> {
-        let timeout = context.settings.timeout;
+    pub(crate) fn new(engine: &Url, context: &Context) -> Result<Self, CliError> {
         let client = dial(engine, &context.settings)?;
-        let address = address(engine);
-        match client.wait_connected(timeout) {
-            Ok(session) => Ok(Self {
-                client,
-                address,
-                engine_name: session.engine_name.clone(),
-                epoch: session.epoch,
-                timeout,
-            }),
-            Err(error) => Err(not_reached(&address, &error).into()),
+        match client.wait_connected(context.settings.timeout) {
+            Ok(session) => {
+                let about = (session.engine_name.as_str(), session.epoch);
+                Ok(Self::of(client, about, engine, context))
+            }
+            Err(error) => Err(not_reached(&address(engine), &error).into()),
+        }
+    }
+
+    pub(crate) fn to_engine(context: &Context) -> Result<Self, CliError> {
+        Self::new(&targets::engine(&context.settings)?, context)
+    }
+
+    fn of(
+        client: Client,
+        (engine_name, epoch): (&str, u64),
+        engine: &Url,
+        context: &Context,
+    ) -> Self {
+        Self {
+            client,
+            address: address(engine),
+            engine_name: engine_name.to_owned(),
+            epoch,
+            timeout: context.settings.timeout,
         }
     }
 
     /// As [`new`](Self::new), but waits for an engine that is not running. Calls `say` once, with
     /// the reason. If there is no engine by `until`, that reason is the error.
-    ///
-    /// # Errors
-    /// There was no engine in time, or trying again is useless.
     pub(crate) fn wait(
         engine: &Url,
         context: &Context,
         until: Option<Tick>,
-        say: impl FnOnce(&Problem) -> Result<(), Stop>,
-    ) -> Result<Self, Stop> {
+        say: impl FnOnce(&Problem) -> Result<(), CliError>,
+    ) -> Result<Self, CliError> {
         let client = Client::connect_with(&options(engine, &context.settings, false))
-            .map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))?;
-        let address = address(engine);
+            .map_err(|error| Problem::system(&error))?;
         let mut say = Some(say);
         loop {
             let now = context.clock.now();
             let left = until.map_or(Duration::MAX, |until| until.since(now));
             let error = match client.wait_connected(left.min(LOOK_PERIOD)) {
                 Ok(session) => {
-                    return Ok(Self {
-                        client,
-                        address,
-                        engine_name: session.engine_name.clone(),
-                        epoch: session.epoch,
-                        timeout: context.settings.timeout,
-                    });
+                    let about = (session.engine_name.as_str(), session.epoch);
+                    return Ok(Self::of(client, about, engine, context));
                 }
-                Err(error) => not_reached(&address, &error),
+                Err(error) => not_reached(&address(engine), &error),
             };
             let is_hopeless = matches!(client.state(), ConnectionState::Closed { .. });
             if is_hopeless || left <= LOOK_PERIOD {
@@ -130,72 +125,84 @@ impl Connection {
 
     /// Expands the operands: replaces every pattern by the names that currently match it. Names
     /// that are excluded, or already matched by an earlier pattern, are left out.
-    ///
-    /// # Errors
-    /// The engine does not answer.
-    pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, Stop> {
+    pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, CliError> {
         let mut entries = Vec::with_capacity(targets.wanted.len());
         let mut seen = std::collections::HashSet::new();
         for wanted in targets.wanted {
-            let pattern = match wanted {
-                Wanted::Wrong(problem) => {
-                    entries.push(Entry::Problem(problem));
-                    continue;
-                }
+            match wanted {
+                Wanted::Wrong(problem) => entries.push(Err(problem)),
+                Wanted::Name(name) if context.settings.is_excluded(&name) => {}
                 Wanted::Name(name) => {
-                    if !context.settings.is_excluded(&name) {
-                        seen.insert(name.clone());
-                        entries.push(Entry::Name(name));
+                    seen.insert(name.clone());
+                    entries.push(Ok(name));
+                }
+                Wanted::Pattern(pattern) => {
+                    let found = self.find(&pattern.to_string(), context)?;
+                    if found.is_empty() {
+                        entries.push(Err(nothing_matches(&pattern.to_string())));
                     }
-                    continue;
+                    let names = found.into_iter().map(|found| found.name);
+                    entries.extend(names.filter(|name| seen.insert(name.clone())).map(Ok));
                 }
-                Wanted::Pattern(pattern) => pattern.to_string(),
-            };
-            let found = self.client.find(&pattern, None, self.timeout);
-            let found = found.map_err(|error| self.failed(&error))?;
-            let mut has_any = false;
-            for found in found {
-                let is_wanted = !context.settings.is_excluded(&found.name);
-                has_any |= is_wanted;
-                if is_wanted && seen.insert(found.name.clone()) {
-                    entries.push(Entry::Name(found.name));
-                }
-            }
-            if !has_any {
-                entries.push(Entry::Problem(nothing_matches(&pattern)));
             }
         }
         Ok(Entries(entries))
     }
 
+    /// Finds the names that match a pattern, without those that are excluded.
+    pub(crate) fn find(&self, pattern: &str, context: &Context) -> Result<Vec<Found>, Problem> {
+        let mut found = self.call(|client, wait| client.find(pattern, None, wait))?;
+        found.retain(|found| !context.settings.is_excluded(&found.name));
+        Ok(found)
+    }
+
+    /// Makes a call, which gets the time to wait for its answer.
+    pub(crate) fn call<R>(
+        &self,
+        call: impl FnOnce(&Client, Duration) -> Result<R, CallError>,
+    ) -> Result<R, Problem> {
+        call(&self.client, self.timeout).map_err(|error| self.failed(&error))
+    }
+
     /// Opens names. A failure of one name is that name's problem.
-    ///
-    /// # Errors
-    /// The engine does not answer.
     pub(crate) fn open(
         &self,
         names: &[&str],
         options: OpenOptions,
-    ) -> Result<Vec<Result<Opened, Problem>>, Stop> {
+    ) -> Result<Vec<Result<Opened, Problem>>, CliError> {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let opened = self.client.open(names, options, self.timeout);
-        let opened = opened.map_err(|error| self.failed(&error))?;
+        let opened = self.call(|client, wait| client.open(names, options, wait))?;
         let mut looked = 0;
-        let results = opened.into_iter().zip(names);
-        Ok(results
-            .map(|(result, name)| {
-                result.map_err(|fault| {
-                    let mut problem = unopened(&fault, name);
-                    if fault.code == FaultCode::UnknownName && looked < FOLDERS_LOOKED_MAX {
-                        looked += 1;
-                        problem.hint = self.folder(name).or(problem.hint);
-                    }
-                    problem
-                })
+        let results = opened.into_iter().zip(names).map(|(result, name)| {
+            result.map_err(|fault| {
+                let mut problem = reading_fault(&fault).of(name);
+                if fault.code == FaultCode::UnknownName && looked < FOLDERS_LOOKED_MAX {
+                    looked += 1;
+                    problem.hint = self.folder(name).or(problem.hint);
+                }
+                problem
             })
-            .collect())
+        });
+        Ok(results.collect())
+    }
+
+    /// Opens the names of these entries. Returns each name, with its variable or its problem.
+    pub(crate) fn open_all(
+        &self,
+        entries: &Entries,
+        options: OpenOptions,
+    ) -> Result<Vec<OpenedEntry>, CliError> {
+        let mut opened = self.open(&entries.names(), options)?.into_iter();
+        let opened = entries.0.iter().filter_map(|entry| match entry {
+            Ok(name) => Some((name.clone(), opened.next()?)),
+            Err(problem) => {
+                let name = problem.name.clone().unwrap_or_default();
+                Some((name, Err(problem.clone())))
+            }
+        });
+        Ok(opened.collect())
     }
 
     /// Returns a hint for a name that is not a variable but has variables below it.
@@ -211,7 +218,6 @@ impl Connection {
         }
     }
 
-    /// Returns the problem of a failed call.
     pub(crate) fn failed(&self, error: &CallError) -> Problem {
         match error {
             CallError::NotConnected { .. } => not_reached(&self.address, error),
@@ -221,64 +227,50 @@ impl Connection {
                      check the engine",
                     self.address, self.timeout
                 );
-                Problem::new(Exit::TimedOut, "timed-out", &sentence)
+                Problem::new(Exit::TimedOut, "timed-out", sentence)
             }
             CallError::Fault(fault) => reading_fault(fault),
-            other => Problem::new(Exit::SomeFailed, "failed", &other.to_string()),
+            other => Problem::failed("failed", other.to_string()),
         }
     }
 
-    /// Returns the time to wait for each answer.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 }
 
 impl Entries {
-    /// Returns the names, in order.
     pub(crate) fn names(&self) -> Vec<&str> {
-        let names = self.0.iter().filter_map(|entry| match entry {
-            Entry::Name(name) => Some(name.as_str()),
-            Entry::Problem(_) => None,
-        });
-        names.collect()
+        self.0.iter().flatten().map(String::as_str).collect()
     }
 
     /// Removes the problems of patterns that match nothing; returns those patterns.
     pub(crate) fn take_no_match(&mut self) -> Vec<String> {
-        let mut patterns = Vec::new();
-        self.0.retain(|entry| match entry {
-            Entry::Problem(problem) if problem.code == NO_MATCH => {
-                patterns.extend(problem.name.clone());
-                false
-            }
-            _ => true,
-        });
-        patterns
+        let is_no_match =
+            |entry: &mut _| matches!(entry, Err(Problem { code, .. }) if code == NO_MATCH);
+        let taken = self.0.extract_if(.., is_no_match);
+        taken.filter_map(|entry| entry.err()?.name).collect()
     }
 
     /// Returns the width of the longest name, of variables and problems.
     pub(crate) fn width(&self) -> usize {
         let names = self.0.iter().map(|entry| match entry {
-            Entry::Name(name) => name.as_str(),
-            Entry::Problem(problem) => problem.name.as_deref().unwrap_or_default(),
+            Ok(name) => name.as_str(),
+            Err(problem) => problem.name.as_deref().unwrap_or_default(),
         });
         // A single very long name must not push the other columns out of sight.
-        names
-            .map(crate::terminal::width)
+        let widths = names.map(crate::terminal::width);
+        widths
             .filter(|width| *width <= NAME_SHOWN_MAX)
             .max()
             .unwrap_or(0)
     }
 }
 
-/// Limit on unknown names per command that are checked for being folders.
 const FOLDERS_LOOKED_MAX: usize = 8;
 
-/// Longest name that counts for the width of a table.
 const NAME_SHOWN_MAX: usize = 80;
 
-/// Returns the problem of an unreachable engine.
 pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
     let (code, reason) = match error {
         CallError::NotConnected { cause } => (code_of(cause), cause.to_string()),
@@ -289,10 +281,9 @@ pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
         other => ("not-connected", other.to_string()),
     };
     let sentence = format!("the engine at {address} is not reachable: {reason}");
-    Problem::new(Exit::Unreachable, code, &sentence)
+    Problem::new(Exit::Unreachable, code, sentence)
 }
 
-/// Returns the code for programs.
 pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
     match &**cause {
         Disconnect::VersionMismatch(_) => "version-mismatch",
@@ -301,11 +292,6 @@ pub(crate) fn code_of(cause: &Arc<Disconnect>) -> &'static str {
         Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => code.name(),
         _ => "not-connected",
     }
-}
-
-/// Returns the problem of a name that could not be opened.
-fn unopened(fault: &Fault, name: &str) -> Problem {
-    reading_fault(fault).of(name)
 }
 
 /// Converts a fault of opening, reading or requesting.
@@ -318,7 +304,6 @@ pub(crate) fn reading_fault(fault: &Fault) -> Problem {
     Problem::new(exit, fault.code.name(), &fault.sentence)
 }
 
-/// Converts a fault of writing.
 pub(crate) fn writing_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
         FaultCode::UnknownName | FaultCode::BadName | FaultCode::Gone => Exit::SomeFailed,
@@ -338,11 +323,11 @@ pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Po
         WriteOutcome::Refused(fault) => Err(writing_fault(fault)),
         WriteOutcome::Unknown(fault) => {
             let sentence = format!("the outcome of the write is unknown: {}", fault.sentence);
-            Err(Problem::new(Exit::Unknown, fault.code.name(), &sentence))
+            Err(Problem::new(Exit::Unknown, fault.code.name(), sentence))
         }
         WriteOutcome::NotTried(NotTried::Cancelled(fault)) => {
             let sentence = format!("not written: {}", fault.sentence);
-            Err(Problem::new(Exit::TimedOut, "cancelled", &sentence))
+            Err(Problem::new(Exit::TimedOut, "cancelled", sentence))
         }
         WriteOutcome::NotTried(NotTried::WouldBlock) => {
             let sentence =
@@ -352,25 +337,20 @@ pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Po
     }
 }
 
-/// Returns the problem of a write that has no outcome.
 pub(crate) fn not_known() -> Problem {
     let sentence = "the outcome of the write is unknown; read the variable";
     Problem::new(Exit::Unknown, "unknown", sentence)
 }
 
-/// The remark on a write that was superseded.
 pub(crate) const SUPERSEDED: &str = "superseded by a later write";
 
-/// Returns the problem of a pattern that matches nothing.
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {
     let sentence = "no name matches; `trunkline ls` lists the libraries";
-    Problem::new(Exit::SomeFailed, NO_MATCH, sentence).of(pattern)
+    Problem::failed(NO_MATCH, sentence).of(pattern)
 }
 
-/// The code of [`nothing_matches`].
 const NO_MATCH: &str = "no-match";
 
-/// Returns the opened variable if it is readable.
 pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     match opened.access {
         Access::WriteOnly => {
@@ -381,14 +361,11 @@ pub(crate) fn readable(name: &str, opened: Opened) -> Result<Opened, Problem> {
     }
 }
 
-/// Returns the properties of an opened variable that are shown with its readings.
-pub(crate) fn facts(opened: &Opened) -> Facts {
+pub(crate) fn metadata(opened: &Opened) -> Metadata {
     let properties: Option<&Properties> = opened.properties.as_deref();
-    Facts {
+    Metadata {
         data_type: opened.data_type.clone(),
-        units: properties
-            .map(|properties| properties.units.clone())
-            .unwrap_or_default(),
-        precision: properties.and_then(|properties| properties.precision),
+        units: properties.map(|of| of.units.clone()).unwrap_or_default(),
+        precision: properties.and_then(|of| of.precision),
     }
 }

@@ -6,19 +6,13 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Everything was done.
     Done = 0,
     /// Something could not be done; the rest was.
     SomeFailed = 1,
-    /// The command line was wrong.
     Usage = 2,
-    /// The engine could not be reached.
     Unreachable = 3,
-    /// The time ran out.
     TimedOut = 4,
-    /// Not permitted.
     NotPermitted = 5,
-    /// A write was refused.
     Refused = 6,
     /// Data was lost on a read that was declared lossless.
     Lost = 7,
@@ -26,11 +20,18 @@ pub(crate) enum Exit {
     Found = 8,
     /// It is not known whether a write took place.
     Unknown = 9,
-    /// Ctrl-C.
     Interrupted = 130,
 }
 
 impl Exit {
+    /// Returns this code if `is`, otherwise that of success.
+    pub(crate) fn when(self, is: bool) -> Self {
+        match is {
+            true => self,
+            false => Self::Done,
+        }
+    }
+
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
@@ -55,7 +56,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Records the failure of one name.
     pub(crate) fn item_failed(&mut self, exit: Exit) {
         self.items = match self.items {
             None => Some(exit),
@@ -64,17 +64,14 @@ impl Tally {
         };
     }
 
-    /// Records that data was lost on a read that was declared lossless.
     pub(crate) fn data_lost(&mut self) {
         self.lost = true;
     }
 
-    /// Records that the time of the whole command ran out.
     pub(crate) fn timed_out(&mut self) {
         self.timed_out = true;
     }
 
-    /// Returns the resulting code.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Tally { lost: true, .. } => Exit::Lost,
@@ -115,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_data_stands_above_time_and_both_above_single_names() {
+    fn lost_data_outranks_timeouts_and_both_outrank_single_names() {
         let mut sut = tally(&[Exit::SomeFailed]);
         sut.timed_out();
         assert_eq!(sut.exit(), Exit::TimedOut);

@@ -91,14 +91,12 @@ impl Now {
     }
 }
 
-/// Returns true if a zone follows the date and time.
 fn has_zone(text: &str) -> bool {
     const DATE: usize = "2026-11-21".len();
     let time = text.get(DATE..).unwrap_or_default();
     text.ends_with(['Z', 'z']) || time.contains(['+', '-'])
 }
 
-/// Returns the distance of a day from today, in days.
 fn day(word: &str) -> Option<i64> {
     match word {
         "yesterday" => Some(-1),
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_words_and_times_of_day_are_of_the_zone_unless_they_have_one() {
+    fn times_without_a_zone_are_in_the_local_zone() {
         for (text, expected) in [
             ("now", "2026-11-21T08:30:15Z"),
             ("today", "2026-11-20T22:00:00Z"),
@@ -217,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_times_are_rejected() {
         for text in [
             "",
             " ",

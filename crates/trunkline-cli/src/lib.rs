@@ -44,9 +44,12 @@ use clap::{CommandFactory, FromArgMatches};
 
 use trunkline_types::name::suggest;
 
+// Modules use `Exit`, `Tally`, `CliError`, `Problem`, `Context` and `counted` from here.
 use crate::arguments::Cli;
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
+use crate::exit::{Exit, Tally};
+use crate::interrupt::Interrupted;
+use crate::output::counted;
+use crate::problem::{CliError, Problem};
 use crate::settings::Settings;
 use crate::terminal::{Terminal, plain, plain_lines};
 use crate::verbs::{Context, help};
@@ -71,28 +74,28 @@ fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
     Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
 }
 
-fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, Stop> {
+fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, CliError> {
     let mut settings = Settings::new(&cli.global, terminal.is_tty)?;
     settings.is_timeout_given = is_timeout_given;
     let clock = trunkline_net::Clock::new();
     let context = Context {
         settings,
         terminal: terminal.clone(),
+        interrupted: Interrupted::new(terminal)?,
         clock,
         started: clock.wall(),
     };
     verbs::run(&cli.command, &context)
 }
 
-/// Completes the output and turns the result into an exit code.
-fn end(result: Result<Exit, Stop>, terminal: &Terminal) -> Exit {
+fn end(result: Result<Exit, CliError>, terminal: &Terminal) -> Exit {
     let stop = match (result, terminal.finish()) {
         (Ok(exit), Ok(())) => return exit,
         (Err(stop), _) | (Ok(_), Err(stop)) => stop,
     };
     match stop {
-        Stop::PipeClosed => Exit::Done,
-        Stop::Problem(problem) => {
+        CliError::PipeClosed => Exit::Done,
+        CliError::Problem(problem) => {
             // Standard error is the last resort, and it may be closed as well.
             let _ = terminal.problem(&problem, 0);
             problem.exit
@@ -146,7 +149,6 @@ fn tip(error: &clap::Error, words: &[OsString]) -> Option<String> {
     is_unknown.then(|| format!("{option} is for {}", verbs.join(", ")))
 }
 
-/// Returns the first command that the words name.
 fn named<'a>(cli: &'a clap::Command, words: &[OsString]) -> Option<&'a clap::Command> {
     words
         .iter()
@@ -154,8 +156,7 @@ fn named<'a>(cli: &'a clap::Command, words: &[OsString]) -> Option<&'a clap::Com
         .find_map(|word| cli.find_subcommand(word))
 }
 
-/// Shows the error of the command line, or the help requested.
-fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Result<Exit, Stop> {
+fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Result<Exit, CliError> {
     let is_json = wants_json(words);
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -206,7 +207,6 @@ fn escaped(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Returns the error as text.
 fn rendered(error: &clap::Error) -> String {
     plain_lines(&error.render().to_string())
 }

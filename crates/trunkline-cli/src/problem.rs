@@ -1,76 +1,105 @@
 //! Errors as they are shown: a sentence for people, an object for programs.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io;
 
-use serde_json::{Map, Value as Json};
-
 use crate::exit::Exit;
+use crate::output::record::{JsonSchema, Serialize};
 
-/// An error, of one name or of the whole command.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// One line on standard error of a command with --json.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline error, version 1")]
 pub(crate) struct Problem {
-    /// The name that failed, if only one did.
+    /// The name that failed, if the error is about one name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Stable word for programs, such as `unknown-name`.
+    /// Stable word for programs, such as unknown-name.
     pub(crate) code: Cow<'static, str>,
-    /// Description of the error.
+    /// Sentence for people.
     pub(crate) message: String,
-    /// Remedy.
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
     /// Exit code that it leads to.
+    #[serde(skip)]
     pub(crate) exit: Exit,
 }
 
 /// The reason why a command ends early.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum CliError {
     /// The reader has closed the output: a clean end.
     PipeClosed,
-    /// An error.
     Problem(Box<Problem>),
 }
 
 impl Problem {
     /// Returns a problem of the whole command. A sentence states the error, then `; `, then the
     /// remedy: the second half becomes the hint.
-    pub(crate) fn new(exit: Exit, code: impl Into<Cow<'static, str>>, sentence: &str) -> Self {
-        let (message, hint) = match sentence.split_once("; ") {
-            Some((message, hint)) => (message, Some(hint.to_owned())),
-            None => (sentence, None),
+    pub(crate) fn new(
+        exit: Exit,
+        code: impl Into<Cow<'static, str>>,
+        sentence: impl AsRef<str>,
+    ) -> Self {
+        let problem = match sentence.as_ref().split_once("; ") {
+            Some((message, hint)) => Self::stating(code, message).with_hint(hint),
+            None => Self::stating(code, sentence.as_ref()),
         };
+        Self { exit, ..problem }
+    }
+
+    /// Returns a problem because of which something could not be done; see [`new`](Self::new).
+    pub(crate) fn failed(code: impl Into<Cow<'static, str>>, sentence: impl AsRef<str>) -> Self {
+        Self::new(Exit::SomeFailed, code, sentence)
+    }
+
+    /// As [`failed`](Self::failed), with a message that has no remedy in it.
+    pub(crate) fn stating(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             name: None,
             code: code.into(),
-            message: message.to_owned(),
-            hint,
-            exit,
+            message: message.into(),
+            hint: None,
+            exit: Exit::SomeFailed,
         }
     }
 
-    /// Returns an error of the command line.
-    pub(crate) fn usage(sentence: &str) -> Self {
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn system(error: &dyn Display) -> Self {
+        Self::failed("system", error.to_string())
+    }
+
+    pub(crate) fn usage(sentence: impl AsRef<str>) -> Self {
         Self::new(Exit::Usage, "usage", sentence)
     }
 
-    /// Assigns the problem to a name.
+    /// Makes it a problem of the whole command.
+    #[must_use]
+    pub(crate) fn of_all(mut self) -> Self {
+        self.name = None;
+        self
+    }
+
     #[must_use]
     pub(crate) fn of(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Returns the text that people see after the name.
     pub(crate) fn sentence(&self) -> String {
         // Frequent errors are shortened, and only a suggestion is worth its space.
         let (message, hint) = match self.code.as_ref() {
             "unknown-name" => {
-                let hint = self.hint.as_deref().filter(|hint| {
-                    ["did you mean", "it is a folder"]
-                        .iter()
-                        .any(|w| hint.starts_with(w))
-                });
-                ("not found", hint)
+                let is_suggestion = |hint: &&str| {
+                    hint.starts_with("did you mean") || hint.starts_with("it is a folder")
+                };
+                ("not found", self.hint.as_deref().filter(is_suggestion))
             }
             _ => (self.message.as_str(), self.hint.as_deref()),
         };
@@ -79,37 +108,21 @@ impl Problem {
             None => message.to_owned(),
         }
     }
-
-    /// Returns the object that programs see.
-    pub(crate) fn to_json(&self) -> Json {
-        let mut object = Map::new();
-        object.insert("v".to_owned(), Json::from(1));
-        if let Some(name) = &self.name {
-            object.insert("name".to_owned(), Json::from(name.as_str()));
-        }
-        object.insert("code".to_owned(), Json::from(self.code.as_ref()));
-        object.insert("message".to_owned(), Json::from(self.message.as_str()));
-        if let Some(hint) = &self.hint {
-            object.insert("hint".to_owned(), Json::from(hint.as_str()));
-        }
-        Json::Object(object)
-    }
 }
 
-impl From<Problem> for Stop {
+impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
-        Stop::Problem(Box::new(problem))
+        CliError::Problem(Box::new(problem))
     }
 }
 
-impl From<io::Error> for Stop {
-    /// Converts an error of writing to standard output.
+impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Stop::PipeClosed,
+            io::ErrorKind::BrokenPipe => CliError::PipeClosed,
             _ => {
                 let sentence = format!("cannot write to standard output: {error}");
-                Problem::new(Exit::SomeFailed, "output", &sentence).into()
+                Problem::failed("output", sentence).into()
             }
         }
     }
@@ -120,12 +133,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_do_becomes_the_hint() {
+    fn remedy_becomes_the_hint() {
         let sentence = "no variable is named boiler/lvel; did you mean boiler/level?";
-        let sut = Problem::new(Exit::SomeFailed, "unknown-name", sentence).of("boiler/lvel");
+        let sut = Problem::failed("unknown-name", sentence).of("boiler/lvel");
         assert_eq!(sut.sentence(), "not found (did you mean boiler/level?)");
         assert_eq!(
-            sut.to_json().to_string(),
+            crate::output::record::json(&sut),
             "{\"v\":1,\"name\":\"boiler/lvel\",\"code\":\"unknown-name\",\"message\":\"no variable \
              is named boiler/lvel\",\"hint\":\"did you mean boiler/level?\"}"
         );
@@ -133,8 +146,8 @@ mod tests {
 
     #[test]
     fn only_a_suggestion_follows_not_found() {
-        let sentence = "no variable is named x/y; `trunkline find` lists those there are";
-        let sut = Problem::new(Exit::SomeFailed, "unknown-name", sentence).of("x/y");
+        let sentence = "no variable is named x/y; `trunkline find` lists the existing ones";
+        let sut = Problem::failed("unknown-name", sentence).of("x/y");
         assert_eq!(sut.sentence(), "not found");
     }
 }

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use crate::exit::Exit;
-use crate::problem::Problem;
+use crate::Problem;
 use crate::terminal::shown;
 
 /// A file that takes its place when it is complete: no reader finds half of it. It has the
@@ -21,15 +20,12 @@ pub(crate) enum NewFile {
     Beside {
         file: NamedTempFile,
         path: PathBuf,
-        /// Permissions of the file that it replaces.
         permissions: Option<Permissions>,
     },
     InPlace(File),
 }
 
 impl NewFile {
-    /// # Errors
-    /// The error of the system.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let is_link = fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink());
         let is_open_already = is_link && (path.starts_with("/dev") || path.starts_with("/proc"));
@@ -70,11 +66,8 @@ impl NewFile {
         }
     }
 
-    /// Moves the file to its place. On return it is on the disk.
-    ///
-    /// # Errors
-    /// `AlreadyExists`: there is a file, and it may not be replaced. The error of the system. An old
-    /// file is unchanged then.
+    /// Moves the file to its place. On return it is on the disk. With the error `AlreadyExists`, and any
+    /// other, an old file is unchanged.
     pub(crate) fn finish(self, may_replace: bool) -> io::Result<()> {
         let Self::Beside {
             file,
@@ -98,28 +91,26 @@ impl NewFile {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     folder.unwrap_or(Path::new("."))
 }
 
-/// Replaces a file, or creates it, by what `write` writes: a [`NewFile`].
-///
-/// # Errors
-/// The error of the system; the old file is unchanged then.
+/// Creates a file, or replaces it if that is allowed, with what `write` writes. On an error, an old
+/// file is unchanged.
 pub(crate) fn replace(
     path: &Path,
+    may_replace: bool,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut file = NewFile::create(path)?;
     write(file.file_mut())?;
-    file.finish(true)
+    file.finish(may_replace)
 }
 
-/// Returns the problem of an existing file that may not be replaced.
 pub(crate) fn exists(path: &Path) -> Problem {
-    let sentence = format!("{} already exists; --force replaces it", shown(path));
-    Problem::new(Exit::SomeFailed, "exists", &sentence)
+    let sentence = format!("{} already exists; use --force to replace it", shown(path));
+    Problem::failed("exists", sentence)
 }
 
 #[cfg(test)]
@@ -135,15 +126,15 @@ mod tests {
     fn a_file_is_replaced_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept.jsonl");
-        replace(&path, |file| file.write_all(b"first")).unwrap();
+        replace(&path, true, |file| file.write_all(b"first")).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o662)).unwrap();
-        let failed = replace(&path, |file| {
+        let failed = replace(&path, true, |file| {
             file.write_all(b"half")?;
             Err(io::Error::other("enough"))
         });
         assert_eq!(failed.unwrap_err().to_string(), "enough");
         assert_eq!(fs::read(&path).unwrap(), b"first");
-        replace(&path, |file| file.write_all(b"second")).unwrap();
+        replace(&path, true, |file| file.write_all(b"second")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o662);
@@ -168,22 +159,22 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_one_and_what_it_leads_to_is_replaced() {
+    fn link_is_kept_and_its_target_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("kept"), folder.path().join("link"));
         fs::write(&path, b"first").unwrap();
         std::os::unix::fs::symlink("kept", &link).unwrap();
-        replace(&link, |file| file.write_all(b"second")).unwrap();
+        replace(&link, true, |file| file.write_all(b"second")).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&path).unwrap(), b"second");
         let broken = folder.path().join("broken");
         std::os::unix::fs::symlink("nowhere", &broken).unwrap();
-        let refused = replace(&broken, |_| Ok(())).unwrap_err();
+        let refused = replace(&broken, true, |_| Ok(())).unwrap_err();
         assert!(refused.to_string().contains("missing file"), "{refused}");
         // An already open file is written in place.
         let open = File::create(folder.path().join("open")).unwrap();
         let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
-        replace(Path::new(&name), |file| file.write_all(b"through")).unwrap();
+        replace(Path::new(&name), true, |file| file.write_all(b"through")).unwrap();
         assert_eq!(fs::read(folder.path().join("open")).unwrap(), b"through");
         assert_eq!(open.metadata().unwrap().len(), 7);
     }
@@ -197,7 +188,7 @@ mod tests {
             let path = path.clone();
             move || fs::read(path).unwrap()
         });
-        replace(&path, |file| file.write_all(b"to somebody")).unwrap();
+        replace(&path, true, |file| file.write_all(b"to somebody")).unwrap();
         // If the pipe had been replaced, it would have no writer, and its reader would wait for
         // ever.
         assert!(!fs::metadata(&path).unwrap().is_file());

@@ -5,44 +5,31 @@ use std::time::Duration;
 use trunkline::proto::Throughput;
 use trunkline_types::Pattern;
 
+use crate::Problem;
 use crate::arguments::{Form, GlobalArgs};
 use crate::output::template::Template;
 use crate::output::times::TimeChoice;
 use crate::output::values::ValueStyle;
-use crate::problem::Problem;
 
-/// The checked options of every command.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// URL of the engine, as written.
     pub(crate) url: String,
-    /// Throughput mode: both ends gather what they send.
     pub(crate) batch: Option<Throughput>,
-    /// Time to wait for the engine.
     pub(crate) timeout: Duration,
-    /// True if the user has set the timeout.
     pub(crate) is_timeout_given: bool,
     pub(crate) form: Form,
-    /// The part of a reading that is shown.
     pub(crate) columns: Columns,
-    /// Format of values.
     pub(crate) values: ValueStyle,
-    /// The times to show, and their format.
     pub(crate) times: TimeChoice,
-    /// Names that match one of these are left out.
     pub(crate) exclude: Vec<Pattern>,
 }
 
-/// The part of a reading that is shown to people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Columns {
-    /// Name, value, and remarks.
     Usual,
-    /// The value.
     Terse,
-    /// Name, time, value, quality.
     Wide,
-    /// As the user's template says.
     Template(Template),
 }
 
@@ -68,7 +55,7 @@ impl Settings {
         }
         let exclude = global.exclude.iter().map(|text| {
             Pattern::parse(text)
-                .map_err(|error| Problem::usage(&format!("--exclude \"{text}\": {error}")))
+                .map_err(|error| Problem::usage(format!("--exclude \"{text}\": {error}")))
         });
         Ok(Self {
             url: global.url.clone(),
@@ -88,9 +75,8 @@ impl Settings {
         self.is_timeout_given.then_some(self.timeout)
     }
 
-    /// Returns true if the output is for programs.
     pub(crate) fn is_json(&self) -> bool {
-        matches!(self.form, Form::Json | Form::Jsonl)
+        self.form.is_json()
     }
 
     pub(crate) fn is_excluded(&self, name: &str) -> bool {
@@ -99,7 +85,10 @@ impl Settings {
 }
 
 impl Form {
-    /// Returns true if the form is for people.
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self, Form::Json | Form::Jsonl)
+    }
+
     pub(crate) fn is_for_people(self) -> bool {
         matches!(self, Form::Table | Form::Plain)
     }

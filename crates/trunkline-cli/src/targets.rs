@@ -3,32 +3,24 @@
 use trunkline_types::url::Via;
 use trunkline_types::{Name, Pattern, Url};
 
-use crate::exit::Exit;
-use crate::problem::Problem;
+use crate::Problem;
 use crate::settings::Settings;
 
 /// The operands of a command, resolved as far as possible without the engine.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Targets {
-    /// The engine that has all of them.
     pub(crate) engine: Url,
-    /// The operands in the order in which they were given.
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// One operand.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Wanted {
-    /// The name of a variable.
     Name(String),
-    /// A pattern for all matching variables.
     Pattern(Pattern),
-    /// An invalid operand.
     Wrong(Problem),
 }
 
 impl Targets {
-    /// Returns the patterns among the operands.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.wanted.iter().filter_map(|wanted| match wanted {
             Wanted::Pattern(pattern) => Some(pattern),
@@ -36,7 +28,6 @@ impl Targets {
         })
     }
 
-    /// Returns the names among the operands that are not excluded.
     pub(crate) fn names(&self, settings: &Settings) -> Vec<String> {
         let names = self.wanted.iter().filter_map(|wanted| match wanted {
             Wanted::Name(name) if !settings.is_excluded(name) => Some(name.clone()),
@@ -46,10 +37,6 @@ impl Targets {
     }
 }
 
-/// Returns the engine that `--url` names.
-///
-/// # Errors
-/// A usage problem if it names none.
 pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
     let text = settings.url.trim();
     let with_scheme = match text.contains("://") {
@@ -57,7 +44,7 @@ pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
         false => format!("tl://{text}"),
     };
     let url = Url::parse(&with_scheme)
-        .map_err(|error| Problem::usage(&format!("--url \"{text}\": {error}")))?;
+        .map_err(|error| Problem::usage(format!("--url \"{text}\": {error}")))?;
     match url.name {
         None => Ok(url),
         Some(name) => {
@@ -65,15 +52,12 @@ pub(crate) fn engine(settings: &Settings) -> Result<Url, Problem> {
                 "--url \"{text}\" names a variable, not only an engine; give {name} as an \
                  argument, or leave it out"
             );
-            Err(Problem::usage(&sentence))
+            Err(Problem::usage(sentence))
         }
     }
 }
 
-/// Resolves the operands of a command.
-///
-/// # Errors
-/// A usage problem if they are not all at one engine.
+/// Resolves the operands of a command, which must all be at one engine.
 pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Targets, Problem> {
     let default = engine(settings)?;
     let mut engines: Vec<Url> = Vec::new();
@@ -85,39 +69,24 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
             engines.push(engine);
         }
     }
-    match engines.as_slice() {
-        [] => Ok(Targets {
-            engine: default,
-            wanted,
-        }),
-        [engine] => Ok(Targets {
-            engine: engine.clone(),
-            wanted,
-        }),
-        [first, second, ..] => {
-            let sentence = format!(
-                "the names belong to several engines ({first} and {second}); use one command for \
-                 each engine"
-            );
-            Err(Problem::usage(&sentence))
-        }
+    if let [first, second, ..] = engines.as_slice() {
+        let sentence = format!(
+            "the names belong to several engines ({first} and {second}); use one command for each \
+             engine"
+        );
+        return Err(Problem::usage(sentence));
     }
+    let engine = engines.pop().unwrap_or(default);
+    Ok(Targets { engine, wanted })
 }
 
 fn one(operand: &str, default: &Url) -> (Url, Wanted) {
     let wrong = |code: &'static str, sentence: String| {
-        Wanted::Wrong(Problem::new(Exit::SomeFailed, code, &sentence).of(operand))
+        Wanted::Wrong(Problem::failed(code, sentence).of(operand))
     };
-    let (engine, text) = match operand.contains("://").then(|| Url::parse(operand)) {
-        None => (default.clone(), operand.to_owned()),
-        Some(Err(error)) => return (default.clone(), wrong("bad-name", error.to_string())),
-        Some(Ok(url)) => {
-            let name = url.name.clone().unwrap_or_default();
-            match url.has_engine() {
-                true => (url.without_name(), name),
-                false => (default.clone(), name),
-            }
-        }
+    let (engine, text) = match place(operand, default) {
+        Ok(place) => place,
+        Err(error) => return (default.clone(), wrong("bad-name", error)),
     };
     let target = match Pattern::has_wildcards(&text) {
         true => match Pattern::parse(&text) {
@@ -130,6 +99,19 @@ fn one(operand: &str, default: &Url) -> (Url, Wanted) {
         },
     };
     (engine, target)
+}
+
+/// Returns the engine of an operand, and the name there.
+pub(crate) fn place(operand: &str, default: &Url) -> Result<(Url, String), String> {
+    if !operand.contains("://") {
+        return Ok((default.clone(), operand.to_owned()));
+    }
+    let url = Url::parse(operand).map_err(|error| error.to_string())?;
+    let name = url.name.clone().unwrap_or_default();
+    Ok(match url.has_engine() {
+        true => (url.without_name(), name),
+        false => (default.clone(), name),
+    })
 }
 
 fn is_same(one: &Url, other: &Url) -> bool {
@@ -155,6 +137,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::Exit;
     use crate::arguments::Cli;
 
     fn settings(url: &str) -> Settings {
@@ -210,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_its_own_problem_only() {
+    fn invalid_name_does_not_affect_the_others() {
         let targets = resolve(&["level", "a//b", "a/**b", "a/b", &"x/".repeat(40_000)]).unwrap();
         let codes: Vec<&str> = targets
             .wanted

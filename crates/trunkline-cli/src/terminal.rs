@@ -24,18 +24,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trunkline_types::text::{escape, escape_except};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::problem::{Problem, Stop};
+use crate::output::record::json;
+use crate::{CliError, Problem};
 
-/// The style of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mood {
-    /// Unchanged.
+pub(crate) enum Style {
     Plain,
-    /// Less important.
     Dim,
     /// A warning.
     Uncertain,
-    /// An error.
     Bad,
     /// Good news.
     Fine,
@@ -45,13 +42,11 @@ pub(crate) enum Mood {
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
     out: Arc<Mutex<Out>>,
-    /// True if standard output is a terminal.
     pub(crate) is_tty: bool,
     colours: bool,
     error_colours: bool,
     /// True if standard error is a terminal with a line of its own for progress.
     shows_progress: bool,
-    /// True if errors are JSON objects.
     json_errors: bool,
 }
 
@@ -63,7 +58,6 @@ struct Out {
     has_progress: bool,
 }
 
-/// The state of a JSON array whose elements are the lines.
 #[derive(Debug, PartialEq, Eq)]
 enum List {
     No,
@@ -99,17 +93,17 @@ impl Terminal {
 
     /// Writes one line of data; tabs separate its columns. A line break in it is escaped like every
     /// other unprintable character.
-    pub(crate) fn line(&self, line: &str) -> Result<(), Stop> {
+    pub(crate) fn line(&self, line: &str) -> Result<(), CliError> {
         self.write_line(&safe(line, self.colours, |character| character == '\t'))
     }
 
     /// Writes text that may have line breaks of the user's own, such as those of `--format`. Text
     /// from outside was escaped before.
-    pub(crate) fn lines(&self, lines: &str) -> Result<(), Stop> {
+    pub(crate) fn lines(&self, lines: &str) -> Result<(), CliError> {
         self.write_line(&safe(lines, self.colours, is_layout))
     }
 
-    fn write_line(&self, line: &str) -> Result<(), Stop> {
+    fn write_line(&self, line: &str) -> Result<(), CliError> {
         let mut out = self.out();
         if self.is_tty && std::mem::take(&mut out.has_progress) {
             // Both streams are shown in the same place. If standard error is closed, the failure
@@ -137,19 +131,18 @@ impl Terminal {
     }
 
     /// Writes text unchanged: the help, a generated script. Never text from outside.
-    pub(crate) fn raw(&self, text: &[u8]) -> Result<(), Stop> {
+    pub(crate) fn raw(&self, text: &[u8]) -> Result<(), CliError> {
         let mut out = self.out();
         out.stream.write_all(text)?;
         Ok(out.stream.flush()?)
     }
 
-    /// Flushes what was written so far.
-    pub(crate) fn flush(&self) -> Result<(), Stop> {
+    pub(crate) fn flush(&self) -> Result<(), CliError> {
         Ok(self.out().stream.flush()?)
     }
 
     /// Completes and flushes the output. Nothing may be written afterwards.
-    pub(crate) fn finish(&self) -> Result<(), Stop> {
+    pub(crate) fn finish(&self) -> Result<(), CliError> {
         self.end_progress();
         let mut out = self.out();
         let end = match std::mem::replace(&mut out.list, List::No) {
@@ -162,18 +155,18 @@ impl Terminal {
     }
 
     /// Writes a problem to standard error, after a name padded to `width`.
-    pub(crate) fn problem(&self, problem: &Problem, width: usize) -> Result<(), Stop> {
+    pub(crate) fn problem(&self, problem: &Problem, width: usize) -> Result<(), CliError> {
         if self.json_errors {
-            return self.note(&problem.to_json().to_string());
+            return self.note(&json(problem));
         }
         let text = match &problem.name {
             Some(name) => {
                 let sentence = format!("*** {}", plain_lines(&problem.sentence()));
-                let sentence = self.error_paint(Mood::Bad, &sentence);
+                let sentence = self.error_paint(Style::Bad, &sentence);
                 format!("{}   {sentence}", padded(&clipped(&plain(name)), width))
             }
             None => {
-                let head = self.error_paint(Mood::Bad, "error:");
+                let head = self.error_paint(Style::Bad, "error:");
                 let message = plain_lines(&problem.message);
                 match &problem.hint {
                     Some(hint) => format!("{head} {message}\n  {}", plain_lines(hint)),
@@ -185,7 +178,7 @@ impl Terminal {
     }
 
     /// Writes a line to standard error, after flushing the data written so far.
-    pub(crate) fn note(&self, line: &str) -> Result<(), Stop> {
+    pub(crate) fn note(&self, line: &str) -> Result<(), CliError> {
         self.flush()?;
         let erase = match std::mem::take(&mut self.out().has_progress) {
             true => ERASE_LINE,
@@ -197,7 +190,6 @@ impl Terminal {
         Ok(())
     }
 
-    /// Returns true if [`progress`](Self::progress) shows anything.
     pub(crate) fn shows_progress(&self) -> bool {
         self.shows_progress
     }
@@ -224,7 +216,6 @@ impl Terminal {
         }
     }
 
-    /// Erases the progress line.
     pub(crate) fn end_progress(&self) {
         if std::mem::take(&mut self.out().has_progress) {
             // If standard error is closed, the failure does not matter.
@@ -233,19 +224,17 @@ impl Terminal {
     }
 
     /// Returns standard output for binary data, after everything written so far.
-    pub(crate) fn data(&self) -> Result<File, Stop> {
+    pub(crate) fn data(&self) -> Result<File, CliError> {
         self.flush()?;
         Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
     }
 
-    /// Returns the text in a style for standard output.
-    pub(crate) fn paint(&self, mood: Mood, text: &str) -> String {
-        painted(self.colours, mood, text)
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        painted(self.colours, style, text)
     }
 
-    /// Returns the text in a style for standard error.
-    pub(crate) fn error_paint(&self, mood: Mood, text: &str) -> String {
-        painted(self.error_colours, mood, text)
+    pub(crate) fn error_paint(&self, style: Style, text: &str) -> String {
+        painted(self.error_colours, style, text)
     }
 
     fn out(&self) -> MutexGuard<'_, Out> {
@@ -253,7 +242,6 @@ impl Terminal {
     }
 }
 
-/// Returns the number of usable columns of the terminal on standard error.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     // A terminal that does not know its size reports 0.
@@ -261,12 +249,10 @@ fn columns() -> usize {
     columns.checked_sub(1).unwrap_or(usize::MAX)
 }
 
-/// Returns true if standard error is a terminal on which a line can be rewritten.
 fn has_progress_line() -> bool {
     io::stderr().is_terminal() && !is_dumb(std::env::var_os("TERM"))
 }
 
-/// Returns true if a terminal can only append lines.
 fn is_dumb(term: Option<OsString>) -> bool {
     term.is_some_and(|term| term == "dumb")
 }
@@ -277,9 +263,21 @@ fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> boo
     no_color.is_none_or(|value| value.is_empty()) && !is_dumb(term)
 }
 
-/// Formats a path for people, with unprintable characters escaped.
 pub(crate) fn shown(path: &Path) -> String {
     plain(&path.display().to_string())
+}
+
+/// Returns true for `-`, the path of standard input and standard output.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Reads a file, or standard input, as text.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    match is_standard(path) {
+        true => io::read_to_string(io::stdin()),
+        false => std::fs::read_to_string(path),
+    }
 }
 
 /// Escapes text from outside: one line, without tabs or terminal control.
@@ -321,7 +319,6 @@ fn safe(text: &str, has_colours: bool, keep: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Returns true for separators of lines and columns.
 fn is_layout(character: char) -> bool {
     matches!(character, '\n' | '\t')
 }
@@ -331,7 +328,6 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Pads the text with spaces to `width` columns.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(text.width());
     let mut padded = String::with_capacity(text.len() + missing);
@@ -350,7 +346,6 @@ fn fitting(text: &str, columns: usize) -> &str {
     end.map_or(text, |(end, _)| &text[..end])
 }
 
-/// Truncates a name that is too long to be shown.
 fn clipped(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(NAME_SHOWN_MAX) {
         Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
@@ -358,31 +353,27 @@ fn clipped(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Moves to the beginning of the line and clears it.
 const ERASE_LINE: &str = "\r\u{1b}[K";
 
-/// Characters of a name that an error shows.
 const NAME_SHOWN_MAX: usize = 100;
 
 const DIM: &str = "\u{1b}[2m";
 const YELLOW: &str = "\u{1b}[33m";
 const RED: &str = "\u{1b}[31m";
 const GREEN: &str = "\u{1b}[32m";
-/// Ends the colour.
 const RESET: &str = "\u{1b}[0m";
 
-/// All sequences that [`painted`] puts around a text.
 const COLOURS: [&str; 5] = [DIM, YELLOW, RED, GREEN, RESET];
 
-fn painted(colours: bool, mood: Mood, text: &str) -> String {
+fn painted(colours: bool, style: Style, text: &str) -> String {
     let text = escape_except(text, is_layout);
-    let colour = match mood {
+    let colour = match style {
         _ if !colours => return text.into_owned(),
-        Mood::Plain => return text.into_owned(),
-        Mood::Dim => DIM,
-        Mood::Uncertain => YELLOW,
-        Mood::Bad => RED,
-        Mood::Fine => GREEN,
+        Style::Plain => return text.into_owned(),
+        Style::Dim => DIM,
+        Style::Uncertain => YELLOW,
+        Style::Bad => RED,
+        Style::Fine => GREEN,
     };
     format!("{colour}{text}{RESET}")
 }
@@ -392,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_left_out_where_they_are_not_wanted() {
+    fn colours_are_omitted_on_request() {
         let text = |text: &str| Some(OsString::from(text));
         assert!(are_colours_wanted(None, text("xterm")));
         assert!(
@@ -401,21 +392,21 @@ mod tests {
         );
         assert!(!are_colours_wanted(text("1"), text("xterm")));
         assert!(!are_colours_wanted(None, text("dumb")));
-        assert_eq!(painted(false, Mood::Bad, "x"), "x");
-        assert_eq!(painted(true, Mood::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
-        assert_eq!(painted(true, Mood::Plain, "x"), "x");
+        assert_eq!(painted(false, Style::Bad, "x"), "x");
+        assert_eq!(painted(true, Style::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(painted(true, Style::Plain, "x"), "x");
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
+    fn terminal_control_sequences_are_escaped() {
         assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u001b[31m");
         assert_eq!(plain_lines("a\n\u{7}b"), "a\n\\u0007b");
         assert_eq!(shown(Path::new("a\tb")), "a\\tb");
     }
 
     #[test]
-    fn only_colours_of_its_own_reach_the_terminal() {
-        let red = painted(true, Mood::Bad, "x\u{1b}]0;y");
+    fn only_the_programs_own_colours_reach_the_terminal() {
+        let red = painted(true, Style::Bad, "x\u{1b}]0;y");
         assert_eq!(red, "\u{1b}[31mx\\u001b]0;y\u{1b}[0m");
         assert_eq!(safe(&red, true, is_layout), red);
         assert_eq!(

@@ -7,7 +7,7 @@ use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::ForcedEntry;
 use trunkline_types::{Access, DataType, Position, Properties, Reading, Timestamp};
 
-use crate::variable::VariableRef;
+use crate::variables::VariableRef;
 
 /// The values of variables at one instant.
 #[derive(Clone, PartialEq, Debug)]

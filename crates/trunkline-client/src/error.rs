@@ -9,7 +9,6 @@ use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 
 /// The request was not accepted, and nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RequestError {
     /// The client has given up on the connection, or was closed.
     #[error("there is no connection and none will be made: {cause}")]
@@ -40,7 +39,6 @@ pub enum RequestError {
 
 /// The subscription was not made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SubscribeError {
     /// The client has given up on the connection, or was closed.
     #[error("there is no connection and none will be made: {cause}")]
@@ -71,10 +69,9 @@ pub enum SubscribeError {
 
 /// The writes were not accepted. None of the call's writes is carried out.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum WriteError {
     /// The group has no writes, or more than the maximum.
-    #[error("a group has 1 to {max} writes, this one has {writes}; make several of it")]
+    #[error("a group has 1 to {max} writes, this one has {writes}; split it into several groups")]
     Group {
         /// Number of writes in the group.
         writes: usize,

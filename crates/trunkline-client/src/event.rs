@@ -8,7 +8,6 @@ use trunkline_types::{Position, Reading};
 
 /// An event of a subscription. Events are delivered in the order in which they occurred.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Event {
     /// The connection is up; readings after this event belong to this session. It is the first
     /// event of a subscription made while the connection is up.

@@ -7,93 +7,91 @@ use trunkline_proto::message::ended::EndReason;
 use trunkline_proto::{Disconnect, Fault, FaultCode};
 use trunkline_types::{Tick, WhyStage, WhyStep, WhyVerdict};
 
-use crate::client::ClientCore;
+use crate::parts::Parts;
 use crate::state::ConnectionState;
-use crate::subscription::Subscription;
-use crate::wire::{Status, WireItem};
+use crate::subscriptions::remote::{RemoteItem, Status};
+use crate::subscriptions::subscription::Subscription;
 
-impl ClientCore {
-    /// Explains why there is no connection, if there is none and an attempt has failed. The engine
-    /// cannot be asked in that case. If the variable `name` is subscribed, the explanation includes
-    /// the age of its newest reading.
-    pub(crate) fn explain_connection(&self, now: Tick, name: &str) -> Option<WhyStep> {
-        let state = self.state();
-        let cause = state.cause()?;
-        let stage = match &**cause {
-            Disconnect::VersionMismatch(_) => WhyStage::Version,
-            Disconnect::NameLookup { .. } => WhyStage::Resolution,
-            Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => match code {
-                FaultCode::Denied => WhyStage::Rights,
-                FaultCode::VersionMismatch => WhyStage::Version,
-                _ => WhyStage::Connection,
-            },
+/// Explains why there is no connection, if there is none and an attempt has failed. The engine
+/// cannot be asked in that case. If the variable `name` is subscribed, the explanation includes
+/// the age of its newest reading.
+pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option<WhyStep> {
+    let state = parts.base.connection.state();
+    let cause = state.cause()?;
+    let stage = match &**cause {
+        Disconnect::VersionMismatch(_) => WhyStage::Version,
+        Disconnect::NameLookup { .. } => WhyStage::Resolution,
+        Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => match code {
+            FaultCode::Denied => WhyStage::Rights,
+            FaultCode::VersionMismatch => WhyStage::Version,
             _ => WhyStage::Connection,
-        };
-        let default = match &state {
-            ConnectionState::Closed { .. } => "repair that, then connect again",
-            _ => "start the engine or mend the network: it is tried again by itself",
-        };
-        let (mut sentence, next) = split(&cause.to_string(), default);
-        if let Some(age) = self.newest_age(now, name) {
-            let seconds = age.as_secs_f64();
-            sentence.push_str(&format!(
-                "; the last update that came is {seconds:.1} s old, and stale"
-            ));
-        }
-        Some(WhyStep::fault(stage, sentence, next))
+        },
+        _ => WhyStage::Connection,
+    };
+    let default = match &state {
+        ConnectionState::Closed { .. } => "repair that, then connect again",
+        _ => "start the engine, or repair the network; the connection is retried automatically",
+    };
+    let (mut sentence, next) = split(&cause.to_string(), default);
+    if let Some(age) = newest_age(parts, now, name) {
+        let seconds = age.as_secs_f64();
+        sentence.push_str(&format!(
+            "; the last update that came is {seconds:.1} s old, and stale"
+        ));
     }
+    Some(WhyStep::fault(stage, sentence, next))
+}
 
-    /// Returns what this end knows about the subscriptions to a variable, and about queued writes.
-    /// It complements the engine's answer and comes after it.
-    pub(crate) fn explain_consumer(&self, now: Tick, name: &str) -> Vec<WhyStep> {
-        let mut steps = Vec::new();
-        self.each_item(name, |subscription, item| {
-            steps.extend(of_status(item));
-            steps.extend(of_waiting(subscription, item, now));
-        });
-        let counts = self.write_counts();
-        if counts.waiting > 0 && counts.in_flight > 0 {
-            let sentence = format!(
-                "{} writes of this program wait here until the engine has answered {} earlier \
-                 ones: the credit is used up",
-                counts.waiting, counts.in_flight
-            );
-            let next = "see what holds the earlier ones up, or write less";
-            steps.push(WhyStep::fault(WhyStage::Consumer, sentence, next));
-        }
-        if steps.is_empty() {
-            let sentence = "this client is keeping up";
-            steps.push(WhyStep::ok(WhyStage::Consumer, sentence));
-        }
-        steps
+/// Returns what this end knows about the subscriptions to a variable, and about queued writes.
+/// It complements the engine's answer and comes after it.
+pub(crate) fn explain_consumer(parts: &Parts, now: Tick, name: &str) -> Vec<WhyStep> {
+    let mut steps = Vec::new();
+    each_item(parts, name, |subscription, item| {
+        steps.extend(of_status(item));
+        steps.extend(of_waiting(subscription, item, now));
+    });
+    let counts = parts.writes.counts();
+    if counts.waiting > 0 && counts.in_flight > 0 {
+        let sentence = format!(
+            "{} writes of this program wait here until the engine has answered {} earlier \
+             ones: the credit is used up",
+            counts.waiting, counts.in_flight
+        );
+        let next = "see what holds the earlier ones up, or write less";
+        steps.push(WhyStep::fault(WhyStage::Consumer, sentence, next));
     }
+    if steps.is_empty() {
+        let sentence = "this client is keeping up";
+        steps.push(WhyStep::ok(WhyStage::Consumer, sentence));
+    }
+    steps
+}
 
-    fn newest_age(&self, now: Tick, name: &str) -> Option<Duration> {
-        let mut newest: Option<Duration> = None;
-        self.each_item(name, |_, item| {
-            if let Some(copy) = &item.copy {
-                let age = copy.age(now);
-                newest = Some(newest.map_or(age, |known| known.min(age)));
+fn newest_age(parts: &Parts, now: Tick, name: &str) -> Option<Duration> {
+    let mut newest: Option<Duration> = None;
+    each_item(parts, name, |_, item| {
+        if let Some(copy) = &item.copy {
+            let age = copy.age(now);
+            newest = Some(newest.map_or(age, |known| known.min(age)));
+        }
+    });
+    newest
+}
+
+fn each_item(parts: &Parts, name: &str, mut visit: impl FnMut(&Subscription, &RemoteItem)) {
+    for remote in parts.subscriptions.remote.by_id.values() {
+        for (_, item) in remote.items() {
+            let is_it = parts
+                .base
+                .variables
+                .get(item.variable)
+                .is_some_and(|variable| &*variable.name == name);
+            if !is_it {
+                continue;
             }
-        });
-        newest
-    }
-
-    /// Visits the program's items with this name.
-    fn each_item(&self, name: &str, mut visit: impl FnMut(&Subscription, &WireItem)) {
-        for wire in self.wires.by_id.values() {
-            for (_, item) in wire.items() {
-                let is_it = self
-                    .variables
-                    .get(item.variable)
-                    .is_some_and(|variable| &*variable.name == name);
-                if !is_it {
-                    continue;
-                }
-                for target in item.targets.iter() {
-                    if let Some(subscription) = self.subscriptions.at(target.subscription) {
-                        visit(subscription, item);
-                    }
+            for target in item.targets.iter() {
+                if let Some(subscription) = parts.subscriptions.list.at(target.subscription) {
+                    visit(subscription, item);
                 }
             }
         }
@@ -101,7 +99,7 @@ impl ClientCore {
 }
 
 /// Returns a step if the item has failed or ended.
-fn of_status(item: &WireItem) -> Option<WhyStep> {
+fn of_status(item: &RemoteItem) -> Option<WhyStep> {
     match &item.status {
         Status::Failed(refused) => {
             let Fault { code, sentence } = &**refused;
@@ -112,7 +110,7 @@ fn of_status(item: &WireItem) -> Option<WhyStep> {
                 FaultCode::MemoryFull | FaultCode::LimitReached => WhyStage::Buffer,
                 _ => WhyStage::Consumer,
             };
-            let (sentence, next) = split(sentence, "subscribe again when that is mended");
+            let (sentence, next) = split(sentence, "solve that, then subscribe again");
             let sentence = format!("your subscription was refused: {sentence}");
             Some(WhyStep::fault(stage, sentence, next))
         }
@@ -125,14 +123,14 @@ fn of_status(item: &WireItem) -> Option<WhyStep> {
         Status::Ended(_) => Some(WhyStep::fault(
             WhyStage::Library,
             "your subscription has ended because the variable was undeployed",
-            "deploy its library: the subscription goes on by itself",
+            "deploy its library: the subscription then continues automatically",
         )),
         Status::Opening | Status::Leaving | Status::Live => None,
     }
 }
 
 /// Returns a step if readings wait for the program.
-fn of_waiting(subscription: &Subscription, item: &WireItem, now: Tick) -> Option<WhyStep> {
+fn of_waiting(subscription: &Subscription, item: &RemoteItem, now: Tick) -> Option<WhyStep> {
     let ledger = subscription.ledger;
     if ledger.waiting == 0 {
         return None;

@@ -23,84 +23,67 @@
 //! the connection, they end as unknown.
 //!
 //! # Layout
-//! - [`ClientCore`] (`client`), `connection`, `receipt`, `output`, `gather`: the state machine, the
-//!   life of the connection, acknowledgements, and sending.
-//! - `provider`: this client as the source of variables.
-//! - `verbs`: verbs with one answer; [`request`]: one type and one file for each request; `pending`
-//!   and `settle`: what is unanswered, and its course; [`answer`], `page`: answers.
-//! - `write`, `write_queue`, `outcome`: writes, credit, outcomes.
-//! - `subscribe`, `taking`, `subscription`, `queue`, `lane`, `event`, `batch`: subscriptions as the
-//!   program sees them.
-//! - `wire`, `delivery`, `reading`, `account`: subscriptions as the engine sees them, arriving
-//!   updates, and losses.
-//! - `watch`, `follow`: watched patterns, and subscriptions by pattern.
-//! - `restore`: reconnects, and retries of failed items.
-//! - [`typed`], [`options`], [`error`], [`state`]: program types, options, errors, connection
-//!   state.
+//! From the bottom up; each part imports only parts above it in this list.
+//! - `table`, [`options`], [`error`], [`state`], `event`, `outcome`: tables, and the types of the
+//!   program.
+//! - `variables`: variables by name and handle, arriving readings and pages of them, conversions.
+//! - `connection`: the life of the connection, and acknowledgements; [`answer`]: answers.
+//! - `base`: what every part uses; `ask`: requests that the client makes by itself.
+//! - `writes`: writes, their queue and credit; `typed`: handles of checked types.
+//! - `subscriptions`: `remote`, as the engine sees them, with losses; above it `subscription`, as the
+//!   program sees them, `delivery`, `restore` for reconnects and retries, `convergence`.
+//! - `patterns`: watched patterns, and subscriptions by pattern; `provider`: this client as the
+//!   source of variables.
+//! - `parts`: all of these; `explain`: why a variable does not reach the program.
+//! - [`request`]: one type and one file for each request, and its course.
+//! - `client`: [`ClientCore`], its verbs, input and output.
 
 #![forbid(unsafe_code)]
 
-mod account;
 pub mod answer;
-mod batch;
+mod ask;
+mod base;
 mod client;
 mod connection;
-mod convergence;
-mod delivery;
 pub mod error;
 mod event;
 mod explain;
-mod follow;
-mod gather;
-mod lane;
-mod local;
 pub mod options;
 mod outcome;
-mod output;
-mod page;
-mod pending;
+mod parts;
+mod patterns;
 mod provider;
-mod queue;
-mod reading;
-mod receipt;
 pub mod request;
-mod restore;
-mod settle;
 pub mod state;
-mod subscribe;
-mod subscription;
+mod subscriptions;
 mod table;
-mod taking;
-pub mod typed;
-mod variable;
-mod verbs;
-mod watch;
-mod wire;
-mod write;
-mod write_queue;
+mod typed;
+mod variables;
+mod writes;
 
 pub use answer::{ForcedList, Found, Lease, Opened, Snapshot, Step};
-pub use batch::{Batch, BatchReading};
 pub use client::ClientCore;
 pub use error::{RequestError, SubscribeError, WriteError};
 pub use event::Event;
-pub use follow::{FollowEvent, FollowId};
-pub use local::{LocalUpdate, LocalVariable};
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
 pub use outcome::{GroupOutcome, NotTried, WriteCounts, WriteOutcome};
-pub use page::{PageReading, ReadingPage};
+pub use patterns::follow::{FollowEvent, FollowId};
+pub use patterns::watch::{WatchEvent, WatchId};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
 pub use request::{AUDIT_ENTRIES_MAX, LeaseTerms, Request, RequestId};
 pub use state::{ConnectionCounters, ConnectionState, Session};
-pub use subscribe::Item;
-pub use subscription::{SubscriptionAccount, SubscriptionId};
+pub use subscriptions::batch::{Batch, BatchReading};
+pub use subscriptions::subscribe::Item;
+pub use subscriptions::subscription::{SubscriptionAccount, SubscriptionId};
 pub use trunkline_proto::message::group::GROUP_MAX;
 pub use trunkline_proto::message::lease::LeaseVerb;
 pub use trunkline_proto::message::write::WriteOptions;
 pub use trunkline_types::{Comparison, Condition, ConditionError};
-pub use typed::{EnumIndex, FromValue, IntoValue, TypeMismatch, Typed};
-pub use variable::VariableRef;
-pub use watch::{WatchEvent, WatchId};
-pub use write::{Write, WriteBatchId, WriteMode};
+pub use typed::{TypeMismatch, Typed};
+pub use variables::VariableRef;
+pub use variables::convert::{EnumIndex, FromValue, IntoValue};
+pub use variables::local::{LocalUpdate, LocalVariable};
+pub use variables::reading_page::{PageReading, ReadingPage};
+pub use writes::{Write, WriteBatchId, WriteMode};

@@ -19,7 +19,6 @@ pub enum NotTried {
     Cancelled(Fault),
 }
 
-/// Returns the outcome of a write that the engine of `epoch` has answered.
 pub(crate) fn of_answer(answer: WriteAnswer<'_>, epoch: u64) -> WriteOutcome {
     let position = |sequence| Position { epoch, sequence };
     match answer {

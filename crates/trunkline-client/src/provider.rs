@@ -20,14 +20,15 @@ use trunkline_proto::message::provider::{
     ProviderAnswer, ProviderAnswersBuilder, ProviderBind, ProviderOutcome, ProviderRequest,
     ReadBack,
 };
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions, Writes};
+use trunkline_proto::message::write::{self, WriteBuilder, WriteOptions};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::wire::{Reader, decode_value, encode_value};
 use trunkline_types::{Access, DataType, Quality, Tick, Timestamp, Value};
 
-use crate::client::ClientCore;
-use crate::request::Provide;
+use crate::ask::{OwnRequest, Provide};
+use crate::base::Base;
 use crate::table::NumberMap;
+use crate::writes::queue::Writes;
 
 /// Maximum number of values waiting to be sent. Beyond it, the oldest is dropped and counted.
 const WAITING_MAX: usize = 65_536;
@@ -36,7 +37,6 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// An event of a provider. Events are delivered in the order in which they occurred.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum ProviderEvent {
     /// The engine has accepted the role; binds follow.
     Provided,
@@ -115,135 +115,119 @@ pub(crate) struct ProviderRole {
     name: Option<String>,
     /// True once the engine has accepted the role on this connection.
     is_provided: bool,
-    retry_at: Option<Tick>,
+    pub(crate) retry_at: Option<Tick>,
     types: NumberMap<u32, DataType>,
-    events: VecDeque<ProviderEvent>,
+    pub(crate) events: VecDeque<ProviderEvent>,
     publications: VecDeque<Publication>,
     answers: Vec<(u64, ProviderReply)>,
     /// Number of values dropped because the queue was full.
-    lost: u64,
-    refused: u64,
+    pub(crate) lost: u64,
+    pub(crate) refused: u64,
 }
 
-impl ClientCore {
-    /// Becomes the source of every variable whose `source` begins with `name` and a colon, on this
-    /// connection and all later ones. The results arrive through
-    /// [`take_provider_event`](Self::take_provider_event).
-    pub fn provide(&mut self, name: &str) {
-        self.provider.name = Some(name.to_owned());
-        if self.connection.is_open() {
-            self.ask_to_provide();
+impl ProviderRole {
+    /// Becomes the source of every variable whose `source` begins with `name` and a colon.
+    pub(crate) fn provide(&mut self, base: &mut Base, name: &str) {
+        self.name = Some(name.to_owned());
+        if base.connection.is_open() {
+            self.restore(base);
         }
-        self.changes += 1;
+        base.changes += 1;
     }
 
-    pub(crate) fn ask_to_provide(&mut self) {
-        self.provider.retry_at = None;
-        if let Some(name) = self.provider.name.clone() {
-            self.requests.push(Provide(name));
+    /// Asks for the role, on a new connection or again.
+    pub(crate) fn restore(&mut self, base: &mut Base) {
+        self.retry_at = None;
+        if let Some(name) = self.name.clone() {
+            base.asked.push(OwnRequest::Provide(Provide(name)));
         }
     }
 
-    /// Takes the next event of the provider.
-    pub fn take_provider_event(&mut self) -> Option<ProviderEvent> {
-        self.provider.events.pop_front()
-    }
-
-    /// Sends a value as soon as the write credit allows. Does nothing without the role.
-    pub fn publish(&mut self, publication: Publication) {
-        let role = &mut self.provider;
-        if !role.is_provided {
+    pub(crate) fn publish(&mut self, base: &mut Base, publication: Publication) {
+        if !self.is_provided {
             return;
         }
-        if role.publications.len() >= WAITING_MAX {
-            role.publications.pop_front();
-            role.lost += 1;
+        if self.publications.len() >= WAITING_MAX {
+            self.publications.pop_front();
+            self.lost += 1;
         }
-        role.publications.push_back(publication);
-        self.changes += 1;
+        self.publications.push_back(publication);
+        base.changes += 1;
     }
 
-    /// Answers a write or a read. Does nothing without the role: tickets of an earlier connection
-    /// are no longer valid.
-    pub fn answer_provider(&mut self, ticket: u64, reply: ProviderReply) {
-        if self.provider.is_provided {
-            self.provider.answers.push((ticket, reply));
-            self.changes += 1;
+    pub(crate) fn answer(&mut self, base: &mut Base, ticket: u64, reply: ProviderReply) {
+        if self.is_provided {
+            self.answers.push((ticket, reply));
+            base.changes += 1;
         }
     }
 
-    /// Returns the number of values dropped because the connection was too slow, and the number of
-    /// values that the engine refused.
-    pub fn provider_losses(&self) -> (u64, u64) {
-        (self.provider.lost, self.provider.refused)
-    }
-
-    /// Returns the time to ask for the role again.
-    pub(crate) fn provider_due(&self) -> Option<Tick> {
-        self.provider.retry_at
-    }
-
-    pub(crate) fn provider_timeout(&mut self, now: Tick) {
-        if self.provider.retry_at.is_some_and(|due| due <= now) {
-            self.ask_to_provide();
+    pub(crate) fn handle_timeout(&mut self, base: &mut Base, now: Tick) {
+        if self.retry_at.is_some_and(|due| due <= now) {
+            self.restore(base);
         }
     }
 
-    pub(crate) fn provider_disconnected(&mut self) {
-        let role = &mut self.provider;
-        if role.name.is_none() {
+    pub(crate) fn connection_lost(&mut self) {
+        if self.name.is_none() {
             return;
         }
-        role.events.clear();
-        role.events.push_back(ProviderEvent::Disconnected);
-        role.publications.clear();
-        role.answers.clear();
-        role.types.clear();
-        (role.is_provided, role.retry_at) = (false, None);
+        self.events.clear();
+        self.events.push_back(ProviderEvent::Disconnected);
+        self.publications.clear();
+        self.answers.clear();
+        self.types.clear();
+        (self.is_provided, self.retry_at) = (false, None);
     }
 
     /// Handles the engine's answer to the request for the role; `None` accepts it.
-    pub(crate) fn provide_answered(&mut self, refused: Option<Fault>) {
-        let role = &mut self.provider;
-        role.events.push_back(match refused {
+    pub(crate) fn answered(&mut self, base: &mut Base, refused: Option<Fault>) {
+        self.events.push_back(match refused {
             None => {
-                role.is_provided = true;
+                self.is_provided = true;
                 ProviderEvent::Provided
             }
             Some(fault) => {
-                role.retry_at = self.last_input.map(|now| now.saturating_add(RETRY));
+                let now = base.connection.last_input;
+                self.retry_at = now.map(|now| now.saturating_add(RETRY));
                 ProviderEvent::Refused(fault)
             }
         });
-        self.changes += 1;
+        base.changes += 1;
     }
 
-    pub(crate) fn handle_provider_bind(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    pub(crate) fn handle_bind(
+        &mut self,
+        base: &mut Base,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
         for bound in ProviderBind::decode(frame)? {
             let bound = bound?;
-            self.provider
-                .types
-                .insert(bound.handle, bound.data_type.clone());
-            self.provider.events.push_back(ProviderEvent::Bind {
+            self.types.insert(bound.handle, bound.data_type.clone());
+            self.events.push_back(ProviderEvent::Bind {
                 handle: bound.handle,
                 data_type: bound.data_type,
                 access: bound.access,
                 item: bound.item.to_owned(),
             });
         }
-        self.changes += 1;
+        base.changes += 1;
         Ok(())
     }
 
-    pub(crate) fn handle_provider_write(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        for write in Writes::decode(frame)? {
+    pub(crate) fn handle_write(
+        &mut self,
+        base: &mut Base,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        for write in write::Writes::decode(frame)? {
             let write = write?;
-            let data_type = self.provider.types.get(&write.handle);
+            let data_type = self.types.get(&write.handle);
             let value = data_type
                 .and_then(|data_type| decode_value(data_type, &mut Reader::new(write.value)).ok());
             let (ticket, handle) = (write.write, write.handle);
             match value {
-                Some(value) => self.provider.events.push_back(ProviderEvent::Write {
+                Some(value) => self.events.push_back(ProviderEvent::Write {
                     ticket,
                     handle,
                     value,
@@ -251,33 +235,37 @@ impl ClientCore {
                 None => {
                     let sentence = "it is not bound to this variable".to_owned();
                     let refused = ProviderReply::Refused(sentence);
-                    self.provider.answers.push((ticket, refused));
+                    self.answers.push((ticket, refused));
                 }
             }
         }
-        self.changes += 1;
+        base.changes += 1;
         Ok(())
     }
 
-    pub(crate) fn handle_provider_request(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    pub(crate) fn handle_request(
+        &mut self,
+        base: &mut Base,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
         let handles = ProviderRequest::decode(frame)?;
         let mut ticket = handles.head().first_ticket;
         for handle in handles {
             let handle = handle?;
             let event = ProviderEvent::Read { ticket, handle };
-            self.provider.events.push_back(event);
+            self.events.push_back(event);
             ticket = ticket.wrapping_add(1);
         }
-        self.changes += 1;
+        base.changes += 1;
         Ok(())
     }
 
     /// Appends the answers, then a PUBLISH frame of about `page` bytes as far as the credit
     /// permits. Returns false if there was nothing to append.
-    pub(crate) fn send_provider(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn send(&mut self, writes: &mut Writes, page: usize, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         let mut bytes = Vec::new();
-        let answers = std::mem::take(&mut self.provider.answers);
+        let answers = std::mem::take(&mut self.answers);
         let mut frame = ProviderAnswersBuilder::begin(out, 0, &());
         for (ticket, reply) in &answers {
             frame.push(&ProviderAnswer {
@@ -286,9 +274,9 @@ impl ClientCore {
             });
         }
         frame.finish(false);
-        let mut frame = WriteBuilder::begin_publish(out, self.writes.next_write());
-        while frame.len_bytes() < page && self.writes.has_credit() {
-            let Some(publication) = self.provider.publications.pop_front() else {
+        let mut frame = WriteBuilder::begin_publish(out, writes.next_write());
+        while frame.len_bytes() < page && writes.has_credit() {
+            let Some(publication) = self.publications.pop_front() else {
                 break;
             };
             bytes.clear();
@@ -302,24 +290,21 @@ impl ClientCore {
                 ..WriteOptions::default()
             };
             frame.push(publication.handle, &options, &bytes);
-            self.writes
-                .sent_publication(publication.handle, bytes.len());
+            writes.sent_publication(publication.handle, bytes.len());
         }
         frame.finish();
         out.len() > start
     }
 
-    /// Handles the outcome of a published value.
-    pub(crate) fn published(&mut self, handle: u32, answer: &WriteAnswer<'_>) {
+    pub(crate) fn published(&mut self, base: &mut Base, handle: u32, answer: &WriteAnswer<'_>) {
         let WriteAnswer::Refused(fault) = answer else {
             return;
         };
-        let role = &mut self.provider;
-        role.refused += 1;
+        self.refused += 1;
         // Handles are not reused within an epoch, so nothing more can be delivered.
-        if fault.code == FaultCode::Gone && role.types.remove(&handle).is_some() {
-            role.events.push_back(ProviderEvent::Unbind { handle });
-            self.changes += 1;
+        if fault.code == FaultCode::Gone && self.types.remove(&handle).is_some() {
+            self.events.push_back(ProviderEvent::Unbind { handle });
+            base.changes += 1;
         }
     }
 }

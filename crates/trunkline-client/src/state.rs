@@ -9,7 +9,6 @@ use trunkline_types::Tick;
 
 /// The state of the connection, with its cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum ConnectionState {
     /// There is no connection; one is being made, or will be.
     Connecting {

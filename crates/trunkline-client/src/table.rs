@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_was_given_back_finds_nothing() {
+    fn released_key_finds_no_entry() {
         let mut sut = Slab::default();
         let first = sut.insert("a");
         assert_eq!(sut.remove(first), Some("a"));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_kept_in_order_however_many_they_are() {
+    fn small_tables_keep_insertion_order() {
         let mut sut = Few::default();
         assert!(sut.is_empty());
         for count in 1..5 {

@@ -1,10 +1,7 @@
-//! What a client allocates while updates stream in and are taken: nothing.
+//! A client allocates nothing while updates stream in and are taken.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
-#![allow(
-    unsafe_code,
-    reason = "counting what is allocated needs an allocator of one's own"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+#![allow(unsafe_code, reason = "counting allocations needs a custom allocator")]
 #![allow(
     dead_code,
     unused_imports,
@@ -36,7 +33,7 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise about `layout` is the one that is needed.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -53,7 +50,7 @@ static COUNTING: Counting = Counting;
 const RECORDS: u64 = 2 * ITEMS;
 const ITEMS: u64 = 500;
 
-/// How the program takes what waits.
+/// How the program takes pending readings.
 type Take = fn(&mut Rig, SubscriptionId, &mut Batch, &mut Vec<Event>) -> usize;
 
 fn by_batch(rig: &mut Rig, id: SubscriptionId, batch: &mut Batch, _: &mut Vec<Event>) -> usize {
@@ -77,8 +74,8 @@ fn one_by_one(rig: &mut Rig, id: SubscriptionId, _: &mut Batch, _: &mut Vec<Even
     std::iter::from_fn(|| rig.client.next_event(rig.now, id)).count()
 }
 
-/// Frames of updates arrive, are taken and acknowledged, again and again. What was allocated on
-/// the way, after the first rounds.
+/// Frames of updates arrive, are taken and acknowledged, repeatedly. Returns the allocations after
+/// the first rounds.
 fn allocations(contract: &str, expected: u64, take: Take) -> u64 {
     let names: Vec<String> = (0..ITEMS).map(|item| format!("v{item}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -130,9 +127,9 @@ fn a_stream_of_updates_allocates_nothing_at_the_client() {
     }
 }
 
-/// The count counts: what is kept of text must be allocated.
+/// The counter works: text that is kept must be allocated.
 #[test]
-fn what_is_allocated_is_counted() {
+fn allocations_are_counted() {
     let before = ALLOCATIONS.with(Cell::get);
     drop(std::hint::black_box(Value::String("level".into())));
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 1);

@@ -15,7 +15,6 @@ pub struct ConfigErrors {
 pub const ERRORS_MAX: usize = 100;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct ConfigError {
     /// Path of the file as named by the caller, or of a CSV file that it refers to.
     pub file: String,
@@ -39,7 +38,6 @@ pub struct Position {
 
 /// The error as a sentence that continues after `file:line:column`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ConfigErrorKind {
     // The file.
     #[error("does not exist; give a file or a directory with files ending in .toml")]
@@ -189,7 +187,7 @@ pub enum ConfigErrorKind {
     // Repetition and placeholders.
     #[error("\"{text}\": {reason}")]
     Placeholder { text: String, reason: String },
-    #[error("placeholders do not work in {section}; for a brace itself write {{{{ or }}}}")]
+    #[error("placeholders do not work in {section}; for a literal brace, write {{{{ or }}}}")]
     PlaceholderHere { section: &'static str },
     #[error("\"{text}\" is not a range of whole numbers such as \"1..4\"")]
     InvalidRange { text: String },
@@ -247,7 +245,7 @@ pub enum ConfigErrorKind {
     #[error("\"{text}\" is listed twice")]
     AddressTwice { text: String },
     #[error(
-        "other machines can reach {address}, and connections are not yet protected; listen on \
+        "other machines can reach {address}, and connections are not authenticated or encrypted yet; listen on \
          127.0.0.1, or accept the risk with insecure = true"
     )]
     NotLoopback { address: String },

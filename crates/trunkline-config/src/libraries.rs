@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use trunkline_types::LibraryDefinition;
-use trunkline_types::alias::{AliasFault, check_chains, misfit};
+use trunkline_types::alias::{AliasFault, check_chains, mismatch};
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::expand::Made;
@@ -163,9 +163,10 @@ fn report_aliases(libraries: &[Library], report: &mut Report) {
         let target = properties.alias.as_str();
         targets.insert(name, target);
         let of_target = all.get(target).map(|made| &*made.definition.properties);
-        if let Some(wrong) = of_target.and_then(|of_target| misfit(properties, target, of_target)) {
+        if let Some(wrong) = of_target.and_then(|of_target| mismatch(properties, target, of_target))
+        {
             let sentence = wrong.sentence;
-            refuse_alias(name, AliasFault::Misfit { sentence }, made, report);
+            refuse_alias(name, AliasFault::Mismatch { sentence }, made, report);
         }
     }
     if let Err((name, fault)) = check_chains(&targets)

@@ -39,7 +39,8 @@ pub struct EngineConfig {
     pub local_socket: bool,
     /// Lets programs of the same user use shared memory.
     pub shared_memory: bool,
-    /// Allows addresses that other machines can reach, although connections are not protected yet.
+    /// Allows addresses that other machines can reach, although connections are not authenticated
+    /// or encrypted yet.
     pub insecure: bool,
     /// Refuses programs of other users, also over TCP.
     pub same_user: bool,

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn swapped_missing_and_wrong_letters_are_seen_through() {
+    fn typos_are_matched_to_the_intended_key() {
         let keys = || ["length", "capacity", "kind", "at"].into_iter();
         assert_eq!(meant("lenght", keys()).as_deref(), Some("length"));
         assert_eq!(meant("LENGTH", keys()).as_deref(), Some("length"));

@@ -1,6 +1,6 @@
-//! The examples and the default configuration are what they say.
+//! The examples and the default configuration are valid and match their comments.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn variable<'a>(plan: &'a DeploymentPlan, path: &str) -> &'a VariableDefinition 
 }
 
 #[test]
-fn default_configuration_says_what_holds_without_one() {
+fn default_configuration_states_the_defaults() {
     let plan = parse("trunkline.toml", default_config_text()).unwrap();
     assert_eq!(plan.engine, EngineConfig::default());
     assert_eq!(plan.variable_count(), 0);
@@ -41,7 +41,7 @@ fn default_configuration_says_what_holds_without_one() {
 }
 
 #[test]
-fn default_configuration_works_with_its_comments_taken_away() {
+fn default_configuration_works_without_its_comments() {
     let text: Vec<&str> = default_config_text()
         .lines()
         .map(|line| match line.strip_prefix("# ") {

@@ -1,6 +1,6 @@
-//! Files and directories: what is read, in which order, and what is not.
+//! Files and directories: which files are read, in which order, and which are not.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fs;
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ fn with_csv(params: &str) -> String {
 }
 
 #[test]
-fn rows_come_from_a_csv_file_below() {
+fn rows_are_read_from_a_csv_file_in_a_subfolder() {
     let params = "tag = \"string\", n = \"int\", x = \"float\", on = \"bool\"";
     let csv = "\u{feff}n,tag,on,x\r\n1,\"a, b\",true,0.5\r\n\r\n -2 ,c,false,1e3\r\n";
     let sut = directory(&[("a.toml", &with_csv(params)), ("sub/rows.csv", csv)]);
@@ -147,8 +147,8 @@ fn mistakes_in_a_csv_file_are_named_with_line_and_column() {
         ),
         (
             "tag,addr,on\na//b,1,true\n",
-            "a.toml:4:22 \"a/a//b\" cannot be a name: a segment is empty at byte 4: write single \
-             slashes between segments, none at the ends (used at sub/rows.csv:2:1)",
+            "a.toml:4:22 \"a/a//b\" cannot be a name: empty segment at byte 4: use single \
+             slashes between segments and none at the start or end (used at sub/rows.csv:2:1)",
         ),
     ] {
         let sut = directory(&[("a.toml", &with_csv(params)), ("sub/rows.csv", csv)]);

@@ -1,6 +1,6 @@
 //! Initial values of every type.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ fn structs_are_tables_in_any_order_of_fields() {
 }
 
 #[test]
-fn waveforms_are_tables_with_what_they_have() {
+fn waveforms_are_configured_as_tables() {
     let empty = Waveform::empty(trunkline_types::ElementType::I16);
     assert_eq!(
         initial("waveform(i16)", "{}"),

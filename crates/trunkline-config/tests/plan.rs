@@ -1,6 +1,6 @@
-//! What the files say is what the plan has.
+//! The plan contains what the files configure.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn errors(text: &str) -> String {
     parse_file("plant.toml", text).unwrap_err().to_string()
 }
 
-/// The properties of the one variable with these lines.
+/// Returns the properties of a variable configured with these lines.
 fn properties(lines: &str) -> Arc<Properties> {
     let plan = parse(&format!("{IO}[[variable]]\nname = \"x\"\n{lines}"));
     Arc::clone(&plan.libraries[0].variables[0].properties)
@@ -31,7 +31,7 @@ fn paths(plan: &DeploymentPlan) -> Vec<&str> {
 
 /// Behaviour: SP-05.
 #[test]
-fn name_type_scope_and_buffering_come_from_the_file() {
+fn name_type_scope_and_buffering_are_read_from_the_file() {
     let plan = parse(
         "[library]\nname = \"boiler\"\n\
          [[variable]]\nname = \"pump/speed\"\ntype = \"f64\"\nscope = \"process\"\n\
@@ -132,7 +132,7 @@ fn fifo_of_values_without_a_declared_length_is_refused() {
 
 /// Behaviour: SP-07.
 #[test]
-fn every_type_can_be_chosen_in_text_and_composed_types_by_keys() {
+fn types_can_be_written_as_text_and_composed_types_as_keys() {
     for data_type in [
         "bool",
         "i8",
@@ -185,7 +185,7 @@ fn every_type_can_be_chosen_in_text_and_composed_types_by_keys() {
 
 /// Behaviour: H-04.
 #[test]
-fn scaling_needs_a_source_and_has_coercion_and_units_beside_it() {
+fn scaling_needs_a_source_and_combines_with_coercion_and_units() {
     let scale = "type = \"f64\"\nscale = { raw = [4, 20], eng = [0, 100] }\n";
     let text = format!("{IO}[[variable]]\nname = \"x\"\n{scale}");
     assert_eq!(
@@ -278,7 +278,7 @@ fn every_kind_of_scaling_can_be_configured() {
 }
 
 #[test]
-fn clamping_scale_coerces_to_its_engineering_ends() {
+fn clamp_coerces_to_the_engineering_range() {
     let scale = |eng: &str, rest: &str| {
         let lines = format!(
             "type = \"f64\"\nsource = \"plc1:1\"\n\
@@ -297,7 +297,7 @@ fn clamping_scale_coerces_to_its_engineering_ends() {
 
 /// Behaviour: DP-02.
 #[test]
-fn variable_outside_a_library_gets_one_named_after_its_file() {
+fn variable_outside_a_library_joins_one_named_after_the_file() {
     let variable = "[[variable]]\nname = \"level\"\ntype = \"f64\"\n";
     for (file, library) in [
         ("pumps.toml", "pumps"),
@@ -330,7 +330,7 @@ fn several_files_add_to_one_library_in_order() {
 }
 
 #[test]
-fn defaults_hold_where_the_type_can_have_them_and_overrides_win() {
+fn defaults_apply_where_the_type_permits_and_overrides_win() {
     let plan = parse(
         "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n\
          [defaults]\ntype = \"f64\"\nrange = [0, 10]\ncoerce = true\ndeadband = 1\nprecision = 2\n\
@@ -369,7 +369,7 @@ fn defaults_hold_where_the_type_can_have_them_and_overrides_win() {
 }
 
 #[test]
-fn defaults_and_overrides_stay_in_their_file_and_templates_do_not() {
+fn defaults_and_overrides_are_per_file_and_templates_are_global() {
     let a = "[defaults]\nunits = \"V\"\n[[template]]\nname = \"t\"\n\
              variable = [{ name = \"x\", type = \"f64\" }]\n";
     let b = "[defaults]\nunits = \"A\"\n[[use]]\ntemplate = \"t\"\n[[use]]\ntemplate = \"t\"\n\
@@ -391,7 +391,7 @@ fn defaults_and_overrides_stay_in_their_file_and_templates_do_not() {
 }
 
 #[test]
-fn placeholders_reach_every_value_of_a_variable() {
+fn placeholders_work_in_every_value_of_a_variable() {
     let plan = parse(
         "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n\
          [[variable]]\nname = \"{side}/{n:02}\"\nzip = { side = [\"n\", \"s\"], top = [10, 2.5] }\n\
@@ -444,7 +444,7 @@ fn engine_section_is_read() {
 }
 
 #[test]
-fn io_sections_keep_settings_with_their_places() {
+fn io_sections_keep_settings_and_their_positions() {
     let plan = parse(
         "[[io]]\nname = \"plc1\"\ndriver = \"modbus-tcp\"\nperiod = \"100ms\"\npublish = false\n\
          endpoint = \"10.0.0.5:502\"\nunit = 3\nfactor = 1.5\nswap = true\nlist = [1, [\"a\"]]\n\
@@ -475,7 +475,7 @@ fn io_sections_keep_settings_with_their_places() {
 }
 
 #[test]
-fn server_that_the_program_brings_is_a_source() {
+fn io_server_of_the_program_can_be_a_source() {
     let text = "[[variable]]\nname = \"x\"\ntype = \"f64\"\nsource = \"plant:level\"\n";
     assert!(parse_file("a.toml", text).is_err());
     let options = LoadOptions {
@@ -486,7 +486,7 @@ fn server_that_the_program_brings_is_a_source() {
 }
 
 #[test]
-fn variables_max_of_the_configuration_holds() {
+fn configured_variables_max_is_enforced() {
     let text = |max: u32| {
         format!(
             "[engine.limits]\nvariables_max = {max}\n\
@@ -498,7 +498,7 @@ fn variables_max_of_the_configuration_holds() {
 }
 
 #[test]
-fn byte_order_mark_and_line_ends_of_other_systems_change_nothing() {
+fn byte_order_mark_and_crlf_are_accepted() {
     let text = "[library]\nname = \"a\"\n[[variable]]\nname = \"x\"\ntype = \"f64\"\n";
     let other = format!("\u{feff}{}", text.replace('\n', "\r\n"));
     assert_eq!(parse(text), parse(&other));
@@ -508,7 +508,7 @@ fn byte_order_mark_and_line_ends_of_other_systems_change_nothing() {
 }
 
 #[test]
-fn variables_that_agree_share_their_properties() {
+fn equal_properties_are_shared() {
     let text = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n[[variable]]\nname = \"a{n}\"\n\
                 each = { n = \"1..100_000\" }\ntype = \"f64\"\nunits = \"V\"\n";
     let plan = parse(text);
@@ -532,7 +532,7 @@ fn variables_that_agree_share_their_properties() {
 
 /// Behaviour: B-24.
 #[test]
-fn audit_is_a_property_with_a_default_for_the_library_and_a_bound_for_the_engine() {
+fn audit_has_a_default_per_file_and_a_bound_per_engine() {
     let plan = parse(
         "[engine]\naudit_entries = 500\n[defaults]\naudit = true\n\
          [[variable]]\nname = \"a\"\ntype = \"f64\"\n\

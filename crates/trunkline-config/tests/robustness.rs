@@ -1,13 +1,13 @@
 //! No text makes the reader panic, and none takes it unreasonably long or deep.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::path::Path;
 
 use proptest::prelude::*;
 use trunkline_config::{ConfigErrors, DeploymentPlan, default_config_text, keys::SECTIONS, parse};
 
-/// Reads a text; whatever is wrong with it is said in sentences with places in it.
+/// Reads a text; every error has a sentence and a position inside the text.
 fn read(text: &str) -> Result<DeploymentPlan, ConfigErrors> {
     let result = parse("any.toml", text);
     if let Err(errors) = &result {
@@ -105,7 +105,7 @@ fn word() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A text with pieces cut out, doubled or replaced by others.
+/// A text with pieces cut out, duplicated or replaced by others.
 fn mutated(text: String) -> impl Strategy<Value = String> {
     let chars: Vec<char> = text.chars().collect();
     let length = chars.len();

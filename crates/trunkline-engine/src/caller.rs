@@ -8,11 +8,9 @@ use std::sync::Arc;
 pub struct Caller {
     /// Number of the session, unique within an engine start; 0 is the engine itself.
     pub session: u32,
-    /// The principal on whose behalf the request is made.
     pub principal: Principal,
     /// Origin of the request, for people: `pid 4711 on this machine`, `10.0.0.7:51344`.
     pub origin: Arc<str>,
-    /// The operations allowed to the caller.
     pub rights: Rights,
     /// True if the request came through a connection. Single-process variables are hidden from
     /// connections.
@@ -23,7 +21,6 @@ pub struct Caller {
 /// there are only these.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Principal {
-    /// The engine's own services and I/O servers.
     Engine,
     /// A program in the engine's process, or a peer whose user id the operating system confirms.
     Local(u32),
@@ -33,25 +30,19 @@ pub enum Principal {
     Unauthenticated,
 }
 
-/// The operations allowed on the variables that a caller can see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
-    /// Reading and subscribing.
     pub read: bool,
-    /// Writing and requesting.
     pub write: bool,
-    /// Deploying, undeploying, starting and stopping libraries.
     pub administer: bool,
 }
 
 impl Rights {
-    /// All rights.
     pub const ALL: Rights = Rights {
         read: true,
         write: true,
         administer: true,
     };
-    /// The right to read only.
     pub const READ: Rights = Rights {
         read: true,
         write: false,
@@ -71,7 +62,6 @@ impl Caller {
         }
     }
 
-    /// A program in the engine's own process.
     pub fn local(session: u32, uid: u32) -> Self {
         Self {
             session,

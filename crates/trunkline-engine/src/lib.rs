@@ -26,6 +26,10 @@
 //! - [`engine`]: the public type, with all features.
 
 #![forbid(unsafe_code)]
+#![warn(
+    clippy::match_wildcard_for_single_variants,
+    clippy::wildcard_enum_match_arm
+)]
 
 mod caller;
 mod delivery;
@@ -57,24 +61,27 @@ pub use features::audit::{
 pub use features::forcing::{ForcedPage, ForcedVariable};
 pub use features::groups::{GroupAttempt, GroupMember, GroupOutcome, Snapshot};
 pub use features::leases::{
-    Granted, HeldBy, LEASE_MAX, LEASE_MIN, LeaseRequest, LeaseVerb, WRITERS_WAITING_MAX,
+    Granted, LEASE_MAX, LEASE_MIN, LeaseHolder, LeaseRequest, LeaseVerb, WRITERS_WAITING_MAX,
 };
 pub use features::libraries::{
     DeployError, Deployed, Library, Retained, RetainedValues, UnknownLibrary,
 };
 pub use features::providers::{Answer, NameTaken, PROVIDER_PENDING_MAX, Provider};
 pub use features::tables::Mirror;
-pub use features::{fields as field, providers as provider, realtime};
+pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply};
 pub use host::store;
 pub use outcome::orders::{LibraryState, OrderResult, Report};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};
 pub use queries::{health, search};
-pub use subscriptions::{Consumer, Delivery, ITEMS_MAX, Looked, Sink, Subscribe};
+pub use subscriptions::{
+    Consumer, Delivery, ITEMS_MAX, Sink, Subscribe, Subscriptions, SweepSlice,
+};
 pub use update::{Encoded, LARGE_BYTES, NoMemory, Update, check_room_to_decode};
 pub use variable::Variable;
 pub use variable::fast_path::PlainUpdate;
 pub use variables::{FollowedHandles, HandleReader, SlotCounts, VARIABLES_MAX};
+pub use write::engine_core::{EngineCore, View};
 pub use write::wall_clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};
 pub use write::{Completion, Origin, Write, WriteValue, WriteVerb};

@@ -6,7 +6,6 @@ use trunkline_types::{DataType, Quality, Timestamp, Value, wire};
 
 /// Maximum length of a value that is stored in place. Longer values are counted buffers.
 pub const INLINE_BYTES: usize = 24;
-/// [`INLINE_BYTES`] in words.
 pub(crate) const INLINE_WORDS: usize = INLINE_BYTES / 8;
 
 /// A value in wire form, as cells and queues hold it and as it is copied to the network.
@@ -59,9 +58,6 @@ impl Encoded {
     }
 
     /// Like [`from_bytes`](Self::from_bytes), but fails if the system lacks the memory.
-    ///
-    /// # Errors
-    /// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
     pub fn try_from_bytes(bytes: &[u8]) -> Result<Self, NoMemory> {
         // A separate form for large values could be allocated fallibly, but costs every small
         // update 3 % more instructions.
@@ -97,7 +93,6 @@ impl Encoded {
         words
     }
 
-    /// Encodes `value`.
     #[inline]
     pub fn from_value(value: &Value) -> Self {
         match word_of(value) {
@@ -107,9 +102,6 @@ impl Encoded {
     }
 
     /// Encodes the default value of a type, or fails if the system lacks the memory.
-    ///
-    /// # Errors
-    /// [`NoMemory`].
     pub(crate) fn try_default_of(data_type: &DataType) -> Result<Self, NoMemory> {
         // The value and its wire form exist at the same time.
         let bytes = default_bytes(data_type);
@@ -164,7 +156,6 @@ impl Encoded {
         Self::try_from_bytes(&bytes)
     }
 
-    /// The wire form.
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Form::Inline { len, bytes } => bytes.0.get(..usize::from(*len)).unwrap_or(&bytes.0),
@@ -180,7 +171,6 @@ impl Encoded {
         }
     }
 
-    /// Bytes held outside this struct.
     pub(crate) fn shared_bytes(&self) -> usize {
         self.shared().map_or(0, |bytes| bytes.len())
     }
@@ -190,9 +180,6 @@ impl Encoded {
     }
 
     /// Like [`decode`](Self::decode), but fails if the system lacks the memory.
-    ///
-    /// # Errors
-    /// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
     pub fn try_decode(&self, data_type: &DataType) -> Result<Value, NoMemory> {
         check_room_to_decode(data_type, self.as_slice())?;
         Ok(self.decode(data_type))
@@ -213,6 +200,7 @@ impl PartialEq for Encoded {
 }
 
 /// Bytes of a type's default value. Only arrays of a fixed shape have a long one.
+#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
 fn default_bytes(data_type: &DataType) -> usize {
     match data_type {
         DataType::Array(ty) => {
@@ -228,14 +216,12 @@ fn default_bytes(data_type: &DataType) -> usize {
     }
 }
 
-/// Error: the system has no memory for a large value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the engine's machine has no {bytes} bytes of memory left for the value; try again later, or \
-     give the engine more memory"
+    "the engine's machine does not have {bytes} bytes of memory left for the value; try again \
+     later, or give the engine more memory"
 )]
 pub struct NoMemory {
-    /// Bytes of the value.
     pub bytes: usize,
 }
 
@@ -257,9 +243,6 @@ pub(crate) fn check_room(bytes: usize) -> Result<(), NoMemory> {
 }
 
 /// Checks that the system has memory for the decoded form of a large value in wire form.
-///
-/// # Errors
-/// [`NoMemory`], for a value of [`LARGE_BYTES`] or more.
 pub fn check_room_to_decode(data_type: &DataType, bytes: &[u8]) -> Result<(), NoMemory> {
     if bytes.len() < LARGE_BYTES {
         return Ok(());
@@ -269,6 +252,7 @@ pub fn check_room_to_decode(data_type: &DataType, bytes: &[u8]) -> Result<(), No
 }
 
 /// Returns the wire form of the most common types as a word, with its length in bytes.
+#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from values")]
 #[inline]
 pub(crate) fn word_of(value: &Value) -> Option<(u64, usize)> {
     Some(match value {
@@ -286,14 +270,25 @@ pub(crate) fn word_of(value: &Value) -> Option<(u64, usize)> {
 pub struct Update {
     /// Its number within the epoch; 0 before the first write.
     pub sequence: u64,
-    /// Time at which the value was measured.
     pub source_timestamp: Timestamp,
-    /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// Quality of the value: level, reason and clock.
     pub quality: Quality,
     /// Session that wrote it; 0 for the engine and its I/O servers.
     pub writer: u32,
     /// The value; empty if `sequence` is 0.
     pub value: Encoded,
+}
+
+impl Update {
+    /// An update that no commit has numbered yet.
+    pub(crate) fn new(stamp: Timestamp, quality: Quality, writer: u32, value: Encoded) -> Self {
+        Self {
+            sequence: 0,
+            source_timestamp: stamp,
+            engine_timestamp: stamp,
+            quality,
+            writer,
+            value,
+        }
+    }
 }

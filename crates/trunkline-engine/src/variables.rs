@@ -21,10 +21,10 @@ pub use trunkline_types::definition::VARIABLES_MAX;
 use trunkline_types::definition::{HANDLE_SLOT_BITS, slot_of};
 
 use crate::caller::Caller;
-use crate::sync::{Arc, HashSeed, RwLock, RwLockWriteGuard, crossing};
+use crate::delivery::outbox::{Outbox, Wakes};
+use crate::sync::{Arc, HashSeed, Mutex, RwLock, RwLockWriteGuard, Weak, crossing};
 use crate::variable::Variable;
 
-/// The slot bits of a handle.
 pub(crate) const SLOT: u32 = (1 << HANDLE_SLOT_BITS) - 1;
 const _: () = assert!(VARIABLES_MAX == SLOT as usize + 1);
 
@@ -43,38 +43,34 @@ const fn next_handle(handle: u32) -> Option<u32> {
 pub(crate) struct Registry {
     slots: SlotTable<Variable>,
     names: RwLock<Names>,
-    /// Handles by register number.
     numbers: RwLock<BTreeMap<u32, u32>>,
     hash: HashSeed,
+    /// Consumers to wake when names appear or disappear.
+    watchers: Mutex<Vec<Weak<Outbox>>>,
 }
 
 #[derive(Default)]
 struct Names {
-    /// Slots by name.
     index: HashTable<u32>,
     /// The lowest slot that was never used. Slot 0 is never used, so that 0 is not a valid handle.
     next: u32,
     /// The next handles of slots that are free again. The slot that has been free longest comes
     /// first.
     free: VecDeque<u32>,
-    /// Slots whose generations are used up.
     retired: u32,
-    /// Slots reserved for the variables of a library that is being deployed.
     promised: usize,
-    log: Log,
+    log: NamesLog,
 }
 
 /// Variables added and removed, the newest last, for watches that follow patterns.
 #[derive(Default)]
-struct Log {
+struct NamesLog {
     entries: VecDeque<LogEntry>,
-    /// Number of the oldest entry still in the log.
     first: u64,
     /// True while a watch follows patterns. Otherwise entries are only counted.
     is_kept: bool,
 }
 
-/// The addition or removal of a variable.
 #[derive(Clone)]
 pub(crate) struct LogEntry {
     pub(crate) variable: Arc<Variable>,
@@ -85,9 +81,16 @@ pub(crate) struct LogEntry {
 /// that falls further behind lists all names again, which is no more work.
 const LOG_MIN: usize = 16_384;
 
-impl Log {
+impl NamesLog {
     fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
+    }
+
+    /// Stops keeping entries, and returns those that were kept.
+    fn stop(&mut self) -> VecDeque<LogEntry> {
+        self.is_kept = false;
+        self.first = self.end();
+        std::mem::take(&mut self.entries)
     }
 
     fn push(&mut self, variable: &Arc<Variable>, is_gone: bool, live: usize) {
@@ -106,12 +109,9 @@ impl Log {
     }
 }
 
-/// Number of slots used, retired and in total.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotCounts {
-    /// Slots occupied by variables and open fields.
     pub used: u64,
-    /// Slots whose generations are used up.
     pub retired: u64,
     /// Number of usable slots. Slot 0 is never used and not counted.
     pub max: u64,
@@ -127,17 +127,16 @@ impl Registry {
             }),
             numbers: RwLock::new(BTreeMap::new()),
             hash: HashSeed::default(),
+            watchers: Mutex::default(),
         }
     }
 
-    /// Returns the variable that occupies this slot now.
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<Arc<Variable>> {
         crossing();
         self.slots.get(slot as usize)
     }
 
-    /// Returns the variable with this handle, or `None` if it was removed.
     #[inline]
     pub(crate) fn get(&self, handle: u32) -> Option<Arc<Variable>> {
         self.at(slot_of(handle))
@@ -204,20 +203,33 @@ impl Registry {
         (names.log.end(), names.next)
     }
 
-    /// Starts or stops keeping log entries for watches that follow patterns.
-    pub(crate) fn keep_log(&self, is_kept: bool) {
-        let dropped = {
-            let log = &mut self.names.write().log;
-            log.is_kept = is_kept;
-            match is_kept {
-                true => VecDeque::new(),
-                false => {
-                    log.first = log.end();
-                    std::mem::take(&mut log.entries)
-                }
+    /// Wakes the consumer from now on when names appear or disappear, and keeps log entries.
+    pub(crate) fn watch(&self, outbox: &Arc<Outbox>) {
+        let mut watchers = self.watchers.lock();
+        watchers.retain(|known| known.strong_count() > 0);
+        let own = Arc::downgrade(outbox);
+        if !watchers.iter().any(|known| known.ptr_eq(&own)) {
+            watchers.push(own);
+        }
+        self.names.write().log.is_kept = true;
+    }
+
+    /// Wakes the consumers that watch names, because some appeared or disappeared. Without such
+    /// consumers, the log is no longer kept.
+    pub(crate) fn announce_names(&self, wakes: &mut Wakes) {
+        let mut watchers = self.watchers.lock();
+        watchers.retain(|outbox| {
+            let outbox = outbox.upgrade();
+            if let Some(outbox) = &outbox {
+                outbox.set_names_changed();
+                wakes.add(outbox);
             }
-        };
-        drop(dropped);
+            outbox.is_some()
+        });
+        if watchers.is_empty() {
+            // Dropped after the lock is released.
+            let _dropped = self.names.write().log.stop();
+        }
     }
 
     /// Adds the handles of the variables added by entry `from` or a later one, as far back as the
@@ -244,7 +256,6 @@ impl Registry {
         Some(entries.cloned().collect())
     }
 
-    /// Number of variables that can still be added.
     pub(crate) fn room(&self) -> usize {
         self.names.read().room()
     }
@@ -387,10 +398,6 @@ impl Registry {
 /// Returns true if the handle belongs to this variable, not to an earlier one in its slot.
 #[inline]
 fn is_named_by(variable: &Variable, handle: u32) -> bool {
-    #[cfg(feature = "planted")]
-    if trunkline_types::planted::is(trunkline_types::planted::Bug::GenerationIgnored) {
-        return true;
-    }
     variable.handle() == handle
 }
 
@@ -417,14 +424,12 @@ impl HandleReader {
 pub struct FollowedHandles<'h>(Option<Pinned<'h, Variable>>);
 
 impl FollowedHandles<'_> {
-    /// Returns the variable with this handle, or `None` if it was removed.
     #[inline]
     pub fn variable(&self, handle: u32) -> Option<&Variable> {
         let variable = self.0.as_ref()?.get(slot_of(handle) as usize)?;
         is_named_by(variable, handle).then_some(variable)
     }
 
-    /// Returns the variable with this handle, if `caller` can see it.
     #[inline]
     pub fn visible(&self, caller: &Caller, handle: u32) -> Option<&Variable> {
         self.variable(handle)
@@ -433,7 +438,6 @@ impl FollowedHandles<'_> {
 }
 
 impl Names {
-    /// Frees or retires the slot of a removed variable.
     fn free(&mut self, handle: u32) {
         match next_handle(handle) {
             Some(next) => self.free.push_back(next),
@@ -441,13 +445,11 @@ impl Names {
         }
     }
 
-    /// Number of slots that are neither used nor reserved.
     fn room(&self) -> usize {
         let free = VARIABLES_MAX.saturating_sub(self.next as usize) + self.free.len();
         free.saturating_sub(self.promised)
     }
 
-    /// Number of slots occupied by variables and fields.
     fn live(&self) -> usize {
         let ended = self.free.len() + self.retired as usize;
         (self.next as usize - 1).saturating_sub(ended)
@@ -460,7 +462,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_never_that_of_no_variable_and_ends_with_its_slot() {
+    fn handle_is_never_null_and_expires_with_its_slot() {
         let mut handle = SLOT;
         let mut count = 1_u64;
         while let Some(next) = next_handle(handle) {
@@ -473,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_are_promised_are_for_nobody_else() {
+    fn reserved_slots_are_not_given_to_others() {
         let sut = Registry::new();
         let all = VARIABLES_MAX - 1;
         assert_eq!(sut.room(), all);

@@ -1,10 +1,6 @@
-//! What is kept of `all` subscriptions whose session broke, and what that costs.
+//! The updates that are kept for `all` subscriptions of broken sessions, and their cost.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -18,9 +14,9 @@ use trunkline_types::{Contract, DataType, Properties};
 
 /// Behaviour: B-05.
 #[test]
-fn a_session_that_breaks_is_no_subscriber_any_more() {
+fn broken_session_no_longer_counts_as_subscriber() {
     let rig = Rig::with(numbers(10));
-    let before = rig.engine.subscription_count();
+    let before = rig.engine.health().subscription_count();
     for _ in 0..3 {
         let mut consumer = session(&rig, MAX);
         for number in 0..10 {
@@ -28,16 +24,16 @@ fn a_session_that_breaks_is_no_subscriber_any_more() {
             rig.subscribe(&mut consumer, 1, all(10), &variable);
             rig.subscribe(&mut consumer, 2, all(10), &variable);
         }
-        assert_eq!(rig.engine.subscription_count(), before + 20);
+        assert_eq!(rig.engine.health().subscription_count(), before + 20);
         leave(&rig, consumer);
-        assert_eq!(rig.engine.subscription_count(), before);
+        assert_eq!(rig.engine.health().subscription_count(), before);
     }
-    assert_eq!(rig.engine.absent_sessions(), 3);
+    assert_eq!(rig.engine.health().absent_sessions(), 3);
 }
 
 /// Behaviour: B-06, B-02.
 #[test]
-fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
+fn replayed_updates_count_against_the_session() {
     let rig = Rig::bounded(MAX, numbers(1));
     let x = rig.variable("rig/x0");
     let mut other = rig.consumer();
@@ -50,7 +46,8 @@ fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
     for id in 0..200 {
         rig.resume(&mut consumer, id, all(10_000), &x, at(500));
     }
-    // Two of them have what they missed, which is 500 updates; the others the newest alone.
+    // Two of them have everything they missed, which is 500 updates; the others have only the
+    // newest.
     let charged = used(&rig) - before;
     assert!(
         (1000 * COST..=(100 << 10) + (16 << 10)).contains(&charged),
@@ -70,7 +67,7 @@ fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
     // Delivered and confirmed, it costs nothing.
     assert!(consumer.confirm(got.len() as u64));
     assert_eq!(used(&rig), before);
-    // Not delivered, it is given back with its subscription, and with its session.
+    // Not delivered, it is released with its subscription, and with its session.
     rig.resume(&mut consumer, 300, all(10_000), &x, at(500));
     assert!(used(&rig) >= before + 500 * COST);
     consumer.unsubscribe(300, None, &mut Wakes::new());
@@ -82,7 +79,7 @@ fn what_is_reached_back_is_charged_and_bounded_by_the_session() {
 
 /// Behaviour: B-02, B-03, B-11.
 #[test]
-fn what_is_reached_back_keeps_within_twice_the_bound_of_its_subscription() {
+fn replay_stays_within_twice_the_subscription_bound() {
     let rig = Rig::bounded(MAX, numbers(3));
     let variables = ["rig/x0", "rig/x1", "rig/x2"].map(|name| rig.variable(name));
     let mut other = rig.consumer();
@@ -105,7 +102,7 @@ fn what_is_reached_back_keeps_within_twice_the_bound_of_its_subscription() {
     assert_eq!(of(&variables[1]), [8, 9]);
     let lost: u64 = got.iter().map(|one| one.lost.disconnect).sum();
     assert_eq!(lost, 6, "what had no room is told");
-    // What was delivered makes room for what is reached back next.
+    // Delivered updates make room for the next replayed ones.
     rig.resume(&mut consumer, 1, all(5), &variables[2], at(1));
     assert_eq!(
         sequences(&updates(&mut consumer)),
@@ -115,7 +112,7 @@ fn what_is_reached_back_keeps_within_twice_the_bound_of_its_subscription() {
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn what_is_kept_once_sent_is_just_what_is_not_confirmed_beside_other_contracts() {
+fn only_unconfirmed_all_updates_are_kept_after_sending() {
     let rig = Rig::bounded(MAX, numbers(2));
     let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
     // A tenth of this is kept once it is sent: ten updates.
@@ -124,7 +121,7 @@ fn what_is_kept_once_sent_is_just_what_is_not_confirmed_beside_other_contracts()
     rig.subscribe(&mut consumer, 2, Contract::Latest, &y);
     let got = updates(&mut consumer).len();
     assert!(consumer.confirm(got as u64));
-    // Always nine deliveries of `latest` on their way, and one of `all`.
+    // Always nine deliveries of `latest` in transit, and one of `all`.
     for _ in 0..9 {
         rig.write(&y, 1.0);
         assert_eq!(updates(&mut consumer).len(), 1);
@@ -154,7 +151,7 @@ fn what_is_kept_once_sent_is_just_what_is_not_confirmed_beside_other_contracts()
 
 /// Behaviour: B-05, B-06.
 #[test]
-fn who_is_away_gives_way_to_who_is_there_and_keeps_the_newest() {
+fn disconnected_session_yields_memory_and_keeps_the_newest_updates() {
     let rig = Rig::bounded(MAX, numbers(2));
     let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
     let sessions = 40;
@@ -173,14 +170,14 @@ fn who_is_away_gives_way_to_who_is_there_and_keeps_the_newest() {
         (half - half / 4..=half + sessions * (8 << 10)).contains(&kept),
         "{kept}"
     );
-    // Who is there has the other half, and takes more than its floor.
+    // The connected session has the other half, and takes more than its floor.
     let mut present = rig.consumer();
     rig.subscribe(&mut present, 1, all(100_000), &y);
     for _ in 0..2000 {
         rig.write(&y, 1.0);
     }
     assert_eq!(updates(&mut present).len(), 2001);
-    // Who comes back has the newest without a gap.
+    // The resumed session has the newest updates without a gap.
     let mut next = return_of(&rig);
     rig.resume(&mut next, 1, all(100_000), &x, at(0));
     let got = updates(&mut next);
@@ -192,7 +189,7 @@ fn who_is_away_gives_way_to_who_is_there_and_keeps_the_newest() {
 
 /// Behaviour: B-05.
 #[test]
-fn who_is_away_drops_the_oldest_until_its_session_has_room() {
+fn disconnected_subscription_drops_the_oldest_updates_to_fit() {
     let long = define("long", Properties::new(DataType::String));
     let rig = Rig::bounded(MAX, [numbers(1), vec![long]].concat());
     let (x, long) = (rig.variable("rig/x0"), rig.variable("rig/long"));
@@ -204,7 +201,7 @@ fn who_is_away_drops_the_oldest_until_its_session_has_room() {
     for _ in 0..2000 {
         rig.write(&x, 1.0);
     }
-    // As long as many hundreds of what waits.
+    // As long as several hundred pending updates.
     rig.write(&long, "x".repeat(50_000).as_str());
     rig.write(&x, 1.0);
     let mut next = return_of(&rig);
@@ -217,7 +214,7 @@ fn who_is_away_drops_the_oldest_until_its_session_has_room() {
 
 /// Behaviour: B-05.
 #[test]
-fn what_nobody_came_back_for_is_given_up_in_slices() {
+fn expired_sessions_are_released_in_slices() {
     let rig = Rig::bounded(64 << 20, numbers(5000));
     let before = used(&rig);
     let mut consumer = session(&rig, 64 << 20);
@@ -229,7 +226,7 @@ fn what_nobody_came_back_for_is_given_up_in_slices() {
     leave(&rig, consumer);
     rig.advance(Duration::from_secs(30));
     let mut polls = 0;
-    while rig.engine.absent_sessions() > 0 {
+    while rig.engine.health().absent_sessions() > 0 {
         let mut wakes = Wakes::new();
         rig.engine.poll(rig.now(), rig.wall(), &mut wakes);
         polls += 1;
@@ -245,7 +242,7 @@ fn what_nobody_came_back_for_is_given_up_in_slices() {
 
 /// Behaviour: B-02, B-03, B-05.
 #[test]
-fn where_the_oldest_was_dropped_what_was_sent_before_it_costs_nothing_any_more() {
+fn sent_updates_before_a_dropped_one_are_no_longer_charged() {
     let rig = Rig::bounded(MAX, numbers(2));
     let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
     let mut consumer = session(&rig, MAX);
@@ -266,10 +263,10 @@ fn where_the_oldest_was_dropped_what_was_sent_before_it_costs_nothing_any_more()
     }
     let full = used(&rig);
     assert!(full >= 1200 * COST, "{full}");
-    // No room for this one, and what was dropped for it is between it and what was sent.
+    // No room for this one, and updates dropped for it are between it and the sent ones.
     rig.write(&x, 1.0);
     let given_back = full - used(&rig);
-    // Bytes are given back by the kilobyte.
+    // Bytes are released by the kilobyte.
     assert!(given_back >= 400 * COST - 1024, "{given_back}");
     let mut next = return_of(&rig);
     // Nothing of this one was dropped.
@@ -288,7 +285,7 @@ fn where_the_oldest_was_dropped_what_was_sent_before_it_costs_nothing_any_more()
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn what_was_sent_stays_as_long_as_one_of_the_subscriptions_goes_on_from_there() {
+fn sent_updates_are_kept_while_a_subscription_needs_them() {
     let rig = Rig::bounded(MAX, numbers(1));
     let x = rig.variable("rig/x0");
     let mut consumer = session(&rig, MAX);
@@ -309,7 +306,7 @@ fn what_was_sent_stays_as_long_as_one_of_the_subscriptions_goes_on_from_there() 
 
 /// Behaviour: B-02, B-06.
 #[test]
-fn one_request_looks_through_so_many_entries_of_others_and_no_more() {
+fn request_examines_a_bounded_number_of_foreign_entries() {
     const VARIABLES: usize = 200;
     let rig = Rig::with(numbers(VARIABLES));
     let variable = |number: usize| rig.variable(&format!("rig/x{number}"));
@@ -333,7 +330,7 @@ fn one_request_looks_through_so_many_entries_of_others_and_no_more() {
         };
         consumer
             .subscribe(&rig.caller, variable, wanted)
-            .expect("it may be subscribed");
+            .expect("the variable can be subscribed");
         let looks = left - consumer.looks_left();
         assert!(looks <= 1024, "{looks}");
         left -= looks;
@@ -346,7 +343,7 @@ fn one_request_looks_through_so_many_entries_of_others_and_no_more() {
     };
     assert_eq!(of(0).count(), 4);
     assert_eq!(of(0).map(|one| one.lost.disconnect).sum::<u64>(), 0);
-    // What is beyond is told.
+    // Updates beyond that are reported.
     assert_eq!(of(VARIABLES - 1).count(), 1);
     let last = of(VARIABLES - 1).map(|one| one.lost.disconnect);
     assert_eq!(last.sum::<u64>(), 3);
@@ -358,8 +355,8 @@ fn one_request_looks_through_so_many_entries_of_others_and_no_more() {
 
 /// Behaviour: B-02, B-03, B-06.
 #[test]
-fn where_too_much_is_sent_the_newest_is_kept_and_confirmed_exactly() {
-    // What is confirmed of 25, and whether they are delivered one by one.
+fn newest_sent_updates_are_kept_and_confirmed_exactly() {
+    // The number confirmed of 25, and whether they are delivered one by one.
     for (confirmed, singly) in [(0, true), (0, false), (22, true), (22, false), (25, true)] {
         let rig = Rig::bounded(MAX, numbers(2));
         let (x, y) = (rig.variable("rig/x0"), rig.variable("rig/x1"));
@@ -383,7 +380,7 @@ fn where_too_much_is_sent_the_newest_is_kept_and_confirmed_exactly() {
         let each = deliveries / 25;
         assert!(consumer.confirm((confirmed * each) as u64));
         if confirmed == 25 {
-            // What is kept borrows four times as much at a time as what waits.
+            // Kept updates borrow four times as much at a time as pending ones.
             let left = used(&rig) - before;
             assert!(left <= 4 << 10, "nothing is kept any more, and {left}");
         }
@@ -417,12 +414,12 @@ fn the_oldest_of_too_many_broken_sessions_is_given_up_in_slices() {
         rig.subscribe(&mut consumer, 1, all(10), &x);
         leave(&rig, consumer);
     }
-    assert_eq!(rig.engine.absent_sessions(), 1025);
+    assert_eq!(rig.engine.health().absent_sessions(), 1025);
     let mut polls = 0;
-    while rig.engine.absent_sessions() > 1024 {
+    while rig.engine.health().absent_sessions() > 1024 {
         let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
         polls += 1;
-        if rig.engine.absent_sessions() > 1024 {
+        if rig.engine.health().absent_sessions() > 1024 {
             assert_eq!(due, Some(rig.now()), "it wants to go on at once");
         }
     }
@@ -430,10 +427,10 @@ fn the_oldest_of_too_many_broken_sessions_is_given_up_in_slices() {
     assert!((8..=10).contains(&polls), "{polls}");
 }
 
-/// Gives up what is to be given up; in so many slices.
+/// Releases expired sessions. Returns the number of slices.
 fn polls_until_given_up(rig: &Rig) -> u32 {
     let mut polls = 0;
-    while rig.engine.absent_sessions() > 0 {
+    while rig.engine.health().absent_sessions() > 0 {
         rig.poll();
         polls += 1;
     }
@@ -442,8 +439,8 @@ fn polls_until_given_up(rig: &Rig) -> u32 {
 
 /// Behaviour: B-05.
 #[test]
-fn what_the_next_session_does_not_want_is_given_up_in_slices() {
-    /// How the session that comes after the broken one goes on.
+fn updates_unused_by_the_next_session_are_released_in_slices() {
+    /// How the session that comes after the broken one continues.
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Then {
         TakesTooLong,
@@ -481,7 +478,7 @@ fn what_the_next_session_does_not_want_is_given_up_in_slices() {
 
 /// Behaviour: B-05.
 #[test]
-fn what_was_sent_and_nobody_came_back_for_is_given_up_in_slices() {
+fn sent_updates_of_expired_sessions_are_released_in_slices() {
     let rig = Rig::bounded(64 << 20, numbers(1));
     let before = used(&rig);
     let x = rig.variable("rig/x0");
@@ -501,7 +498,7 @@ fn what_was_sent_and_nobody_came_back_for_is_given_up_in_slices() {
 
 /// Behaviour: B-02, B-06.
 #[test]
-fn feeds_that_have_nothing_are_looks_as_well() {
+fn empty_feeds_count_as_examined() {
     let rig = Rig::with(numbers(1));
     let x = rig.variable("rig/x0");
     let mut others = rig.consumer();
@@ -521,7 +518,7 @@ fn feeds_that_have_nothing_are_looks_as_well() {
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn who_had_nothing_yet_is_told_what_it_was_to_get_and_does_not() {
+fn subscriber_without_a_position_learns_its_losses() {
     let rig = Rig::with(numbers(1));
     let x = rig.variable("rig/x0");
     let write = |count| (0..count).for_each(|_| drop(rig.write(&x, 1.0)));
@@ -548,7 +545,7 @@ fn who_had_nothing_yet_is_told_what_it_was_to_get_and_does_not() {
         let ledger = balanced(&next, 1, &x);
         assert_eq!(ledger.dropped_disconnect, first - opened);
     }
-    // Who comes back before anything else was written has its first reading all the same.
+    // A session that resumes before another write has its first reading nevertheless.
     for rig in [&rig, &Rig::with(numbers(1))] {
         let x = rig.variable("rig/x0");
         let mut consumer = session(rig, MAX);
@@ -564,7 +561,7 @@ fn who_had_nothing_yet_is_told_what_it_was_to_get_and_does_not() {
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn what_a_subscription_that_came_back_left_goes_when_the_other_ones_oldest_is_dropped() {
+fn leftovers_of_a_resumed_subscription_are_dropped_with_the_oldest() {
     let rig = Rig::bounded(MAX, numbers(1));
     let x = rig.variable("rig/x0");
     let mut consumer = session(&rig, MAX);
@@ -587,7 +584,7 @@ fn what_a_subscription_that_came_back_left_goes_when_the_other_ones_oldest_is_dr
     };
     let full = write(400);
     assert!(full >= 800 * COST, "{full}");
-    // The other one has no room for this, and what was dropped is between it and what was sent.
+    // The other one has no room for this, and dropped updates are between it and the sent ones.
     let given_back = full - write(1);
     assert!(given_back >= 400 * COST - 1024, "{given_back}");
 }
@@ -605,7 +602,7 @@ fn sharing(rig: &Rig, queue_bytes_max: usize) -> (Consumer, Consumer) {
     both
 }
 
-/// Takes everything, in pieces as they were encoded.
+/// Takes everything, in the runs in which it was encoded.
 fn take_runs(consumer: &mut Consumer) {
     let mut sink = Recorder::default();
     sink.takes_runs = true;
@@ -615,11 +612,12 @@ fn take_runs(consumer: &mut Consumer) {
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn where_the_older_half_goes_it_is_the_older_one_however_it_was_sent() {
+fn older_half_is_dropped_regardless_of_how_it_was_sent() {
     let rig = Rig::bounded(64 << 20, numbers(1));
     let x = rig.variable("rig/x0");
     let write = |count| (0..count).for_each(|_| drop(rig.write(&x, 1.0)));
-    // A tenth of this is kept once it is sent: a hundred updates, beside what is sent in pieces.
+    // A tenth of this is kept once it is sent: a hundred updates, in addition to partially sent
+    // ones.
     let (mut consumer, mut other) = sharing(&rig, 1000 * COST as usize);
     for _ in 0..9 {
         write(100);
@@ -644,7 +642,7 @@ fn where_the_older_half_goes_it_is_the_older_one_however_it_was_sent() {
 
 /// Behaviour: B-02, B-05.
 #[test]
-fn what_is_charged_stays_where_there_are_no_bytes_for_what_was_sent_in_pieces() {
+fn charge_is_kept_without_budget_for_partially_sent_updates() {
     let rig = Rig::bounded(MAX, numbers(3));
     let [x, y, z] = ["rig/x0", "rig/x1", "rig/x2"].map(|name| rig.variable(name));
     let (mut consumer, mut other) = sharing(&rig, MAX);

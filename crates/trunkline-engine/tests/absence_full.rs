@@ -1,10 +1,6 @@
-//! Sessions that break and come back where the engine's bytes are taken.
+//! Sessions that break and resume while the engine's budget is in use.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -38,7 +34,7 @@ fn write(rig: &Rig, variable: &Variable, count: usize) {
 
 /// Behaviour: B-02, B-05.
 #[test]
-fn a_session_whose_own_backlog_takes_most_of_the_engines_bytes_leaves_all_of_it() {
+fn session_leaves_its_whole_backlog_even_if_it_fills_the_engine() {
     let rig = Rig::bounded(MAX, numbers(1));
     let x = rig.variable("rig/x0");
     let mut consumer = session(&rig, MAX);
@@ -48,7 +44,7 @@ fn a_session_whose_own_backlog_takes_most_of_the_engines_bytes_leaves_all_of_it(
     write(&rig, &x, 9000);
     assert!(used(&rig) >= 9000 * COST);
     leave(&rig, consumer);
-    assert_eq!(rig.engine.absent_sessions(), 1);
+    assert_eq!(rig.engine.health().absent_sessions(), 1);
     let mut next = return_of(&rig);
     rig.resume(&mut next, 1, all(100_000), &x, at(0));
     let got = sequences(&updates(&mut next));
@@ -57,9 +53,9 @@ fn a_session_whose_own_backlog_takes_most_of_the_engines_bytes_leaves_all_of_it(
 
 /// Behaviour: B-05, B-06.
 #[test]
-fn who_comes_back_is_not_refused_and_gets_all_where_the_engine_is_full() {
-    // With so many updates that what they cost has been borrowed to the last or not, and in an
-    // engine that has the bytes for a few more or for none.
+fn resumed_session_gets_everything_even_if_the_engine_is_full() {
+    // With a number of updates whose cost has been borrowed completely or not, and in an engine
+    // that has the bytes for a few more or for none.
     for (count, left) in [(1000, 60_000), (1000, 4096), (900, 60_000), (900, 4096)]
         .into_iter()
         .chain([2, 3, 57, 58, 800, 950].map(|count| (count, 4096)))
@@ -95,13 +91,13 @@ fn who_comes_back_is_not_refused_and_gets_all_where_the_engine_is_full() {
         assert!(used(&rig) <= MAX as u64);
         let got = sequences(&updates(&mut next));
         assert_eq!(got, (1..=count as u64).collect::<Vec<_>>(), "{left}");
-        assert_eq!(rig.engine.absent_sessions(), 0);
+        assert_eq!(rig.engine.health().absent_sessions(), 0);
     }
 }
 
 /// Behaviour: B-02, B-05.
 #[test]
-fn who_comes_back_with_many_variables_gets_all_of_each_where_the_engine_is_full() {
+fn resumed_session_with_many_variables_gets_everything_of_each() {
     const VARIABLES: usize = 400;
     let rig = Rig::bounded(MAX, numbers(VARIABLES + 2));
     let variable = |number: usize| rig.variable(&format!("rig/x{}", number + 2));
@@ -128,7 +124,7 @@ fn who_comes_back_with_many_variables_gets_all_of_each_where_the_engine_is_full(
 
 /// Behaviour: B-02, B-05.
 #[test]
-fn what_a_session_was_given_and_has_not_taken_it_leaves_again() {
+fn untaken_updates_of_a_resumed_session_are_kept_again() {
     let rig = Rig::bounded(MAX, numbers(2));
     let x = rig.variable("rig/x0");
     let mut consumer = session(&rig, MAX);
@@ -151,7 +147,7 @@ fn what_a_session_was_given_and_has_not_taken_it_leaves_again() {
 
 /// Behaviour: B-05.
 #[test]
-fn no_writer_waits_for_a_session_for_whose_place_there_are_no_bytes() {
+fn writers_do_not_wait_for_a_session_without_budget() {
     const VARIABLES: usize = 3000;
     let stalling = |number: usize| define(&format!("s{number}"), stalling());
     let stalling: Vec<_> = (0..VARIABLES).map(stalling).collect();
@@ -167,7 +163,7 @@ fn no_writer_waits_for_a_session_for_whose_place_there_are_no_bytes() {
     let _stopped = fill(&rig, 4096);
     leave(&rig, consumer);
     assert_eq!(rig.write(&first, 2.0), applied(2));
-    while rig.engine.absent_sessions() > 0 {
+    while rig.engine.health().absent_sessions() > 0 {
         rig.poll();
     }
     assert_eq!(rig.write(&first, 3.0), applied(3));
@@ -175,11 +171,11 @@ fn no_writer_waits_for_a_session_for_whose_place_there_are_no_bytes() {
 
 /// Behaviour: B-02, B-06.
 #[test]
-fn bytes_that_go_from_account_to_account_beside_writers_are_never_more_and_all_come_back() {
+fn budget_moved_between_accounts_is_conserved_under_writes() {
     let rig = Rig::bounded(MAX, numbers(3));
     let variables = [0, 1, 2].map(|number| rig.variable(&format!("rig/x{number}")));
     let is_over = AtomicBool::new(false);
-    // What each has by right, and what two borrow at a time.
+    // The guaranteed amount of each, and the amount that two borrow at a time.
     let most = MAX as u64 + 4 * (64 << 10);
     std::thread::scope(|scope| {
         for (session, variable) in (2..).zip(&variables) {
@@ -215,7 +211,8 @@ fn bytes_that_go_from_account_to_account_beside_writers_are_never_more_and_all_c
                 *had = one.sequence;
             }
             leave(&rig, consumer);
-            // Somebody else, who takes nothing of the third, has bytes at times and at times not.
+            // Another client, which takes nothing of the third, has bytes at times and at times
+            // not.
             stopped = stopped.xor(Some(rig.consumer()));
             if let Some(stopped) = &mut stopped {
                 rig.subscribe(stopped, 1, all(20_000), &variables[2]);
@@ -223,7 +220,7 @@ fn bytes_that_go_from_account_to_account_beside_writers_are_never_more_and_all_c
         }
     });
     rig.advance(Duration::from_secs(30));
-    while rig.engine.absent_sessions() > 0 {
+    while rig.engine.health().absent_sessions() > 0 {
         rig.poll();
     }
     assert_eq!(used(&rig), 0);

@@ -1,10 +1,6 @@
-//! Values that grow old: when they are marked, what the mark says, and what clears it.
+//! Values that grow old: when they are marked, with which mark, and when it is cleared.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -46,7 +42,7 @@ fn quality(variable: &Variable) -> Quality {
 
 /// Behaviour: B-12.
 #[test]
-fn a_value_beyond_its_maximum_age_is_marked_and_subscribers_are_told() {
+fn value_beyond_its_maximum_age_is_marked_and_notified() {
     let (rig, x) = Rig::of(aging(2 * SECOND));
     let mut consumer = rig.consumer();
     let all: Contract = "all:10".parse().unwrap();
@@ -73,7 +69,7 @@ fn a_value_beyond_its_maximum_age_is_marked_and_subscribers_are_told() {
     pass(&rig, 60 * SECOND);
     assert_eq!(x.sequence(), 2, "once is enough");
 
-    // Whoever writes anything puts it right, until that is old.
+    // Any write clears the mark, until that value is old.
     assert_eq!(rig.write(&x, 1.0), applied(3));
     pass(&rig, SECOND * 19 / 10);
     assert_eq!(quality(&x), Quality::GOOD);
@@ -83,7 +79,7 @@ fn a_value_beyond_its_maximum_age_is_marked_and_subscribers_are_told() {
 
 /// Behaviour: B-12.
 #[test]
-fn what_is_written_or_confirmed_in_time_is_never_marked() {
+fn values_written_or_confirmed_in_time_are_never_marked() {
     let (rig, x) = Rig::of(Properties {
         deadband: Deadband {
             user_percent: 10.0,
@@ -114,19 +110,21 @@ fn what_is_written_or_confirmed_in_time_is_never_marked() {
 
 /// Behaviour: B-12.
 #[test]
-fn what_is_bad_stopped_or_gone_is_left_as_it_is() {
+fn bad_stopped_or_removed_variables_are_left_unchanged() {
     let (rig, x) = Rig::of(aging(SECOND));
     rig.write(&x, 1.0);
     let (now, wall) = (rig.now(), rig.wall());
     let mut wakes = Wakes::new();
     rig.engine
-        .stop_library("rig", now, wall, &mut wakes)
+        .libraries()
+        .stop("rig", now, wall, &mut wakes)
         .unwrap();
     pass(&rig, 5 * SECOND);
     assert_eq!(quality(&x).reason(), Reason::ProcessMissing);
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
-        .start_library("rig", now, wall, &mut wakes)
+        .libraries()
+        .start("rig", now, wall, &mut wakes)
         .unwrap();
     pass(&rig, 3 * SECOND);
     assert_eq!(
@@ -138,6 +136,7 @@ fn what_is_bad_stopped_or_gone_is_left_as_it_is() {
     pass(&rig, 3 * SECOND);
     assert_eq!(quality(&x).reason(), Reason::Stale);
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut wakes)
         .unwrap();
     pass(&rig, 3 * SECOND);
@@ -152,9 +151,14 @@ fn a_replaced_library_may_set_change_and_end_a_maximum_age() {
         let library = library_of("rig", vec![define("x", properties)]);
         let (now, wall) = (rig.now(), rig.wall());
         let none = &|_: &_, _: &_| None;
-        let deploy = rig
-            .engine
-            .deploy_retained(&library, true, none, now, wall, &mut Wakes::new());
+        let deploy = rig.engine.libraries().deploy_retained(
+            &library,
+            true,
+            none,
+            now,
+            wall,
+            &mut Wakes::new(),
+        );
         deploy.expect("it is well formed");
     };
     rig.write(&x, 1.0);

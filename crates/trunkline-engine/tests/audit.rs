@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test stops at what it did not expect"
+    reason = "tests may panic"
 )]
 #![cfg(not(shuttle))]
 
@@ -38,7 +38,7 @@ fn properties() -> Properties {
 }
 
 fn taken(rig: &Rig) -> Vec<AuditEntry> {
-    rig.engine.take_audit(1, usize::MAX)
+    rig.engine.audit().take(1, usize::MAX)
 }
 
 fn with_verb(rig: &Rig, x: &Variable, verb: WriteVerb, value: f64) -> WriteOutcome {
@@ -48,7 +48,7 @@ fn with_verb(rig: &Rig, x: &Variable, verb: WriteVerb, value: f64) -> WriteOutco
     done(rig.attempt(x, &write))
 }
 
-/// What happened, as `action old -> new: outcome`.
+/// The entries, as `action old -> new: outcome`.
 fn told(entries: &[AuditEntry]) -> Vec<String> {
     let told = |entry: &AuditEntry| {
         let (action, outcome) = (entry.action, entry.outcome.name());
@@ -59,7 +59,7 @@ fn told(entries: &[AuditEntry]) -> Vec<String> {
 
 /// Behaviour: B-24.
 #[test]
-fn every_write_of_a_client_is_noted_with_who_from_where_old_new_when_and_outcome() {
+fn audit_has_caller_origin_values_time_and_outcome_of_each_write() {
     let (rig, x) = audited();
     rig.advance(Duration::from_secs(3));
     assert_eq!(rig.write(&x, 1.5), applied(1));
@@ -87,7 +87,7 @@ fn every_write_of_a_client_is_noted_with_who_from_where_old_new_when_and_outcome
 
 /// Behaviour: B-24.
 #[test]
-fn what_is_refused_is_noted_with_its_rule_and_what_a_source_says_is_not_noted() {
+fn refusals_are_audited_with_the_rule_and_source_values_are_not() {
     let mut properties = properties();
     properties.range = Some((0.0, 10.0));
     let (rig, x) = Rig::of(properties);
@@ -126,7 +126,7 @@ fn what_is_refused_is_noted_with_its_rule_and_what_a_source_says_is_not_noted() 
 }
 
 #[test]
-fn what_is_unchanged_or_coerced_says_what_the_variable_holds() {
+fn unchanged_or_coerced_write_is_audited_with_the_stored_value() {
     let mut properties = properties();
     properties.range = Some((0.0, 10.0));
     properties.coerce = true;
@@ -149,7 +149,7 @@ fn what_is_unchanged_or_coerced_says_what_the_variable_holds() {
 
 /// Behaviour: B-24, H-27.
 #[test]
-fn forcing_is_noted_whatever_the_variable_says() {
+fn forcing_is_audited_for_every_variable() {
     let (rig, x) = Rig::plain();
     rig.write(&x, 1.0);
     with_verb(&rig, &x, WriteVerb::Force, 7.0);
@@ -160,11 +160,13 @@ fn forcing_is_noted_whatever_the_variable_says() {
     let caller = Caller::local(4, 44);
     let mut wakes = Wakes::new();
     rig.engine
-        .set_forcing(&caller, false, now, wall, &mut wakes)
+        .forcing()
+        .set(&caller, false, now, wall, &mut wakes)
         .expect("nobody keeps the audit");
     with_verb(&rig, &x, WriteVerb::Force, 8.0);
     rig.engine
-        .clear_forcing(&caller, now, wall, &mut wakes)
+        .forcing()
+        .clear(&caller, now, wall, &mut wakes)
         .expect("nobody keeps the audit");
     let entries = taken(&rig);
     assert_eq!(
@@ -181,7 +183,7 @@ fn forcing_is_noted_whatever_the_variable_says() {
     assert_eq!(entries[3].who, "local:44");
 }
 
-/// A device that keeps the tickets of what it is asked.
+/// A device that keeps the tickets of its requests.
 #[derive(Default)]
 struct Device(Mutex<Vec<Ticket>>);
 
@@ -203,11 +205,11 @@ impl Provider for Device {
 
 /// Behaviour: B-24.
 #[test]
-fn writes_that_a_device_has_to_answer_are_noted_when_it_has() {
+fn writes_answered_by_a_device_are_audited_after_the_answer() {
     let (rig, x) = audited();
     let device = Arc::new(Device::default());
     let provider = Arc::clone(&device) as Arc<dyn Provider>;
-    let id = rig.engine.attach_provider(provider, &[x.handle()]);
+    let id = rig.engine.providers().attach(provider, &[x.handle()]);
     rig.publish(&x, 1.0);
     let write = |value: f64| {
         let value = Value::F64(value);
@@ -217,7 +219,9 @@ fn writes_that_a_device_has_to_answer_are_noted_when_it_has() {
         let ticket = device.0.lock().unwrap().remove(0);
         let (now, wall) = (rig.now(), rig.wall());
         let (engine, handle) = (&rig.engine, x.handle());
-        engine.answer(ticket, handle, answer, now, wall, &mut Wakes::new());
+        engine
+            .providers()
+            .answer(ticket, handle, answer, now, wall, &mut Wakes::new());
     };
     write(2.0);
     assert_eq!(taken(&rig), [], "nobody knows yet how it ends");
@@ -234,7 +238,9 @@ fn writes_that_a_device_has_to_answer_are_noted_when_it_has() {
     write(6.0);
     let (now, wall) = (rig.now(), rig.wall());
     let gone = trunkline_types::Reason::ProviderGone;
-    rig.engine.detach_provider(id, gone, now, wall, &mut wakes);
+    rig.engine
+        .providers()
+        .detach(id, gone, now, wall, &mut wakes);
     let value = Value::F64(7.0);
     rig.attempt(&x, &Write::value(&value));
     let entries = taken(&rig);
@@ -260,8 +266,9 @@ fn property_can_be_given_and_taken_while_the_variable_is_deployed() {
         let (now, wall) = (rig.now(), rig.wall());
         let none = |_: &trunkline_types::Name, _: &Properties| None;
         rig.engine
+            .libraries()
             .deploy_retained(&library, true, &none, now, wall, &mut Wakes::new())
-            .expect("it is well formed");
+            .expect("the library is valid");
     };
     rig.write(&x, 1.0);
     assert_eq!(taken(&rig), []);
@@ -274,7 +281,7 @@ fn property_can_be_given_and_taken_while_the_variable_is_deployed() {
 }
 
 #[test]
-fn long_values_are_cut_and_very_long_ones_are_told_by_their_length() {
+fn long_values_are_truncated_and_very_long_ones_become_a_length() {
     let mut of_text = Properties::new(DataType::String);
     of_text.audit = AuditMode::Complete;
     let (rig, text) = Rig::of(of_text);
@@ -311,9 +318,9 @@ fn fill(rig: &Rig, x: &Variable) -> usize {
 
 /// Behaviour: B-24.
 #[test]
-fn a_writer_waits_for_a_complete_audit_that_falls_behind_and_no_entry_is_lost() {
+fn writer_waits_for_a_lagging_complete_audit_without_losses() {
     let (rig, x) = audited();
-    rig.engine.keep_audit(Box::new(Bell::default()));
+    rig.engine.audit().keep(Box::new(Bell::default()));
     let waker = Bell::default();
     let consumer = Consumer::new(rig.engine.clone(), Box::new(waker.clone()));
     let (mut written, mut waited, mut taken) = (0_usize, 0, 0);
@@ -327,7 +334,7 @@ fn a_writer_waits_for_a_complete_audit_that_falls_behind_and_no_entry_is_lost() 
                 let rung = waker.rings();
                 // A host that is slow, but stores.
                 rig.advance(AUDIT_PATIENCE - Duration::from_millis(1));
-                let entries = rig.engine.take_audit(taken + 1, 5000);
+                let entries = rig.engine.audit().take(taken + 1, 5000);
                 taken += entries.len() as u64;
                 assert_eq!(waker.rings(), rung + 1, "the writer is woken");
                 assert!(!consumer.wait_for_room(&x), "there is room");
@@ -337,13 +344,13 @@ fn a_writer_waits_for_a_complete_audit_that_falls_behind_and_no_entry_is_lost() 
         }
     }
     assert!(waited > 0, "no write waits");
-    let (waiting, lost) = rig.engine.waiting_audit();
+    let (waiting, lost) = rig.engine.audit().waiting();
     assert_eq!((taken as usize + waiting, lost), (written, 0));
 }
 
 /// Behaviour: B-24.
 #[test]
-fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not_stored() {
+fn audited_actions_wait_for_a_full_audit_and_fail_without_a_store() {
     let properties_of = |audit| {
         let mut properties = Properties::new(DataType::F64);
         properties.audit = audit;
@@ -359,7 +366,7 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
     ]);
     let [x, off, effort, alias] =
         ["x", "off", "effort", "alias"].map(|path| rig.variable(&format!("rig/{path}")));
-    rig.engine.keep_audit(Box::new(Bell::default()));
+    rig.engine.audit().keep(Box::new(Bell::default()));
     assert_eq!(fill(&rig, &x), AUDIT_NOTES_MAX);
     let value = Value::F64(-1.0);
     let put = Write::value(&value);
@@ -378,7 +385,8 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
     let wakes = &mut Wakes::new();
     let write_group = |wakes: &mut Wakes| {
         rig.engine
-            .try_write_group(&rig.caller, rig.now(), rig.wall(), &group, wakes)
+            .groups()
+            .try_write(&rig.caller, rig.now(), rig.wall(), &group, wakes)
     };
     waits(&alias, &put);
     waits(&x, &force);
@@ -390,14 +398,15 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
     );
     let clear = |wakes: &mut Wakes| {
         rig.engine
-            .clear_forcing(&rig.caller, rig.now(), rig.wall(), wakes)
+            .forcing()
+            .clear(&rig.caller, rig.now(), rig.wall(), wakes)
     };
     assert!(matches!(clear(wakes), Err(NoAuditRoom::Wait(_))));
-    // What may be missing does not wait, nor does what is not noted.
+    // Best-effort entries do not wait, nor do unaudited writes.
     assert_eq!(done(rig.attempt(&off, &put)), applied(1));
     assert_eq!(done(rig.attempt(&effort, &put)), applied(1));
     assert_eq!(done(rig.attempt(&effort, &force)), applied(2));
-    assert_eq!(rig.engine.waiting_audit(), (AUDIT_NOTES_MAX, 2));
+    assert_eq!(rig.engine.audit().waiting(), (AUDIT_NOTES_MAX, 2));
 
     rig.advance(AUDIT_PATIENCE);
     let full = WriteOutcome::Refused(Refusal::AuditFull);
@@ -414,7 +423,7 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
     };
     assert_eq!((ended.commit, ended.outcomes), (None, vec![full]));
     assert_eq!(clear(wakes), Err(NoAuditRoom::Unstored));
-    assert_eq!(rig.engine.waiting_audit(), (AUDIT_NOTES_MAX, 2));
+    assert_eq!(rig.engine.audit().waiting(), (AUDIT_NOTES_MAX, 2));
     assert_eq!(
         x.sequence(),
         AUDIT_NOTES_MAX as u64,
@@ -422,15 +431,15 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
     );
     assert!(x.ledger().is_balanced());
 
-    assert_eq!(rig.engine.take_audit(1, 10).len(), 10);
+    assert_eq!(rig.engine.audit().take(1, 10).len(), 10);
     assert_eq!(clear(wakes), Ok(1));
     // A group has the room of each of its members, where a best effort finds none.
-    let before = rig.engine.waiting_audit();
+    let before = rig.engine.audit().waiting();
     let GroupAttempt::Done(ended) = write_group(wakes) else {
         panic!("there is room");
     };
     assert!(ended.commit.is_some());
-    assert_eq!(rig.engine.waiting_audit(), (before.0 + 1, before.1));
+    assert_eq!(rig.engine.audit().waiting(), (before.0 + 1, before.1));
     assert_eq!(
         done(rig.attempt(&alias, &put)),
         applied(AUDIT_NOTES_MAX as u64 + 2)
@@ -442,7 +451,7 @@ fn whatever_needs_an_entry_waits_for_a_full_audit_and_is_refused_where_it_is_not
 ///
 /// Behaviour: B-24.
 #[test]
-fn what_has_ended_while_it_waited_for_a_full_audit_is_not_kept() {
+fn sessions_that_end_while_waiting_for_a_full_audit_are_released() {
     struct Waiter {
         _kept: Arc<()>,
     }
@@ -451,7 +460,7 @@ fn what_has_ended_while_it_waited_for_a_full_audit_is_not_kept() {
     }
 
     let (rig, x) = audited();
-    rig.engine.keep_audit(Box::new(Bell::default()));
+    rig.engine.audit().keep(Box::new(Bell::default()));
     assert_eq!(fill(&rig, &x), AUDIT_NOTES_MAX);
     let kept = Arc::new(());
     for _ in 0..10 {
@@ -462,18 +471,19 @@ fn what_has_ended_while_it_waited_for_a_full_audit_is_not_kept() {
         // This one, and the one before it at most.
         assert!(Arc::strong_count(&kept) <= 3);
     }
-    assert_eq!(rig.engine.take_audit(1, 10).len(), 10);
+    assert_eq!(rig.engine.audit().take(1, 10).len(), 10);
     assert_eq!(Arc::strong_count(&kept), 1);
 }
 
-/// Room that is claimed and not used is given back.
+/// Room that is claimed and not used is released.
 #[test]
-fn room_of_a_write_that_is_not_noted_is_given_back() {
+fn room_of_an_unaudited_write_is_released() {
     let (rig, x) = audited();
-    rig.engine.keep_audit(Box::new(Bell::default()));
+    rig.engine.audit().keep(Box::new(Bell::default()));
     let room = rig
         .engine
-        .claim_audit(AUDIT_NOTES_MAX, rig.now())
+        .audit()
+        .claim(AUDIT_NOTES_MAX, rig.now())
         .expect("it is empty");
     let value = Value::F64(1.0);
     assert!(matches!(
@@ -486,21 +496,21 @@ fn room_of_a_write_that_is_not_noted_is_given_back() {
 
 /// Behaviour: B-24.
 #[test]
-fn entries_of_a_best_effort_audit_beyond_the_bound_are_counted_and_told_in_their_place() {
+fn lost_best_effort_entries_are_counted_at_their_position() {
     let mut properties = properties();
     properties.audit = AuditMode::BestEffort;
     let (rig, x) = Rig::of(properties);
     let bell = Bell::default();
-    rig.engine.keep_audit(Box::new(bell.clone()));
+    rig.engine.audit().keep(Box::new(bell.clone()));
     for number in 0..AUDIT_BEST_EFFORT_MAX + 7 {
         rig.write(&x, number as f64);
     }
     assert_eq!(bell.rings(), 1, "once, when something began to wait");
-    assert_eq!(rig.engine.waiting_audit(), (AUDIT_BEST_EFFORT_MAX, 7));
+    assert_eq!(rig.engine.audit().waiting(), (AUDIT_BEST_EFFORT_MAX, 7));
     assert_eq!(x.sequence(), (AUDIT_BEST_EFFORT_MAX + 7) as u64);
-    let mut entries = rig.engine.take_audit(1, 10);
+    let mut entries = rig.engine.audit().take(1, 10);
     rig.write(&x, -1.0);
-    while let more @ [_, ..] = &*rig.engine.take_audit(entries.len() as u64 + 1, 999) {
+    while let more @ [_, ..] = &*rig.engine.audit().take(entries.len() as u64 + 1, 999) {
         entries.extend_from_slice(more);
     }
     let numbers = entries.iter().map(|entry| entry.number);
@@ -516,7 +526,7 @@ fn entries_of_a_best_effort_audit_beyond_the_bound_are_counted_and_told_in_their
     assert_eq!(lost.outcome, AuditOutcome::Lost(7));
     assert_eq!(after.new, "-1.0");
 
-    // Also when nothing comes after what is lost.
+    // Even if nothing follows the lost entries.
     for number in 0..AUDIT_BEST_EFFORT_MAX + 3 {
         rig.write(&x, number as f64);
     }
@@ -525,15 +535,15 @@ fn entries_of_a_best_effort_audit_beyond_the_bound_are_counted_and_told_in_their
         panic!("one entry tells it");
     };
     assert_eq!(lost.outcome, AuditOutcome::Lost(3));
-    assert_eq!(rig.engine.waiting_audit(), (0, 0));
+    assert_eq!(rig.engine.audit().waiting(), (0, 0));
 }
 
 /// Each update of an audited variable has one entry, whose old value is the new one of the entry
-/// before it, whoever writes at the same time.
+/// before it, with any number of concurrent writers.
 ///
 /// Behaviour: B-24.
 #[test]
-fn entries_of_writers_that_race_stand_in_the_order_of_the_updates() {
+fn audit_entries_of_racing_writers_follow_update_order() {
     const THREADS: u32 = 4;
     const WRITES: u32 = 2_000;
     let mut of_counter = Properties::new(DataType::U64);
@@ -574,7 +584,7 @@ fn entries_of_writers_that_race_stand_in_the_order_of_the_updates() {
         } else {
             assert_eq!(entry.outcome.name(), "refused");
         }
-        // What one writer did stands in the order in which it did it.
+        // The entries of one writer are in the order of its writes.
         let number = entry.new.parse::<u64>().unwrap() & 0xffff_ffff;
         let next = of_whom.entry(&entry.who).or_default();
         assert_eq!(number, *next);
@@ -585,12 +595,13 @@ fn entries_of_writers_that_race_stand_in_the_order_of_the_updates() {
 }
 
 #[test]
-fn explain_says_where_the_entries_are_kept() {
+fn explain_shows_where_the_entries_are_stored() {
     let (rig, x) = audited();
     rig.write(&x, 1.0);
     let audit = || {
         let steps = rig
             .engine
+            .queries()
             .explain(&rig.caller, "rig/x", rig.now(), rig.wall());
         let found = steps
             .into_iter()
@@ -598,7 +609,7 @@ fn explain_says_where_the_entries_are_kept() {
         found.expect("it is audited")
     };
     assert_eq!(audit().verdict, WhyVerdict::Note);
-    rig.engine.set_audit_keeping(AuditKeeping {
+    rig.engine.audit().set_keeping(AuditKeeping {
         is_lasting: true,
         sentence: Arc::from("entries are stored in x.db"),
     });
@@ -608,7 +619,7 @@ fn explain_says_where_the_entries_are_kept() {
 }
 
 #[test]
-fn write_value_of_a_waiting_write_is_not_noted_until_it_ends() {
+fn waiting_write_is_audited_only_when_it_ends() {
     let mut properties = properties();
     properties.stall = Duration::from_secs(1);
     let (rig, x) = Rig::of(properties);

@@ -1,10 +1,6 @@
 //! The bytes that may wait for one consumer, over all its subscriptions.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -21,9 +17,9 @@ use trunkline_engine::{Consumer, Variable, Wakes, Write};
 use trunkline_types::{Contract, DataType, Properties, Value};
 
 const STALL: Duration = Duration::from_millis(500);
-/// What an update that waits costs beside its value; a text adds two bytes of length or so.
+/// The cost of a pending update in addition to its value; a text adds about two bytes of length.
 const ENTRY: usize = 64;
-/// What an f64 that waits costs.
+/// The cost of a pending f64.
 const NUMBER: usize = ENTRY + 8;
 
 const ALL: Contract = Contract::All {
@@ -54,7 +50,7 @@ fn scene(properties: Properties, max: usize) -> (Rig, Arc<Variable>, Arc<Variabl
     (rig, x, y, consumer)
 }
 
-/// What was told of a subscription's end: how much its only item lost.
+/// The end of a subscription: the number of updates that its only item lost.
 fn overrun_of(told: &[Told]) -> Vec<(u32, u64)> {
     let end = |told: &Told| match told {
         Told::Overrun {
@@ -67,7 +63,7 @@ fn overrun_of(told: &[Told]) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn subscription_that_needs_more_than_the_consumer_may_keep_ends_as_at_its_own_bound() {
+fn subscription_beyond_the_consumer_budget_ends_as_at_its_bound() {
     let (rig, x, y, mut consumer) = scene(number(Duration::ZERO), 3 * NUMBER);
     rig.subscribe(&mut consumer, 1, ALL, &x);
     rig.subscribe(&mut consumer, 2, ALL, &y);
@@ -79,14 +75,14 @@ fn subscription_that_needs_more_than_the_consumer_may_keep_ends_as_at_its_own_bo
     assert_eq!(balanced(&consumer, 2, &y).dropped_overrun, 1);
     let told = drain(&mut consumer);
     assert_eq!(overrun_of(&told), [(2, 1)]);
-    // Two first readings and what was written to `x`; that subscription goes on.
+    // Two first readings and the updates of `x`; that subscription continues.
     assert_eq!(told.len(), 6);
     rig.write(&x, 4.0);
     assert_eq!(sequences(&updates(&mut consumer)), [4]);
 }
 
 #[test]
-fn full_budget_is_a_full_first_n_buffer_and_counted() {
+fn full_budget_acts_like_a_full_first_n_buffer() {
     let (rig, x, y, mut consumer) = scene(number(Duration::ZERO), 2 * NUMBER);
     rig.subscribe(&mut consumer, 1, Contract::First(10), &x);
     rig.subscribe(&mut consumer, 2, Contract::First(10), &y);
@@ -103,7 +99,7 @@ fn full_budget_is_a_full_first_n_buffer_and_counted() {
 }
 
 #[test]
-fn what_waits_as_a_mark_or_in_a_ring_and_first_readings_cost_nothing() {
+fn marks_rings_and_first_readings_are_not_charged() {
     let (rig, x, _, mut consumer) = scene(number(Duration::ZERO), NUMBER);
     for (id, contract) in [Contract::Latest, Contract::Last(5), ALL]
         .into_iter()
@@ -119,7 +115,7 @@ fn what_waits_as_a_mark_or_in_a_ring_and_first_readings_cost_nothing() {
 }
 
 #[test]
-fn one_update_longer_than_the_budget_goes_over_alone() {
+fn update_longer_than_the_budget_is_sent_alone() {
     let (rig, x, y, mut consumer) = scene(text(STALL), 100);
     rig.subscribe(&mut consumer, 1, ALL, &x);
     rig.subscribe(&mut consumer, 2, ALL, &y);
@@ -136,7 +132,7 @@ fn one_update_longer_than_the_budget_goes_over_alone() {
 }
 
 #[test]
-fn stall_with_the_budget_used_up_ends_the_subscription_that_finds_nothing() {
+fn stall_without_budget_ends_the_subscription() {
     let (rig, x, y, mut consumer) = scene(number(STALL), NUMBER);
     rig.subscribe(&mut consumer, 1, ALL, &x);
     rig.subscribe(&mut consumer, 2, ALL, &y);
@@ -152,13 +148,13 @@ fn stall_with_the_budget_used_up_ends_the_subscription_that_finds_nothing() {
 }
 
 #[test]
-fn writer_that_gave_up_does_not_shorten_the_stall_of_later_ones() {
+fn abandoned_write_does_not_shorten_later_stalls() {
     let (rig, x, y, mut consumer) = scene(number(STALL), NUMBER);
     rig.subscribe(&mut consumer, 1, ALL, &x);
     rig.subscribe(&mut consumer, 2, ALL, &y);
     rig.write(&x, 1.0);
     rig.blocks_until(&y, 1.0);
-    // The consumer catches up, nobody writes `y`, and much later the budget is used up again.
+    // The consumer catches up, `y` is not written, and much later the budget is used up again.
     drain(&mut consumer);
     rig.advance(STALL * 10);
     rig.write(&x, 2.0);
@@ -183,7 +179,7 @@ fn parked() -> (Rig, Arc<Variable>, Arc<Variable>, Consumer, Consumer, Bell) {
 }
 
 #[test]
-fn parked_writer_is_woken_by_whatever_frees_bytes() {
+fn parked_writer_is_woken_when_bytes_are_freed() {
     let ways: [fn(&Rig, &mut Consumer, &mut Wakes); 4] = [
         |_, consumer, wakes| {
             let mut sink = Recorder::default();
@@ -211,18 +207,19 @@ fn parked_writer_is_woken_by_whatever_frees_bytes() {
 }
 
 #[test]
-fn parked_writer_is_woken_when_its_variable_goes() {
+fn parked_writer_is_woken_when_its_variable_is_removed() {
     let (rig, _x, _y, _consumer, _writer, bell) = parked();
     let mut wakes = Wakes::new();
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut wakes)
-        .expect("it is deployed");
+        .expect("the library is deployed");
     wakes.flush();
     assert_eq!(bell.rings(), 1);
 }
 
 #[test]
-fn writer_that_lacks_bytes_is_woken_by_them_though_another_finds_the_feed_itself_full() {
+fn writer_waiting_for_bytes_is_woken_even_if_another_feed_is_full() {
     let (rig, x, y, mut consumer) = scene(text(STALL), 500);
     let narrow = Contract::All {
         elements: 1000,
@@ -252,12 +249,12 @@ fn write_that_needs_bytes_twice_waits_for_both_and_never_spins() {
     rig.subscribe(&mut consumer, 2, ALL, &x);
     drain(&mut consumer);
     assert_eq!(rig.write(&x, 1.0), applied(1));
-    // There is room for one of its two feeds: it takes none and is told to wait.
+    // There is room in one of its two feeds: it reserves none and must wait.
     let until = rig.blocks_until(&x, 2.0);
     let bell = Bell::default();
     let writer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
     assert!(writer.wait_for_room(&x), "to try again at once would spin");
-    // An attempt that gives back what it took wakes nobody: two of them would wake each other.
+    // An attempt that returns its reservation wakes no writer: two of them would wake each other.
     rig.advance(STALL / 2);
     assert_eq!(rig.blocks_until(&x, 2.0), until);
     assert_eq!(bell.rings(), 0);
@@ -270,7 +267,7 @@ fn write_that_needs_bytes_twice_waits_for_both_and_never_spins() {
 }
 
 #[test]
-fn blocked_write_gives_back_what_it_had_of_other_consumers() {
+fn blocked_write_releases_the_room_of_other_consumers() {
     let (rig, x, y, mut slow) = scene(number(STALL), usize::MAX);
     let bound_one = Contract::All {
         elements: 1,
@@ -335,8 +332,8 @@ fn deploy(rig: &Rig) -> Vec<Arc<Variable>> {
     handles.into_iter().map(variable).collect()
 }
 
-/// Whether nothing is held of the budget: only then an update longer than it goes over beside an
-/// equally long one that is refused.
+/// Asserts that nothing of the budget is in use: only then an update longer than it is sent while
+/// an equally long one is refused.
 fn assert_unused(rig: &Rig, consumer: &mut Consumer) {
     let handles = rig.deploy(
         "probe",
@@ -387,7 +384,7 @@ proptest! {
                 }
                 Step::Advance => rig.advance(STALL),
                 Step::Redeploy => {
-                    rig.engine.undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new()).unwrap();
+                    rig.engine.libraries().undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new()).unwrap();
                     variables = deploy(&rig);
                 }
             }

@@ -1,10 +1,6 @@
-//! Lists of 100,000: deployed, subscribed, written, told, closed, in one consumer.
+//! Lists of 100,000: deployed, subscribed, written, delivered, closed, in one consumer.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -28,7 +24,7 @@ fn scene() -> (Rig, Vec<u32>, Vec<Arc<Variable>>) {
 
 /// Behaviour: B-30.
 #[test]
-fn hundred_thousand_variables_are_subscribed_written_and_closed_in_one_consumer() {
+fn one_consumer_subscribes_and_closes_a_hundred_thousand_variables() {
     for contract in [Contract::Latest, Contract::ALL] {
         let (rig, handles, variables) = scene();
         let mut consumer = rig.consumer();
@@ -60,7 +56,7 @@ fn hundred_thousand_variables_are_subscribed_written_and_closed_in_one_consumer(
 }
 
 #[test]
-fn hundred_thousand_ends_are_told_in_slices() {
+fn hundred_thousand_ends_are_delivered_in_slices() {
     for contract in [Contract::Latest, Contract::ALL] {
         let (rig, _handles, variables) = scene();
         let mut consumer = rig.consumer();
@@ -75,8 +71,9 @@ fn hundred_thousand_ends_are_told_in_slices() {
             }
         }
         rig.engine
+            .libraries()
             .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-            .expect("it is deployed");
+            .expect("the library is deployed");
         let mut gone = 0;
         let mut more = true;
         while more {

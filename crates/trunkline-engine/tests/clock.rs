@@ -1,10 +1,6 @@
 //! A clock that is set: nothing is stalled, refused or reordered, and every step is noticed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -91,7 +87,7 @@ fn every_step_is_noticed_and_marks_what_is_stamped_after_it() {
 
 /// Behaviour: B-42.
 #[test]
-fn a_clock_that_goes_back_a_second_every_second_refuses_and_reorders_nothing() {
+fn clock_stepping_back_every_second_refuses_and_reorders_nothing() {
     let (rig, x) = Rig::plain();
     let mut sut = Sut { rig, off: 0 };
     let mut consumer = sut.rig.consumer();
@@ -128,7 +124,7 @@ fn a_source_on_the_same_clock_is_not_late_after_it_was_set_back() {
             Attempt::Done(applied(2)),
             "{by}"
         );
-        // What is late by one and the same clock stays so.
+        // A sample that is late by the same clock stays late.
         let late = sut.write(&x, 3.0, Some(back.saturating_add_nanos(-1)));
         assert!(
             !matches!(late, Attempt::Done(ref done) if *done == applied(3)),
@@ -155,7 +151,7 @@ fn a_clock_that_is_slewed_or_read_late_is_not_set() {
 
 /// Behaviour: B-12, B-42.
 #[test]
-fn values_grow_old_by_monotonic_time_whatever_the_clock_does() {
+fn values_age_by_monotonic_time() {
     for by in [HOUR, -HOUR, TEN_YEARS, -TEN_YEARS] {
         let (rig, x) = Rig::of(Properties {
             max_age: Some(Duration::from_secs(2)),

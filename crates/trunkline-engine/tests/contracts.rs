@@ -1,10 +1,6 @@
-//! What each contract delivers, in which order, and what it says of the rest.
+//! The deliveries of each contract, their order, and the loss reports.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -62,7 +58,7 @@ fn first_reading_is_the_current_value_and_nothing_older() {
 }
 
 #[test]
-fn variable_without_value_has_a_first_reading_that_says_so() {
+fn variable_without_value_has_a_first_reading_without_value() {
     for contract in CONTRACTS {
         let (rig, x) = Rig::plain();
         let mut consumer = rig.consumer();
@@ -108,7 +104,7 @@ fn latest_delivers_the_newest_and_counts_what_it_merged() {
 
 /// Behaviour: LM-22.
 #[test]
-fn what_waits_under_latest_is_bounded_by_the_number_of_variables() {
+fn pending_latest_updates_are_bounded_by_the_number_of_variables() {
     let paths = (0..100).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
     let variables: Vec<_> = (0..100)
@@ -299,7 +295,7 @@ fn sampled_delivers_the_newest_once_per_period_and_only_if_it_changed() {
     rig.write(&x, 1.0);
     rig.subscribe(&mut consumer, 1, Contract::Sampled(period), &x);
     assert_eq!(numbers(&updates(&mut consumer)), [1.0]);
-    let first = consumer.poll(rig.now()).expect("it wants to be called");
+    let first = consumer.poll(rig.now()).expect("a poll is due");
     assert_eq!(first, rig.now().saturating_add(period));
     for _ in 0..10 {
         rig.advance(Duration::from_millis(9));
@@ -309,7 +305,7 @@ fn sampled_delivers_the_newest_once_per_period_and_only_if_it_changed() {
     }
     assert_eq!(balanced(&consumer, 1, &x).waiting, 1);
     rig.advance(Duration::from_millis(11));
-    let second = consumer.poll(rig.now()).expect("it wants to be called");
+    let second = consumer.poll(rig.now()).expect("a poll is due");
     assert_eq!(second, first.saturating_add(period), "on its own grid");
     let got = updates(&mut consumer);
     assert_eq!((sequences(&got), got[0].lost), (vec![11], coalesced(9)));
@@ -317,16 +313,16 @@ fn sampled_delivers_the_newest_once_per_period_and_only_if_it_changed() {
     rig.advance(period);
     assert!(consumer.poll(rig.now()).is_some());
     assert_eq!(drain(&mut consumer), [], "nothing has changed");
-    // Periods that nobody looked at are not made up for.
+    // Periods without a poll are not made up for.
     rig.advance(period * 50);
     rig.write(&x, 3.0);
-    let next = consumer.poll(rig.now()).expect("it wants to be called");
+    let next = consumer.poll(rig.now()).expect("a poll is due");
     assert!(next > rig.now());
     assert_eq!(numbers(&updates(&mut consumer)), [3.0]);
 }
 
 #[test]
-fn sampled_items_are_looked_at_in_slices_and_all_in_turn() {
+fn sampled_items_are_examined_in_slices_in_turn() {
     let count = 2500;
     let paths = (0..count).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
@@ -338,7 +334,7 @@ fn sampled_items_are_looked_at_in_slices_and_all_in_turn() {
     for variable in &variables {
         rig.subscribe(&mut consumer, 1, Contract::Sampled(period), variable);
     }
-    // A second subscription with a short period must not starve behind the long list.
+    // A second subscription with a short period must not starve because of the long list.
     let short = Duration::from_millis(1);
     rig.subscribe(&mut consumer, 2, Contract::Sampled(short), &variables[0]);
     drain(&mut consumer);
@@ -350,7 +346,7 @@ fn sampled_items_are_looked_at_in_slices_and_all_in_turn() {
     let mut seen = vec![0; count];
     let mut short_seen = 0;
     for _ in 0..4 {
-        let due = consumer.poll(rig.now()).expect("it wants to be called");
+        let due = consumer.poll(rig.now()).expect("a poll is due");
         for got in updates(&mut consumer) {
             match got.subscription {
                 1 => seen[(got.handle - variables[0].handle()) as usize] += 1,
@@ -366,7 +362,7 @@ fn sampled_items_are_looked_at_in_slices_and_all_in_turn() {
 }
 
 #[test]
-fn sampled_items_that_come_and_go_between_slices_are_neither_missed_nor_doubled() {
+fn sampled_items_changed_between_slices_are_delivered_once() {
     let count = 3000u32;
     let paths = (0..count).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
     let rig = Rig::with(paths.collect());
@@ -390,7 +386,7 @@ fn sampled_items_that_come_and_go_between_slices_are_neither_missed_nor_doubled(
         .map(|got| got.handle)
         .collect();
     assert_eq!(seen.len(), 1000);
-    // Some that were looked at, some that were not.
+    // Some that were examined, some that were not.
     let gone: Vec<u32> = variables
         .iter()
         .map(|v| v.handle())
@@ -416,7 +412,7 @@ fn sampled_items_that_come_and_go_between_slices_are_neither_missed_nor_doubled(
 
 /// Behaviour: LM-18.
 #[test]
-fn only_changes_holds_back_what_equals_the_update_before_and_counts_it() {
+fn only_changes_filters_and_counts_equal_updates() {
     for contract in CONTRACTS {
         let (rig, x) = Rig::plain();
         let mut consumer = rig.consumer();
@@ -453,7 +449,7 @@ fn only_changes_holds_back_what_equals_the_update_before_and_counts_it() {
 
 /// Behaviour: B-03.
 #[test]
-fn only_changes_and_a_full_buffer_are_told_apart() {
+fn only_changes_and_a_full_buffer_are_counted_separately() {
     let values = [1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 5.0, 5.0];
     let sum = |contract| {
         let (rig, x) = Rig::plain();
@@ -480,7 +476,7 @@ fn only_changes_and_a_full_buffer_are_told_apart() {
     };
     assert_eq!(sum(Contract::Latest), (vec![5.0], 0, 4, 4, 0));
     assert_eq!(sum(Contract::Last(2)), (vec![4.0, 5.0], 3, 0, 3, 3));
-    // What was dropped last is told with what comes next.
+    // The last drops are reported with the next update.
     assert_eq!(sum(Contract::First(2)), (vec![1.0, 2.0], 0, 0, 1, 3));
     assert_eq!(
         sum(Contract::ALL),
@@ -513,7 +509,7 @@ fn buffers_are_bounded_in_bytes_too() {
 }
 
 #[test]
-fn what_is_dropped_before_the_first_reading_is_taken_is_told() {
+fn drops_before_the_first_reading_are_reported() {
     let (rig, x) = Rig::plain();
     rig.write(&x, 0.0);
     let mut consumer = rig.consumer();
@@ -535,7 +531,7 @@ fn what_is_dropped_before_the_first_reading_is_taken_is_told() {
         (ledger.received, ledger.waiting, ledger.dropped_queue),
         (2, 1, 3)
     );
-    // What is overwritten while the sink is full is lost like everything else.
+    // Updates overwritten while the sink is full are lost like all others.
     for value in 6..=8 {
         rig.write(&x, f64::from(value));
     }
@@ -545,7 +541,7 @@ fn what_is_dropped_before_the_first_reading_is_taken_is_told() {
 }
 
 #[test]
-fn source_and_clients_are_heard_alike() {
+fn source_and_client_updates_are_delivered_alike() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
@@ -569,7 +565,7 @@ fn source_and_clients_are_heard_alike() {
 }
 
 #[test]
-fn only_changes_stays_as_it_was_asked_for_while_the_subscription_exists() {
+fn only_changes_is_fixed_for_the_life_of_the_subscription() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Latest, &x);

@@ -1,10 +1,6 @@
-//! How what waits is handed over: sinks, wake-ups, and subscriptions that come and go.
+//! Delivery of pending updates: sinks, wake-ups, and subscriptions that are added and removed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -70,7 +66,7 @@ fn sink_is_asked_before_every_delivery_and_loses_nothing() {
 }
 
 #[test]
-fn sink_that_wants_nothing_gets_nothing_and_hears_that_something_waits() {
+fn sink_without_capacity_gets_nothing_and_learns_of_pending_updates() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     assert_eq!(drain_some(&mut consumer, 0), (vec![], false));
@@ -173,7 +169,7 @@ fn subscription_keeps_the_contract_and_options_it_was_made_with() {
 }
 
 #[test]
-fn contracts_that_make_no_sense_are_refused_and_leave_nothing() {
+fn invalid_contracts_are_refused_and_leave_no_state() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     let senseless = [
@@ -196,7 +192,7 @@ fn contracts_that_make_no_sense_are_refused_and_leave_nothing() {
 }
 
 #[test]
-fn unsubscribed_items_deliver_nothing_more_and_the_others_go_on() {
+fn unsubscribed_items_stop_and_the_others_continue() {
     for contract in CONTRACTS {
         let paths = (0..4).map(|n| VariableDefinition::new(format!("v{n}"), DataType::F64));
         let rig = Rig::with(paths.collect());
@@ -208,7 +204,7 @@ fn unsubscribed_items_deliver_nothing_more_and_the_others_go_on() {
         for variable in &variables {
             rig.write(variable, 1.0);
         }
-        // With something waiting, and its index used again at once.
+        // With something waiting, and its index reused at once.
         let gone = [variables[1].handle(), 999_999];
         assert_eq!(
             consumer.unsubscribe(1, Some(&gone), &mut Wakes::new()),
@@ -243,7 +239,7 @@ fn unsubscribed_items_deliver_nothing_more_and_the_others_go_on() {
 }
 
 #[test]
-fn consumer_that_goes_takes_its_interests_along() {
+fn dropped_consumer_removes_its_interests() {
     for contract in CONTRACTS {
         let (rig, x) = Rig::plain();
         let mut consumer = rig.consumer();
@@ -258,7 +254,7 @@ fn consumer_that_goes_takes_its_interests_along() {
 
 /// Behaviour: LM-18.
 #[test]
-fn nobody_is_woken_for_what_did_not_change() {
+fn unchanged_values_wake_no_consumer() {
     let rig = Rig::with(vec![
         VariableDefinition::new("x", DataType::F64),
         VariableDefinition::new("y", DataType::F64),

@@ -1,10 +1,6 @@
 //! A consumer with very many items ends in slices of the engine's polls.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -39,24 +35,24 @@ fn a_consumer_with_very_many_items_ends_in_slices() {
     drain(&mut large);
     drain(&mut other);
     bell.rings();
-    let mut left = rig.engine.subscription_count();
+    let mut left = rig.engine.health().subscription_count();
     assert_eq!(left, 4 * VARIABLES as u64);
     drop(large);
     let mut polls = 0;
-    // What is left of it goes at most a slice at a time, counted, with writes in between.
+    // Its remains are released at most a slice at a time, counted, with writes in between.
     loop {
-        let now = rig.engine.subscription_count();
+        let now = rig.engine.health().subscription_count();
         assert!(left - now <= SLICE as u64, "{} items at once", left - now);
         left = now;
         if left == VARIABLES as u64 {
             break;
         }
-        // Writers go on, and wake nobody for it.
+        // Writers continue, and wake no consumer for it.
         let variable = rig.variable(&format!("rig/v{}", polls % VARIABLES));
         rig.write(&variable, 2.0 + polls as f64);
         assert_eq!(drain(&mut other).len(), 1);
         let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
-        assert!(due.is_some() || rig.engine.subscription_count() == VARIABLES as u64);
+        assert!(due.is_some() || rig.engine.health().subscription_count() == VARIABLES as u64);
         polls += 1;
         assert!(polls < 100, "it ends");
     }
@@ -70,16 +66,16 @@ fn a_consumer_with_very_many_items_ends_in_slices() {
 
 /// Polls until nothing but `left` items is left; returns after how many polls.
 fn poll_until(rig: &Rig, left: u64) -> usize {
-    let mut before = rig.engine.subscription_count();
+    let mut before = rig.engine.health().subscription_count();
     for polls in 0..1000 {
-        let now = rig.engine.subscription_count();
+        let now = rig.engine.health().subscription_count();
         assert!(
             before - now <= SLICE as u64,
             "{} items at once",
             before - now
         );
         before = now;
-        if now == left && rig.engine.absent_sessions() == 0 {
+        if now == left && rig.engine.health().absent_sessions() == 0 {
             return polls;
         }
         let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
@@ -111,11 +107,11 @@ fn a_consumer_of_all_with_very_many_items_ends_in_slices() {
     let (mut large, mut other) = (rig.consumer(), rig.consumer());
     subscribe_all(&rig, &mut large, 0..2, &names);
     subscribe_all(&rig, &mut other, 0..1, &names);
-    let before = rig.engine.subscription_count();
+    let before = rig.engine.health().subscription_count();
     assert_eq!(before, 3 * VARIABLES as u64);
     drop(large);
-    assert!(before - rig.engine.subscription_count() <= SLICE as u64);
-    // No writer puts anything into what has ended, and the others get what is written.
+    assert!(before - rig.engine.health().subscription_count() <= SLICE as u64);
+    // No writer adds anything to an ended subscription, and the others get the updates.
     for name in [&names[0], &names[VARIABLES - 1]] {
         let variable = rig.variable(name);
         rig.write(&variable, 1.0);
@@ -126,10 +122,10 @@ fn a_consumer_of_all_with_very_many_items_ends_in_slices() {
     assert!(polls >= 4, "{polls} polls");
 }
 
-/// A session that breaks with very many items is sorted out in slices; no writer waits for it
-/// meanwhile, and the next one gets what came before, between and after.
+/// A broken session with very many items is processed in slices; no writer waits for it meanwhile,
+/// and the next session gets the updates from before, between and after.
 #[test]
-fn a_session_with_very_many_items_that_breaks_is_sorted_out_in_slices() {
+fn broken_session_with_many_items_is_processed_in_slices() {
     const VARIABLES: usize = 600;
     for polls_before_return in [0, 1, 100] {
         let rig = Rig::bounded(1 << 30, numbers(VARIABLES));
@@ -148,16 +144,16 @@ fn a_session_with_very_many_items_that_breaks_is_sorted_out_in_slices() {
         assert!(!drain(&mut large).is_empty());
         write_all();
         leave(&rig, large);
-        let left = rig.engine.subscription_count();
+        let left = rig.engine.health().subscription_count();
         assert!(left > 0, "it is not done at once");
-        assert_eq!(rig.engine.absent_sessions(), 1);
+        assert_eq!(rig.engine.health().absent_sessions(), 1);
         write_all();
-        // What is kept of the items takes bytes as they are sorted out.
+        // Updates kept for the items take bytes as they are processed.
         let (mut sorted, mut most) = (0, 0);
         for _ in 0..polls_before_return {
-            let (before, used_before) = (rig.engine.subscription_count(), used(&rig));
+            let (before, used_before) = (rig.engine.health().subscription_count(), used(&rig));
             let _due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
-            assert!(before - rig.engine.subscription_count() <= SLICE as u64);
+            assert!(before - rig.engine.health().subscription_count() <= SLICE as u64);
             let bytes = used(&rig).saturating_sub(used_before);
             sorted += bytes;
             most = most.max(bytes);
@@ -196,10 +192,10 @@ fn a_session_with_very_many_items_that_breaks_is_sorted_out_in_slices() {
     }
 }
 
-/// What its feeds drop before a session that broke is sorted out is missing as if they dropped it
-/// after that: what is older of the same variable goes as well, and its bytes with it.
+/// Drops in its feeds before a broken session is processed count as missing, as if they happened
+/// after that: older updates of the same variable are dropped as well, with their bytes.
 #[test]
-fn what_is_dropped_before_a_session_is_sorted_out_is_missing_all_the_same() {
+fn drops_before_a_broken_session_is_processed_count_as_missing() {
     const VARIABLES: usize = 600;
     const SENT: u64 = 50;
     const LAST: u64 = 150;
@@ -291,7 +287,7 @@ fn a_subscription_of_very_many_variables_ends_in_slices() {
         assert_eq!(slices, 3, "{contract}");
         assert_eq!(consumer.item_count(), VARIABLES);
         assert!(!consumer.has_subscription(1));
-        // The same number can be used again, for what is there now.
+        // The same number can be reused for the existing variable.
         let variable = rig.variable(&names[0]);
         rig.subscribe(&mut consumer, 1, contract, &variable);
         assert_eq!(

@@ -1,10 +1,6 @@
-//! Libraries come and go as wholes; names lead to handles, and handles are never used again.
+//! Libraries come and go as wholes; names lead to handles, and handles are never reused.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -17,8 +13,8 @@ use trunkline_engine::{
     Wakes, Write, WriteOutcome,
 };
 use trunkline_types::{
-    ArrayType, Contract, DataType, Deadband, Effort, ElementType, EnumType, Fifo, Pattern,
-    Properties, Quality, Reason, Scaling, Scope, StructType, Value, VariableDefinition,
+    ArrayType, Contract, DataType, Deadband, ElementType, EnumType, Fifo, Pattern, Properties,
+    Quality, Reason, Scaling, Scope, StepBudget, StructType, Value, VariableDefinition,
 };
 
 fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
@@ -31,17 +27,18 @@ fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
 fn refused(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) -> DeployError {
     let definition = library_of(library, variables);
     rig.engine
+        .libraries()
         .deploy(&definition, rig.now(), rig.wall())
         .expect_err("it is malformed")
 }
 
 fn found(rig: &Rig, caller: &Caller, pattern: &str) -> Vec<String> {
-    let pattern = Pattern::parse(pattern).expect("it is one");
+    let pattern = Pattern::parse(pattern).expect("the pattern is valid");
     let mut names = Vec::new();
-    let mut effort = Effort::new(usize::MAX);
+    let mut budget = StepBudget::new(usize::MAX);
     let end = rig
         .engine
-        .find(caller, &pattern, 0, usize::MAX, &mut effort, |variable| {
+        .find(caller, &pattern, 0, usize::MAX, &mut budget, |variable| {
             names.push(variable.name().to_owned());
         });
     assert_eq!(end, None);
@@ -58,7 +55,7 @@ fn deployed_library_is_hosted_as_a_whole_whether_used_or_not() {
     ));
     let handles = rig.deploy("plant", f64s(&["a", "b", "pump/mode"]));
     assert_eq!(handles.len(), 3);
-    assert_eq!(rig.engine.variable_count(), 3);
+    assert_eq!(rig.engine.libraries().variable_count(), 3);
     for (name, handle) in ["plant/a", "plant/b", "plant/pump/mode"]
         .iter()
         .zip(&handles)
@@ -66,7 +63,7 @@ fn deployed_library_is_hosted_as_a_whole_whether_used_or_not() {
         let variable = rig.variable(name);
         assert_eq!((variable.name(), variable.handle()), (*name, *handle));
     }
-    let libraries = rig.engine.libraries();
+    let libraries = rig.engine.libraries().all();
     assert_eq!(
         (libraries[0].name.as_str(), &libraries[0].handles),
         ("plant", &handles)
@@ -83,6 +80,7 @@ fn variable_stays_until_its_library_is_undeployed() {
 
     assert_eq!(
         rig.engine
+            .libraries()
             .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new()),
         Ok(1)
     );
@@ -91,6 +89,7 @@ fn variable_stays_until_its_library_is_undeployed() {
     assert_eq!(rig.write(&a, 2.0), WriteOutcome::Refused(Refusal::Gone));
     let error = rig
         .engine
+        .libraries()
         .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new())
         .expect_err("it is gone");
     assert_eq!(
@@ -103,7 +102,7 @@ fn variable_stays_until_its_library_is_undeployed() {
 }
 
 #[test]
-fn malformed_library_leaves_nothing_behind() {
+fn malformed_library_leaves_no_state() {
     let rig = Rig::new();
     rig.deploy("taken", f64s(&["a"]));
     let with = |change: &dyn Fn(&mut Properties)| {
@@ -164,11 +163,11 @@ fn malformed_library_leaves_nothing_behind() {
         let error = refused(&rig, library, variables.clone());
         let sentence = error.to_string();
         assert!(sentence.len() > 20, "{error:?} says too little: {sentence}");
-        assert_eq!(rig.engine.variable_count(), 1, "{sentence}");
+        assert_eq!(rig.engine.libraries().variable_count(), 1, "{sentence}");
         assert_eq!(found(&rig, &rig.caller, "**"), ["taken/a"], "{sentence}");
-        assert_eq!(rig.engine.libraries().len(), 1, "{sentence}");
+        assert_eq!(rig.engine.libraries().all().len(), 1, "{sentence}");
     }
-    // What was wrong does not stick to the name.
+    // The error does not block the name.
     rig.deploy("plant", f64s(&["good"]));
 }
 
@@ -224,7 +223,7 @@ fn fifo_and_scaling_are_refused_for_types_they_do_not_fit() {
 }
 
 #[test]
-fn texts_that_files_may_not_have_are_refused_of_programs_as_well() {
+fn texts_invalid_in_files_are_refused_from_programs_too() {
     let rig = Rig::new();
     let with = |change: fn(&mut Properties)| {
         let mut variable = VariableDefinition::new("a", DataType::F64);
@@ -243,13 +242,21 @@ fn texts_that_files_may_not_have_are_refused_of_programs_as_well() {
     assert!(with(|p| p.source = "a:\u{85}".into()).contains("U+0085"));
     let mut library = library_of("plant", f64s(&["a"]));
     library.description = "\u{7f}".into();
-    let error = rig.engine.deploy(&library, rig.now(), rig.wall());
+    let error = rig
+        .engine
+        .libraries()
+        .deploy(&library, rig.now(), rig.wall());
     assert_eq!(
         error.unwrap_err().to_string(),
         "plant: the description contains a control character (U+007F); leave it out"
     );
     library.description = "several\nlines\tand tabs".into();
-    assert!(rig.engine.deploy(&library, rig.now(), rig.wall()).is_ok());
+    assert!(
+        rig.engine
+            .libraries()
+            .deploy(&library, rig.now(), rig.wall())
+            .is_ok()
+    );
 }
 
 #[test]
@@ -258,12 +265,12 @@ fn more_variables_than_fit_are_refused_before_anything_is_made() {
     let one = VariableDefinition::new("x", DataType::Bool);
     let error = refused(&rig, "plant", vec![one; VARIABLES_MAX]);
     assert!(matches!(error, DeployError::TooMany { needed, .. } if needed == VARIABLES_MAX));
-    assert_eq!(rig.engine.variable_count(), 0);
+    assert_eq!(rig.engine.libraries().variable_count(), 0);
 }
 
 /// Behaviour: H-17.
 #[test]
-fn initial_value_is_update_one_and_says_what_it_is() {
+fn initial_value_is_update_one_and_marked_as_initial() {
     let mut properties = Properties::new(DataType::F64);
     properties.initial = Some(Value::F64(42.0));
     let (rig, x) = Rig::of(properties);
@@ -282,7 +289,7 @@ fn initial_value_is_update_one_and_says_what_it_is() {
 }
 
 #[test]
-fn variable_without_initial_value_has_none() {
+fn variable_without_initial_value_has_no_value() {
     let (_rig, x) = Rig::plain();
     assert_eq!(x.sequence(), 0);
     let sample = x.sample();
@@ -299,8 +306,9 @@ fn redeployed_variable_has_a_new_handle_and_counts_from_one() {
     let old = rig.variable("plant/a");
     rig.write(&old, 1.0);
     rig.engine
+        .libraries()
         .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
     let second = rig.deploy("plant", f64s(&["a", "b"]));
     assert!(first.iter().all(|handle| !second.contains(handle)));
     let new = rig.variable("plant/a");
@@ -328,8 +336,9 @@ fn gone_follows_the_last_update_under_every_contract() {
         rig.write(&x, 2.0);
         rig.write(&x, 3.0);
         rig.engine
+            .libraries()
             .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-            .expect("it is deployed");
+            .expect("the library is deployed");
         let mut told = drain(&mut consumer);
         let gone = Told::Gone {
             subscription: 3,
@@ -359,8 +368,9 @@ fn end_of_one_library_leaves_the_subscriptions_of_another() {
     rig.write(&y, 1.0);
     rig.write(&x, 1.0);
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
     rig.write(&y, 2.0);
     let told = drain(&mut consumer);
     assert_eq!(
@@ -409,7 +419,7 @@ fn single_process_variables_are_hidden_from_connections() {
 }
 
 #[test]
-fn names_are_found_however_they_are_escaped() {
+fn names_are_found_with_any_escaping() {
     let rig = Rig::with(f64s(&["50%25", "a b", "Über"]));
     assert_eq!(rig.variable("rig/50%25").name(), "rig/50%25");
     assert_eq!(rig.variable("rig/a b").name(), "rig/a b");
@@ -441,14 +451,15 @@ fn names_are_found_however_they_are_escaped() {
 }
 
 #[test]
-fn find_comes_in_pages_that_miss_nothing() {
+fn find_is_paged_without_gaps() {
     let paths: Vec<String> = (0..1000).map(|n| format!("pump{n}/speed")).collect();
     let rig = Rig::with(f64s(&paths.iter().map(String::as_str).collect::<Vec<_>>()));
     rig.deploy("gone", f64s(&["pump/speed"]));
     rig.engine
+        .libraries()
         .undeploy("gone", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
-    let pattern = Pattern::parse("*/pump*/speed").expect("it is one");
+        .expect("the library is deployed");
+    let pattern = Pattern::parse("*/pump*/speed").expect("the pattern is valid");
     for (limit, steps) in [
         (1, 500),
         (10, 90_000),
@@ -461,13 +472,13 @@ fn find_comes_in_pages_that_miss_nothing() {
         let mut pages = 0;
         while let Some(from) = cursor {
             let before = names.len();
-            let mut effort = Effort::new(steps);
+            let mut budget = StepBudget::new(steps);
             cursor = rig.engine.find(
                 &rig.caller,
                 &pattern,
                 from,
                 limit,
-                &mut effort,
+                &mut budget,
                 |variable| {
                     names.push(variable.name().to_owned());
                 },
@@ -479,13 +490,13 @@ fn find_comes_in_pages_that_miss_nothing() {
         let expected: Vec<String> = paths.iter().map(|path| format!("rig/{path}")).collect();
         assert_eq!(names, expected, "limit {limit}, {steps} steps");
     }
-    let mut effort = Effort::new(1000);
+    let mut budget = StepBudget::new(1000);
     let behind = rig.engine.find(
         &rig.caller,
         &pattern,
         u32::MAX,
         10,
-        &mut effort,
+        &mut budget,
         |_| panic!(),
     );
     assert_eq!(behind, None);
@@ -495,7 +506,7 @@ fn find_comes_in_pages_that_miss_nothing() {
 ///
 /// Behaviour: B-83.
 #[test]
-fn a_slice_of_a_search_is_bounded_by_what_it_takes() {
+fn slice_of_a_search_is_bounded_by_its_cost() {
     const STEPS: usize = 50_000;
     let paths: Vec<String> = (0..40)
         .map(|n| "ab/".repeat(300) + &n.to_string())
@@ -503,18 +514,18 @@ fn a_slice_of_a_search_is_bounded_by_what_it_takes() {
     let mut paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     paths.push("ab/c");
     let rig = Rig::with(f64s(&paths));
-    let pattern = Pattern::parse("**/ab/**/a*b*/**/*a*b*/**/*b/*c").expect("it is one");
+    let pattern = Pattern::parse("**/ab/**/a*b*/**/*a*b*/**/*b/*c").expect("the pattern is valid");
     let name = format!("rig/{}", paths[0]);
-    let mut effort = Effort::new(usize::MAX);
-    pattern.matches_within(&mut effort, &name);
-    let of_one = usize::MAX - effort.left();
+    let mut budget = StepBudget::new(usize::MAX);
+    pattern.matches_within(&mut budget, &name);
+    let of_one = usize::MAX - budget.left();
     assert!(of_one > 5_000, "a slow pattern: {of_one} steps");
     let (mut cursor, mut slices) = (0, Vec::new());
     loop {
-        let mut effort = Effort::new(STEPS);
+        let mut budget = StepBudget::new(STEPS);
         let next = rig
             .engine
-            .find(&rig.caller, &pattern, cursor, 1000, &mut effort, |_| {});
+            .find(&rig.caller, &pattern, cursor, 1000, &mut budget, |_| {});
         let Some(next) = next else { break };
         slices.push((next - cursor.max(1)) as usize);
         cursor = next;

@@ -1,10 +1,6 @@
 //! The bytes that may wait for all consumers of an engine together.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -24,7 +20,7 @@ const ALL: Contract = Contract::All {
     elements: 1_000_000,
     bytes: u32::MAX,
 };
-/// What a consumer may have waiting in any case.
+/// The amount that a consumer may always have pending.
 const FLOOR: usize = 64 << 10;
 const MAX: usize = 1 << 20;
 /// Ten of them and their entries fill the floor, about 160 the engine.
@@ -48,7 +44,11 @@ fn bounded() -> (Rig, Arc<Variable>, Arc<Variable>) {
 }
 
 fn used(rig: &Rig) -> u64 {
-    rig.engine.queue_memory().expect("it has a bound").used
+    rig.engine
+        .health()
+        .queue_memory()
+        .expect("it has a bound")
+        .used
 }
 
 /// Writes until the engine has no bytes left for `stopped`, which takes nothing.
@@ -58,7 +58,7 @@ fn fill(rig: &Rig, variable: &Variable, stopped: &Consumer, id: u32) {
             rig.attempt(variable, &Write::value(&long())),
             Attempt::Done(WriteOutcome::Applied(_))
         ));
-        if rig.engine.queue_memory().unwrap().refusals > 0 {
+        if rig.engine.health().queue_memory().unwrap().refusals > 0 {
             break;
         }
     }
@@ -67,10 +67,10 @@ fn fill(rig: &Rig, variable: &Variable, stopped: &Consumer, id: u32) {
 
 /// Behaviour: B-06.
 ///
-/// What waits for consumers that take nothing is bounded for the whole engine: their subscriptions
-/// end as at their own bound, and whoever takes what comes goes on as if they were not there.
+/// Pending updates of stalled consumers are bounded for the whole engine: their subscriptions end
+/// as at their own bound, and other consumers continue unaffected.
 #[test]
-fn what_waits_for_all_consumers_is_bounded_and_those_that_take_notice_nothing() {
+fn engine_budget_is_bounded_and_does_not_affect_fast_consumers() {
     let (rig, x, _) = bounded();
     let mut live: Vec<Consumer> = (0..9).map(|_| rig.consumer()).collect();
     live.iter_mut().for_each(|one| {
@@ -89,7 +89,7 @@ fn what_waits_for_all_consumers_is_bounded_and_those_that_take_notice_nothing() 
     }
     let ledger = balanced(&stopped, 1, &x);
     assert!(ledger.dropped_overrun > 800, "{ledger:?}");
-    // It ended at the bound: what was told of is what it missed.
+    // It ended at the bound: the reported losses are the real ones.
     let told = drain(&mut stopped);
     let lost = told.iter().find_map(|told| match told {
         Told::Overrun { items, .. } => Some(items[0].lost),
@@ -102,7 +102,7 @@ fn what_waits_for_all_consumers_is_bounded_and_those_that_take_notice_nothing() 
 
 /// Behaviour: B-05, B-06.
 #[test]
-fn full_engine_refuses_new_buffers_with_a_reason_and_takes_them_again_when_there_is_room() {
+fn full_engine_refuses_new_buffers_until_there_is_room() {
     let (rig, x, _) = bounded();
     let mut stopped = rig.consumer();
     rig.subscribe(&mut stopped, 1, ALL, &x);
@@ -120,15 +120,15 @@ fn full_engine_refuses_new_buffers_with_a_reason_and_takes_them_again_when_there
     subscribe(4, Contract::Latest).expect("it needs none");
     drain(&mut stopped);
     subscribe(1, ALL).expect("there is room again");
-    assert!(rig.engine.queue_memory().unwrap().refusals >= 4);
+    assert!(rig.engine.health().queue_memory().unwrap().refusals >= 4);
 }
 
 /// Behaviour: B-05, B-08.
 ///
-/// Under `stall` a write that finds the engine's bytes used up is told so before it is numbered,
-/// and woken when another consumer gives some back.
+/// Under `stall` a write that finds the engine's bytes used up must wait before it is numbered, and
+/// is woken when another consumer releases some.
 #[test]
-fn writer_that_lacks_the_engines_bytes_is_woken_when_another_consumer_takes() {
+fn writer_without_engine_budget_is_woken_when_a_consumer_reads() {
     let (rig, x, y) = bounded();
     let (mut hog, mut slow) = (rig.consumer(), rig.consumer());
     rig.subscribe(&mut hog, 1, ALL, &x);
@@ -169,7 +169,7 @@ fn writer_that_lacks_the_engines_bytes_is_woken_when_another_consumer_takes() {
 
 /// Behaviour: B-06.
 #[test]
-fn rings_behind_last_n_keep_less_when_the_engine_is_full_and_count_it() {
+fn last_n_buffers_shrink_and_count_when_the_engine_is_full() {
     let (rig, x, _) = bounded();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Last(1_000_000), &x);
@@ -224,7 +224,7 @@ proptest! {
 
     /// Behaviour: B-02, B-06.
     #[test]
-    fn engine_never_holds_more_than_its_bound_and_gets_everything_back(
+    fn engine_stays_within_its_bound_and_gets_all_bytes_back(
         steps in proptest::collection::vec(step(), 1..150),
     ) {
         let max = 400_000;
@@ -276,10 +276,10 @@ proptest! {
 
 /// Behaviour: B-02, B-06.
 ///
-/// Writers on threads of their own borrow and give back while consumers take: nothing is lent twice
-/// or lost.
+/// Writers on separate threads borrow and return while consumers read: nothing is lent twice or
+/// lost.
 #[test]
-fn bytes_lent_to_many_threads_all_come_back() {
+fn bytes_lent_to_many_threads_are_all_returned() {
     const WRITES: usize = 20_000;
     let variables = vec![text("x", Duration::ZERO), text("y", Duration::ZERO)];
     let rig = Rig::bounded(MAX, variables);

@@ -1,10 +1,6 @@
 //! Why a variable does not update: the first fault of the walk is the cause.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -26,7 +22,9 @@ fn with(change: impl FnOnce(&mut Properties)) -> Rig {
 }
 
 fn walk(rig: &Rig, name: &str) -> Vec<WhyStep> {
-    rig.engine.explain(&rig.caller, name, rig.now(), rig.wall())
+    rig.engine
+        .queries()
+        .explain(&rig.caller, name, rig.now(), rig.wall())
 }
 
 fn cause(steps: &[WhyStep]) -> (WhyStage, &str) {
@@ -55,7 +53,7 @@ impl Provider for Plc {
 }
 
 #[test]
-fn walk_of_a_healthy_variable_finds_nothing_and_goes_in_order() {
+fn walk_of_a_healthy_variable_is_ordered_and_finds_no_problem() {
     let rig = with(|_| {});
     rig.write(&rig.variable("rig/x"), 1.0);
     let steps = walk(&rig, "rig/x");
@@ -147,18 +145,20 @@ fn walk_asks_the_provider() {
     let plc = Arc::new(Plc::default());
     let id = rig
         .engine
-        .attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
+        .providers()
+        .attach(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
     rig.publish(&x, 1.0);
     assert!(
         walk(&rig, "rig/x")
             .iter()
             .all(|step| step.verdict == WhyVerdict::Ok)
     );
-    assert!(rig.engine.source_state(&x).contains("plc"));
+    assert!(rig.engine.queries().source_state(&x).contains("plc"));
 
     *plc.trouble.lock().expect("no panic") = Some("line 3 is broken".to_owned());
     let bad = Quality::bad(Reason::DeviceFailure);
     rig.engine
+        .providers()
         .set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
     let steps = walk(&rig, "rig/x");
     let (stage, sentence) = cause(&steps);
@@ -172,7 +172,8 @@ fn walk_asks_the_provider() {
 
     let reason = Reason::ProviderGone;
     rig.engine
-        .detach_provider(id, reason, rig.now(), rig.wall(), &mut Wakes::new());
+        .providers()
+        .detach(id, reason, rig.now(), rig.wall(), &mut Wakes::new());
     let steps = walk(&rig, "rig/x");
     let (stage, sentence) = cause(&steps);
     assert_eq!(stage, WhyStage::Source);
@@ -180,13 +181,16 @@ fn walk_asks_the_provider() {
 }
 
 #[test]
-fn walk_says_what_this_caller_may_do() {
+fn walk_shows_the_rights_of_the_caller() {
     let rig = Rig::with(vec![VariableDefinition::new("x", DataType::F64)]);
     rig.write(&rig.variable("rig/x"), 1.0);
     let mut reader = Caller::local(2, 1000);
     reader.rights = Rights::READ;
     let rights = |caller: &Caller| {
-        let steps = rig.engine.explain(caller, "rig/x", rig.now(), rig.wall());
+        let steps = rig
+            .engine
+            .queries()
+            .explain(caller, "rig/x", rig.now(), rig.wall());
         steps
             .into_iter()
             .find(|step| step.stage == WhyStage::Rights)
@@ -198,18 +202,26 @@ fn walk_says_what_this_caller_may_do() {
     let mut nobody = reader.clone();
     nobody.rights.read = false;
     assert_eq!(rights(&nobody).verdict, WhyVerdict::Fault);
-    assert_eq!(rig.engine.source_state(&rig.variable("rig/x")), "");
+    assert_eq!(
+        rig.engine.queries().source_state(&rig.variable("rig/x")),
+        ""
+    );
 }
 
-/// Until it is there, nobody writes what a process delivers, and the walk says how to start it.
+/// Before the process has connected, its variables are not written, and the walk explains how to
+/// start it.
 #[test]
-fn walk_says_how_to_start_a_process_that_is_expected() {
+fn walk_explains_how_to_start_the_expected_process() {
     let rig = with(|p| p.source = "plc:level".to_owned());
     let x = rig.variable("rig/x");
     let (now, wall) = (rig.now(), rig.wall());
     let mut wakes = Wakes::new();
-    rig.engine.expect_source("plc", now, wall, &mut wakes);
-    rig.engine.expect_source("plc", now, wall, &mut wakes);
+    rig.engine
+        .providers()
+        .expect_source("plc", now, wall, &mut wakes);
+    rig.engine
+        .providers()
+        .expect_source("plc", now, wall, &mut wakes);
     assert_eq!(
         x.sample().quality,
         Quality::bad(Reason::ProviderGone).without_value()
@@ -240,7 +252,11 @@ fn walk_says_how_to_start_a_process_that_is_expected() {
         y.sample().quality,
         Quality::bad(Reason::ProviderGone).without_value()
     );
-    // It comes: its name is its own, and it is told of both.
-    let id = rig.engine.attach_source(Arc::new(Plc::default())).unwrap();
+    // It comes: its name is its own, and it learns of both.
+    let id = rig
+        .engine
+        .providers()
+        .attach_source(Arc::new(Plc::default()))
+        .unwrap();
     assert_eq!((x.provider(), y.provider()), (Some(id), Some(id)));
 }

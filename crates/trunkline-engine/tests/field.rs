@@ -1,10 +1,6 @@
-//! Fields: opened by name, read as variables are, told about every change.
+//! Fields: opened by name, read like variables, notified on every change.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -13,14 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Rig, Told, define, drain, library_of, updates};
-use trunkline_engine::field::FIELDS;
+use trunkline_engine::fields::FIELDS;
 use trunkline_engine::{AccessError, Refusal, Variable, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{Contract, DataType, Level, Properties, Reason, Scope, Timestamp, Value};
 
 fn open(rig: &Rig, name: &str) -> Arc<Variable> {
     let opened = rig
         .engine
-        .open_name(&rig.caller, name, rig.now(), rig.wall());
+        .fields()
+        .open(&rig.caller, name, rig.now(), rig.wall());
     Arc::clone(&opened.expect("there is such a field"))
 }
 
@@ -37,8 +34,9 @@ fn replace(rig: &Rig, properties: Properties) {
     let none = &|_: &_, _: &_| None;
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
+        .libraries()
         .deploy_retained(&library, true, none, now, wall, &mut Wakes::new())
-        .expect("it is well formed");
+        .expect("the library is valid");
 }
 
 fn value(variable: &Variable) -> Value {
@@ -47,7 +45,7 @@ fn value(variable: &Variable) -> Value {
 
 /// Behaviour: VS-01, VS-08.
 #[test]
-fn every_field_has_a_value_of_its_type_and_says_what_it_is() {
+fn every_field_has_a_value_of_its_type_and_a_description() {
     let (rig, x) = Rig::of(level("%", Some((0.0, 10.0))));
     rig.write(&x, 4.0);
     for field in FIELDS {
@@ -69,15 +67,15 @@ fn every_field_has_a_value_of_its_type_and_says_what_it_is() {
     assert_eq!(value(&open(&rig, "rig/x#sequence")), Value::U64(1));
     let unset = open(&rig, "rig/x#max_age").sample().quality;
     assert_eq!(unset.reason(), Reason::NoValue);
-    // It is one variable, however often it is opened, and no part of the library.
+    // Opening a field again returns the same variable, which is not part of the library.
     let one = open(&rig, "rig/x#units");
     assert_eq!(one.handle(), open(&rig, "rig/x#units").handle());
-    assert_eq!(rig.engine.variable_count(), 1);
+    assert_eq!(rig.engine.libraries().variable_count(), 1);
 }
 
 /// Behaviour: VS-08.
 #[test]
-fn a_change_of_any_field_is_notified_with_a_number_of_its_own() {
+fn change_of_a_field_is_notified_with_its_own_sequence() {
     let (rig, x) = Rig::of(level("%", None));
     let mut consumer = rig.consumer();
     let all: Contract = "all:100".parse().unwrap();
@@ -130,7 +128,8 @@ fn a_change_of_any_field_is_notified_with_a_number_of_its_own() {
     let mut wakes = Wakes::new();
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
-        .stop_library("rig", now, wall, &mut wakes)
+        .libraries()
+        .stop("rig", now, wall, &mut wakes)
         .unwrap();
     let stopped = [
         of("library.state", 2, text("stopped")),
@@ -138,7 +137,8 @@ fn a_change_of_any_field_is_notified_with_a_number_of_its_own() {
     ];
     assert_eq!(news(), stopped);
     rig.engine
-        .start_library("rig", now, wall, &mut wakes)
+        .libraries()
+        .start("rig", now, wall, &mut wakes)
         .unwrap();
     let started = [
         of("library.state", 3, text("running")),
@@ -193,7 +193,7 @@ fn fields_carry_the_time_at_which_they_changed() {
 
 /// Behaviour: VS-01, VS-08.
 #[test]
-fn fields_are_read_only_and_go_with_their_variable() {
+fn fields_are_read_only_and_are_removed_with_their_variable() {
     let (rig, _) = Rig::of(level("%", None));
     let units = open(&rig, "rig/x#units");
     let refused = rig.write(&units, "bar");
@@ -205,27 +205,30 @@ fn fields_are_read_only_and_go_with_their_variable() {
     rig.subscribe(&mut consumer, 1, Contract::Latest, &units);
     drain(&mut consumer);
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .unwrap();
     assert!(units.is_gone());
     assert!(matches!(drain(&mut consumer)[..], [Told::Gone { .. }]));
     let missing = rig
         .engine
-        .open_name(&rig.caller, "rig/x#units", rig.now(), rig.wall());
+        .fields()
+        .open(&rig.caller, "rig/x#units", rig.now(), rig.wall());
     assert!(matches!(missing, Err(AccessError::UnknownName { .. })));
-    // The next variable of the name has its own.
+    // A new variable of the same name has its own fields.
     rig.deploy("rig", vec![define("x", level("K", None))]);
     assert_eq!(value(&open(&rig, "rig/x#units")), Value::String("K".into()));
 }
 
 /// Behaviour: VS-01.
 #[test]
-fn what_is_no_field_is_refused_with_those_there_are() {
+fn unknown_field_is_refused_with_a_list_of_fields() {
     let (rig, _) = Rig::of(level("%", None));
     let error = |name: &str| {
         let opened = rig
             .engine
-            .open_name(&rig.caller, name, rig.now(), rig.wall());
+            .fields()
+            .open(&rig.caller, name, rig.now(), rig.wall());
         opened.expect_err("there is none").to_string()
     };
     let sentence = error("rig/x#unit");
@@ -234,11 +237,11 @@ fn what_is_no_field_is_refused_with_those_there_are() {
         "{sentence}"
     );
     assert!(
-        sentence.contains("range.high") && sentence.ends_with("units"),
+        sentence.contains("range.high") && sentence.contains("units"),
         "{sentence}"
     );
     assert!(error("rig/y#units").contains("no variable is named rig/y"));
-    // What may not be seen has no fields that can be.
+    // The fields of a hidden variable are hidden too.
     let mut hidden = level("%", None);
     hidden.scope = Scope::Process;
     rig.deploy("own", vec![define("x", hidden)]);
@@ -246,11 +249,13 @@ fn what_is_no_field_is_refused_with_those_there_are() {
     remote.remote = true;
     let opened = rig
         .engine
-        .open_name(&remote, "own/x#units", rig.now(), rig.wall());
+        .fields()
+        .open(&remote, "own/x#units", rig.now(), rig.wall());
     assert!(matches!(opened, Err(AccessError::UnknownName { .. })));
     open(&rig, "own/x#units");
     let opened = rig
         .engine
-        .open_name(&remote, "own/x#units", rig.now(), rig.wall());
+        .fields()
+        .open(&remote, "own/x#units", rig.now(), rig.wall());
     assert!(matches!(opened, Err(AccessError::UnknownName { .. })));
 }

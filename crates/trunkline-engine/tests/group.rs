@@ -1,10 +1,6 @@
 //! Groups: many variables written together or not at all, and read at one instant.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -46,7 +42,8 @@ fn attempt(rig: &Rig, members: &[GroupMember<'_>]) -> GroupAttempt {
     let (now, wall, caller) = (rig.now(), rig.wall(), &rig.caller);
     let mut wakes = Wakes::new();
     rig.engine
-        .try_write_group(caller, now, wall, members, &mut wakes)
+        .groups()
+        .try_write(caller, now, wall, members, &mut wakes)
 }
 
 fn write(rig: &Rig, members: &[GroupMember<'_>]) -> GroupOutcome {
@@ -97,7 +94,7 @@ fn a_group_has_one_time_and_one_commit_number() {
 
 /// Behaviour: B-23.
 #[test]
-fn one_refused_member_refuses_the_group_and_the_others_say_because_of_whom() {
+fn one_refused_member_refuses_the_group_and_is_named_in_the_others() {
     let (rig, variables) = plain(3);
     let (good, bad) = (Value::F64(1.0), Value::Bool(true));
     let ended = write(
@@ -119,10 +116,10 @@ fn one_refused_member_refuses_the_group_and_the_others_say_because_of_whom() {
     assert_ledgers(&variables, 1, 0, 1);
 }
 
-/// What is only known under the locks refuses as well, and has changed nothing by then.
+/// A condition that is only known under the locks refuses as well, without a change.
 /// Behaviour: B-22, B-23.
 #[test]
-fn a_member_that_is_not_where_it_is_expected_refuses_the_group() {
+fn member_at_an_unexpected_position_refuses_the_group() {
     let (rig, variables) = plain(3);
     assert!(write_all(&rig, &variables, 1.0).commit.is_some());
     let value = Value::F64(2.0);
@@ -200,13 +197,16 @@ impl Provider for Device {
     }
 }
 
-/// A provider takes writes one by one, so nobody can say that all or none were written.
+/// A provider accepts writes one by one, so it is unknown whether all or none were written.
 /// Behaviour: B-23.
 #[test]
 fn a_provided_variable_is_set_in_a_group_but_not_put() {
     let (rig, variables) = plain(2);
     let device = Arc::new(Device);
-    let _id = rig.engine.attach_provider(device, &[variables[1].handle()]);
+    let _id = rig
+        .engine
+        .providers()
+        .attach(device, &[variables[1].handle()]);
     let value = Value::F64(1.0);
     let mut members = [member(&variables[0], &value), member(&variables[1], &value)];
     let ended = write(&rig, &members);
@@ -260,7 +260,7 @@ fn subscribe_all(rig: &Rig, consumer: &mut Consumer, variables: &[Arc<Variable>]
 
 /// Behaviour: B-23.
 #[test]
-fn a_feed_has_the_group_in_one_piece_in_the_order_of_the_locks() {
+fn feed_has_the_group_contiguous_in_lock_order() {
     let (rig, variables) = plain(4);
     let mut consumer = rig.consumer();
     subscribe_all(&rig, &mut consumer, &variables, 100);
@@ -292,7 +292,7 @@ fn a_group_wakes_its_reader_once() {
 
 /// Behaviour: B-08, B-23.
 #[test]
-fn a_group_that_finds_no_room_has_no_number_and_goes_on_when_there_is() {
+fn group_without_room_has_no_number_and_continues_later() {
     let properties = Properties {
         stall: STALL,
         ..Properties::new(DataType::F64)
@@ -398,6 +398,7 @@ fn members_may_be_of_different_types_and_lengths() {
     assert_eq!(ended.commit, Some(1));
     let snapshot = rig
         .engine
+        .groups()
         .snapshot(&rig.caller, &[text.handle(), number.handle()]);
     let values: Vec<_> = snapshot.updates.into_iter().map(Result::unwrap).collect();
     assert_eq!(values[0].value.decode(&DataType::String), long);
@@ -406,7 +407,7 @@ fn members_may_be_of_different_types_and_lengths() {
 
 /// Behaviour: B-23.
 #[test]
-fn a_snapshot_names_what_cannot_be_read_and_the_group_before_it() {
+fn snapshot_names_unreadable_variables_and_the_previous_group() {
     let write_only = Properties {
         access: trunkline_types::Access::WriteOnly,
         ..Properties::new(DataType::F64)
@@ -419,7 +420,7 @@ fn a_snapshot_names_what_cannot_be_read_and_the_group_before_it() {
     let value = Value::F64(3.0);
     assert!(write(&rig, &[member(&a, &value)]).commit.is_some());
     let handles = [a.handle(), b.handle(), a.handle(), 777];
-    let snapshot = rig.engine.snapshot(&rig.caller, &handles);
+    let snapshot = rig.engine.groups().snapshot(&rig.caller, &handles);
     assert!(snapshot.is_consistent);
     assert_eq!(snapshot.commit, 1);
     let sequence = |at: usize| snapshot.updates[at].as_ref().map(|update| update.sequence);
@@ -427,14 +428,19 @@ fn a_snapshot_names_what_cannot_be_read_and_the_group_before_it() {
     assert!(sequence(1).unwrap_err().to_string().contains("write-only"));
     assert!(sequence(3).unwrap_err().to_string().contains("777"));
     let many = vec![a.handle(); GROUP_MAX + 1];
-    assert!(!rig.engine.snapshot(&rig.caller, &many).is_consistent);
+    assert!(
+        !rig.engine
+            .groups()
+            .snapshot(&rig.caller, &many)
+            .is_consistent
+    );
 }
 
-/// Four threads write equal values to all variables, in orders of their own and over parts that
-/// overlap, while two take snapshots.
+/// Four threads write equal values to all variables, in different orders and over overlapping
+/// parts, while two take snapshots.
 /// Behaviour: B-23.
 #[test]
-fn in_a_storm_of_groups_every_snapshot_shows_one_of_them() {
+fn snapshots_during_group_writes_show_exactly_one_group() {
     const GROUPS: u32 = 2_000;
     let (rig, variables) = plain(8);
     assert!(write_all(&rig, &variables, -1.0).commit.is_some());
@@ -458,8 +464,9 @@ fn in_a_storm_of_groups_every_snapshot_shows_one_of_them() {
                             })
                             .collect();
                         let mut wakes = Wakes::new();
-                        let ended =
-                            engine.try_write_group(&caller, now, wall, &members, &mut wakes);
+                        let ended = engine
+                            .groups()
+                            .try_write(&caller, now, wall, &members, &mut wakes);
                         assert!(matches!(
                             ended,
                             GroupAttempt::Done(GroupOutcome {
@@ -476,7 +483,7 @@ fn in_a_storm_of_groups_every_snapshot_shows_one_of_them() {
             scope.spawn(move || {
                 let caller = Caller::local(9, 0);
                 while !is_over.load(Ordering::Relaxed) {
-                    let snapshot = engine.snapshot(&caller, &handles);
+                    let snapshot = engine.groups().snapshot(&caller, &handles);
                     assert!(snapshot.is_consistent);
                     let updates: Vec<_> =
                         snapshot.updates.into_iter().map(Result::unwrap).collect();
@@ -505,10 +512,10 @@ fn in_a_storm_of_groups_every_snapshot_shows_one_of_them() {
     );
 }
 
-/// A reader that takes little at a time still gets each group in one piece.
+/// A reader that takes little at a time still gets each group undivided.
 /// Behaviour: B-23.
 #[test]
-fn a_group_stays_in_one_piece_for_a_reader_that_takes_two_at_a_time() {
+fn group_stays_contiguous_for_a_reader_that_takes_two_at_a_time() {
     let (rig, variables) = plain(3);
     let mut consumer = rig.consumer();
     subscribe_all(&rig, &mut consumer, &variables, 100);

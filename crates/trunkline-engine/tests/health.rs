@@ -1,10 +1,6 @@
-//! Totals over all variables, and what is the engine's own.
+//! Totals over all variables, and those of the engine itself.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -19,7 +15,7 @@ fn f64s(paths: &[&str]) -> Vec<VariableDefinition> {
     paths.iter().map(f64_of).collect()
 }
 
-/// The totals, and after how many calls they were there.
+/// The totals, and the number of calls that they took.
 fn count(rig: &Rig, budget: usize) -> (Totals, usize) {
     let mut census = Census::default();
     for calls in 1..100 {
@@ -31,7 +27,7 @@ fn count(rig: &Rig, budget: usize) -> (Totals, usize) {
 }
 
 #[test]
-fn totals_are_the_same_in_any_slices_and_go_on_when_variables_are_gone() {
+fn totals_are_equal_in_any_slices_and_survive_removed_variables() {
     let rig = Rig::with(f64s(&["a", "b", "c"]));
     rig.deploy("_own", f64s(&["x"]));
     let [a, b, own] = ["rig/a", "rig/b", "_own/x"].map(|name| rig.variable(name));
@@ -52,28 +48,32 @@ fn totals_are_the_same_in_any_slices_and_go_on_when_variables_are_gone() {
     let mut other = rig.consumer();
     rig.subscribe(&mut other, 1, Contract::ALL, &a);
     rig.subscribe(&mut other, 2, Contract::Latest, &b);
-    assert_eq!(rig.engine.subscription_count(), 5);
+    assert_eq!(rig.engine.health().subscription_count(), 5);
     other.unsubscribe(2, None, &mut Wakes::new());
-    assert_eq!(rig.engine.subscription_count(), 4);
+    assert_eq!(rig.engine.health().subscription_count(), 4);
     drop(other);
     consumer.unsubscribe(4, None, &mut Wakes::new());
-    assert_eq!(rig.engine.subscription_count(), 2);
+    assert_eq!(rig.engine.health().subscription_count(), 2);
     assert!(totals.queued_bytes >= 4 * 64, "{totals:?}");
     let (slowly, calls) = count(&rig, 2);
     assert_eq!((slowly, calls > 1), (totals, true));
 
     drain(&mut consumer);
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .unwrap();
     drain(&mut consumer);
     let (after, _) = count(&rig, 1000);
-    assert_eq!((after.written, rig.engine.subscription_count()), (4, 0));
+    assert_eq!(
+        (after.written, rig.engine.health().subscription_count()),
+        (4, 0)
+    );
     assert_eq!(after.queued_bytes, 0);
 }
 
 #[test]
-fn what_bounded_subscriptions_miss_is_counted_for_the_engine() {
+fn losses_of_bounded_subscriptions_are_counted_for_the_engine() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Last(2), &x);
@@ -84,27 +84,27 @@ fn what_bounded_subscriptions_miss_is_counted_for_the_engine() {
     };
     rig.subscribe(&mut consumer, 3, all, &x);
     drain(&mut consumer);
-    assert_eq!(rig.engine.lost_and_overruns(), (0, 0));
+    assert_eq!(rig.engine.health().lost_and_overruns(), (0, 0));
     for n in 0..5 {
         rig.write(&x, f64::from(n));
     }
     drain(&mut consumer);
-    // Of `first` it is told with the next update that it gets.
+    // Under `first` it is reported with the next update that it gets.
     rig.write(&x, 9.0);
     drain(&mut consumer);
-    assert_eq!(rig.engine.lost_and_overruns(), (3 + 3 + 3, 1));
+    assert_eq!(rig.engine.health().lost_and_overruns(), (3 + 3 + 3, 1));
 }
 
 #[test]
-fn the_engines_own_libraries_are_listed_where_they_are_asked_for() {
+fn engine_libraries_are_listed_only_on_request() {
     let rig = Rig::with(f64s(&["uptime"]));
     rig.deploy("_engine", f64s(&["uptime"]));
     let found = |pattern: &str| {
         let pattern = Pattern::parse(pattern).unwrap();
         let mut names = Vec::new();
-        let mut effort = trunkline_types::Effort::new(100_000);
+        let mut budget = trunkline_types::StepBudget::new(100_000);
         rig.engine
-            .find(&rig.caller, &pattern, 0, 100, &mut effort, |found| {
+            .find(&rig.caller, &pattern, 0, 100, &mut budget, |found| {
                 names.push(found.name().to_owned());
             });
         names
@@ -113,7 +113,7 @@ fn the_engines_own_libraries_are_listed_where_they_are_asked_for() {
     assert_eq!(found("*/uptime"), ["rig/uptime"]);
     assert_eq!(found("_*/**"), ["_engine/uptime"]);
     assert_eq!(found("_engine/uptime"), ["_engine/uptime"]);
-    assert_eq!(rig.engine.variable_count(), 1);
+    assert_eq!(rig.engine.libraries().variable_count(), 1);
     let suggested = |name: &str| rig.engine.suggest(&rig.caller, name);
     assert_eq!(suggested("engine/uptime"), None);
     assert_eq!(

@@ -1,10 +1,6 @@
 //! Groups, snapshots, leases, aliases, fields, forcing and the audit, where they meet.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -58,7 +54,8 @@ fn chain(target: Properties, alias: Properties) -> (Rig, [Arc<Variable>; 4]) {
 fn open(rig: &Rig, name: &str) -> Arc<Variable> {
     let opened = rig
         .engine
-        .open_name(&rig.caller, name, rig.now(), rig.wall());
+        .fields()
+        .open(&rig.caller, name, rig.now(), rig.wall());
     Arc::clone(&opened.expect("it is deployed"))
 }
 
@@ -75,7 +72,8 @@ fn group_as(rig: &Rig, caller: &Caller, members: &[(&Arc<Variable>, f64)]) -> Gr
     let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
     match rig
         .engine
-        .try_write_group(caller, now, wall, &members, &mut wakes)
+        .groups()
+        .try_write(caller, now, wall, &members, &mut wakes)
     {
         GroupAttempt::Done(outcome) => outcome,
         other => panic!("the group has not ended: {other:?}"),
@@ -95,8 +93,9 @@ fn replace(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) {
     let library = library_of(library, variables);
     let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
     rig.engine
+        .libraries()
         .deploy_retained(&library, true, &|_, _| None, now, wall, &mut wakes)
-        .expect("it is well formed");
+        .expect("the library is valid");
 }
 
 fn force(rig: &Rig, variable: &Variable, value: f64) {
@@ -109,9 +108,9 @@ fn force(rig: &Rig, variable: &Variable, value: f64) {
     ));
 }
 
-/// What was noted since, as `action name old -> new: outcome`.
+/// The entries since the last call, as `action name old -> new: outcome`.
 fn taken(rig: &Rig) -> Vec<String> {
-    let entries = rig.engine.take_audit(1, usize::MAX);
+    let entries = rig.engine.audit().take(1, usize::MAX);
     let told = |entry: &trunkline_types::AuditEntry| {
         let (action, name, outcome) = (entry.action, &entry.name, entry.outcome.name());
         format!("{action} {name} {} -> {}: {outcome}", entry.old, entry.new)
@@ -128,7 +127,7 @@ fn balanced(variables: &[Arc<Variable>]) {
 
 /// Behaviour: B-23, H-20.
 #[test]
-fn group_with_an_alias_is_refused_and_says_what_to_do() {
+fn group_with_an_alias_is_refused_with_a_remedy() {
     let (rig, variables) = chain(f64s(), audited());
     let [x, y, seen, _] = &variables;
     let ended = group(&rig, &[(y, 1.0), (seen, 1.0)]);
@@ -184,11 +183,11 @@ fn group_reaches_the_aliases_of_its_members_their_fields_and_subscribers() {
     balanced(&variables);
 }
 
-/// One feed that follows the members and an alias of one: it is full for the alias, which nobody
-/// waits for, and what the group had room for still comes.
+/// One feed that follows the members and an alias of one: it is full for the alias, which does not
+/// wait, and the reserved part of the group still arrives.
 /// Behaviour: B-08, B-23.
 #[test]
-fn feed_that_an_alias_ends_in_the_middle_of_a_group_stays_in_balance() {
+fn feed_ended_by_an_alias_within_a_group_stays_balanced() {
     let (rig, variables) = chain(f64s(), f64s());
     let [x, y, seen, _] = &variables;
     let mut consumer = rig.consumer();
@@ -203,7 +202,7 @@ fn feed_that_an_alias_ends_in_the_middle_of_a_group_stays_in_balance() {
                 variable,
                 trunkline_engine::Subscribe::new(1, contract),
             )
-            .expect("it may be subscribed");
+            .expect("the variable can be subscribed");
     }
     updates(&mut consumer);
     assert!(group(&rig, &[(x, 1.0), (y, 1.0)]).commit.is_some());
@@ -257,10 +256,11 @@ fn forced_member_refuses_the_group_and_a_forced_alias_does_not() {
     balanced(&variables);
 }
 
-/// What is behind a forced alias turns bad when its target says what the alias cannot show.
+/// A forced alias turns bad after it is unforced if its target has a value that the alias cannot
+/// show.
 /// Behaviour: H-27.
 #[test]
-fn forced_alias_does_not_keep_as_good_what_holds_no_longer() {
+fn unforced_alias_is_bad_if_its_target_cannot_be_converted() {
     let (rig, [x, _, seen, _]) = chain(f64s(), Properties::new(DataType::I16));
     rig.write(&x, 1.0);
     let value = Value::I16(5);
@@ -303,7 +303,7 @@ fn audit_has_each_member_of_a_group_once() {
         ]
     );
     group(&rig, &[(&x, 2.0), (&y, 11.0)]);
-    let entries = rig.engine.take_audit(1, usize::MAX);
+    let entries = rig.engine.audit().take(1, usize::MAX);
     let told: Vec<_> = entries
         .iter()
         .map(|one| (&*one.name, one.outcome.name()))
@@ -317,7 +317,7 @@ fn audit_has_each_member_of_a_group_once() {
 /// Whichever of them is audited: one entry per write, at the variable where it ended.
 /// Behaviour: B-24, H-20.
 #[test]
-fn write_through_an_alias_is_noted_once_where_it_ended() {
+fn write_through_an_alias_is_audited_once_where_it_ends() {
     let range = |properties| Properties {
         range: Some((0.0, 10.0)),
         ..properties
@@ -354,7 +354,7 @@ fn write_through_an_alias_is_noted_once_where_it_ended() {
 
 /// Behaviour: B-22, B-24.
 #[test]
-fn what_the_alias_refuses_itself_is_noted_there() {
+fn refusals_by_the_alias_are_audited_at_the_alias() {
     let (rig, [x, _, seen, _]) = chain(f64s(), audited());
     rig.write(&x, 1.0);
     let value = Value::F64(2.0);
@@ -369,13 +369,14 @@ fn what_the_alias_refuses_itself_is_noted_there() {
 
 /// Behaviour: B-22, H-20.
 #[test]
-fn leased_alias_is_for_its_holder_and_its_target_for_everybody() {
+fn lease_of_an_alias_does_not_lease_its_target() {
     let (rig, variables) = chain(f64s(), f64s());
     let [x, _, seen, far] = &variables;
     let (holder, now) = (Caller::local(1, 1000), rig.now());
     let request = LeaseRequest::acquire(Duration::from_secs(10));
     rig.engine
-        .lease(&holder, now, seen.handle(), request)
+        .leases()
+        .request(&holder, now, seen.handle(), request)
         .unwrap();
     let refused = write_as(&rig, 2, seen, 1.0);
     assert!(matches!(
@@ -386,7 +387,7 @@ fn leased_alias_is_for_its_holder_and_its_target_for_everybody() {
         write_as(&rig, 2, far, 1.0),
         WriteOutcome::Refused(Refusal::Target { .. })
     ));
-    // Who only looks is refused nothing.
+    // A caller that only requests a value is not refused.
     let looked = rig.attempt_as(
         &Caller::local(2, 0),
         seen,
@@ -401,7 +402,7 @@ fn leased_alias_is_for_its_holder_and_its_target_for_everybody() {
 
 /// Behaviour: H-19, H-20.
 #[test]
-fn single_writer_of_an_alias_is_who_first_wrote_what_the_alias_takes() {
+fn single_writer_of_an_alias_is_its_first_successful_writer() {
     let (rig, [_, _, seen, _]) = chain(
         f64s(),
         Properties {
@@ -416,20 +417,20 @@ fn single_writer_of_an_alias_is_who_first_wrote_what_the_alias_takes() {
         &Write::order(WriteVerb::Request),
     );
     write_as(&rig, 4, &seen, 99.0);
-    assert_eq!(rig.engine.held_by(&seen, rig.now()), None);
+    assert_eq!(rig.engine.leases().held_by(&seen, rig.now()), None);
     assert_eq!(write_as(&rig, 1, &seen, 1.0), applied(1));
     assert!(matches!(
         write_as(&rig, 2, &seen, 2.0),
         WriteOutcome::Refused(Refusal::SingleWriter { .. })
     ));
-    rig.engine.end_session(1);
+    rig.engine.leases().end_session(1);
     assert_eq!(write_as(&rig, 2, &seen, 2.0), applied(2));
 }
 
-/// A library that is replaced keeps nothing that the new properties do not say.
+/// A replaced library keeps nothing that the new properties do not contain.
 /// Behaviour: B-22, H-19, H-20, SP-06.
 #[test]
-fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
+fn replaced_library_has_no_stale_lease_writer_or_alias() {
     let (rig, [x, y, seen, far]) = chain(
         Properties {
             single_writer: true,
@@ -441,9 +442,10 @@ fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
     let request = LeaseRequest::acquire(Duration::from_secs(10));
     let leased = rig
         .engine
-        .lease(&Caller::local(1, 0), rig.now(), y.handle(), request);
+        .leases()
+        .request(&Caller::local(1, 0), rig.now(), y.handle(), request);
     leased.unwrap();
-    // x is for everybody; y is an alias of x, and another variable.
+    // x is visible to all callers; y is an alias of x, and another variable.
     replace(
         &rig,
         "plant",
@@ -452,7 +454,7 @@ fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
             define("y", alias_of("plant/x", f64s())),
         ],
     );
-    assert_eq!(rig.engine.held_by(&x, rig.now()), None);
+    assert_eq!(rig.engine.leases().held_by(&x, rig.now()), None);
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
     let now_alias = rig.variable("plant/y");
     assert!(now_alias.is_alias() && y.is_gone());
@@ -462,7 +464,7 @@ fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
     ));
     rig.advance(Duration::from_secs(11));
     rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
-    rig.engine.end_session(1);
+    rig.engine.leases().end_session(1);
     assert_eq!(write_as(&rig, 3, &x, 4.0), applied(4));
 
     // x becomes a text: its alias shows that it cannot follow, and follows the next that fits.
@@ -482,7 +484,7 @@ fn replacing_a_library_leaves_no_lease_writer_or_alias_stale() {
 /// with half of each one would.
 /// Behaviour: H-20, SP-06.
 #[test]
-fn aliases_that_change_places_bind_without_leading_back_to_themselves() {
+fn swapped_aliases_bind_without_a_cycle() {
     let halved = || Properties {
         scaling: Some(Scaling::Linear {
             raw: [0.0, 10.0],
@@ -514,10 +516,11 @@ fn aliases_that_change_places_bind_without_leading_back_to_themselves() {
     }
 }
 
-/// What a variable said before its library was stopped is not lost to another that goes meanwhile.
+/// The state of a variable before its library was stopped is kept when another library is removed
+/// meanwhile.
 /// Behaviour: DP-16, SP-06.
 #[test]
-fn library_replaced_while_it_is_stopped_starts_with_what_was_bad_before() {
+fn library_replaced_while_stopped_keeps_its_bad_values() {
     let rig = Rig::with(vec![define("a", f64s()), define("b", f64s())]);
     let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
     let bad = Quality::bad(Reason::ProviderGone);
@@ -525,22 +528,25 @@ fn library_replaced_while_it_is_stopped_starts_with_what_was_bad_before() {
         let variable = rig.variable(name);
         rig.write(&variable, 1.0);
         rig.engine
+            .providers()
             .set_quality(variable.handle(), bad, now, wall, &mut wakes);
     }
     rig.engine
-        .stop_library("rig", now, wall, &mut wakes)
+        .libraries()
+        .stop("rig", now, wall, &mut wakes)
         .unwrap();
     replace(&rig, "rig", vec![define("b", f64s())]);
     rig.engine
-        .start_library("rig", now, wall, &mut wakes)
+        .libraries()
+        .start("rig", now, wall, &mut wakes)
         .unwrap();
     let quality = rig.variable("rig/b").sample().quality;
     assert_eq!(quality.reason(), Reason::ProviderGone);
 }
 
-/// Snapshots of a target, its alias, the alias of that and fields of them all, while groups and
-/// single writers write, a person forces the alias and libraries come and go: nobody waits for
-/// ever, and what follows the target is at its update.
+/// Snapshots of a target, its alias, the alias of that and fields of them all, during writes of
+/// groups and single values, forcing, and deployments: no thread waits forever, and the aliases of
+/// the target are at its update.
 /// Behaviour: B-23, H-20.
 #[test]
 fn snapshots_of_chains_of_aliases_and_fields_are_consistent_under_a_storm() {
@@ -582,7 +588,9 @@ fn snapshots_of_chains_of_aliases_and_fields_are_consistent_under_a_storm() {
                             }
                             _ => {
                                 let members = [member(x), member(y)];
-                                engine.try_write_group(&caller, now, wall, &members, &mut wakes);
+                                engine
+                                    .groups()
+                                    .try_write(&caller, now, wall, &members, &mut wakes);
                             }
                         }
                     }
@@ -593,17 +601,21 @@ fn snapshots_of_chains_of_aliases_and_fields_are_consistent_under_a_storm() {
             let library = library_of("near", vec![define("y", alias_of("far/x", f64s()))]);
             while !is_over.load(Ordering::Relaxed) {
                 let mut wakes = Wakes::new();
-                engine.deploy(&library, now, wall).expect("well formed");
                 engine
+                    .libraries()
+                    .deploy(&library, now, wall)
+                    .expect("well formed");
+                engine
+                    .libraries()
                     .undeploy("near", now, wall, &mut wakes)
-                    .expect("it is deployed");
+                    .expect("the library is deployed");
                 thread::yield_now();
             }
         });
         scope.spawn(|| {
             let caller = Caller::local(9, 0);
             while !is_over.load(Ordering::Relaxed) {
-                let snapshot = engine.snapshot(&caller, &handles);
+                let snapshot = engine.groups().snapshot(&caller, &handles);
                 let updates: Vec<_> = snapshot.updates.into_iter().map(Result::unwrap).collect();
                 let number = |at: usize| match updates[at].value.decode(&DataType::U64) {
                     Value::U64(number) => number,

@@ -1,10 +1,6 @@
-//! Who may write: leases and single writers.
+//! Write permission: leases and single writers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -35,7 +31,9 @@ fn write_as(rig: &Rig, session: u32, variable: &Variable, value: f64) -> WriteOu
 
 fn lease(rig: &Rig, session: u32, x: &Variable, request: LeaseRequest) -> Result<Granted, Refusal> {
     let now = rig.now();
-    rig.engine.lease(&caller(session), now, x.handle(), request)
+    rig.engine
+        .leases()
+        .request(&caller(session), now, x.handle(), request)
 }
 
 fn acquire(rig: &Rig, session: u32, x: &Variable) -> Result<Granted, Refusal> {
@@ -62,7 +60,7 @@ fn refused_by(outcome: WriteOutcome) -> String {
 
 /// Behaviour: B-22.
 #[test]
-fn while_it_is_leased_only_the_holder_writes_and_others_are_told_who() {
+fn only_the_lease_holder_writes_and_is_named_to_others() {
     let (rig, x) = Rig::plain();
     write_as(&rig, 2, &x, 0.5);
     let granted = acquire(&rig, 1, &x).unwrap();
@@ -74,7 +72,7 @@ fn while_it_is_leased_only_the_holder_writes_and_others_are_told_who() {
         "{sentence}"
     );
     assert_eq!(write_as(&rig, 1, &x, 1.0), applied(2));
-    let held = rig.engine.held_by(&x, rig.now()).unwrap();
+    let held = rig.engine.leases().held_by(&x, rig.now()).unwrap();
     assert_eq!(held.left, Some(Duration::from_secs(6)));
     assert!(held.who.contains("program 1"));
     assert!(matches!(acquire(&rig, 2, &x), Err(Refusal::Leased { .. })));
@@ -84,14 +82,14 @@ fn while_it_is_leased_only_the_holder_writes_and_others_are_told_who() {
     ));
     assert!(lease(&rig, 1, &x, LeaseRequest::release()).is_ok());
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(3));
-    assert_eq!(rig.engine.held_by(&x, rig.now()), None);
+    assert_eq!(rig.engine.leases().held_by(&x, rig.now()), None);
     assert!(x.ledger().is_balanced());
     assert_eq!(x.ledger().refused, 1);
 }
 
 /// Behaviour: B-22.
 #[test]
-fn a_lease_is_over_at_its_time_whether_or_not_anybody_polls() {
+fn lease_expires_on_time_without_polling() {
     for polls in [false, true] {
         let (rig, x) = Rig::plain();
         acquire(&rig, 1, &x).unwrap();
@@ -128,7 +126,7 @@ fn the_engine_asks_to_be_polled_when_the_next_lease_ends() {
         lease(&rig, 1, &x, LeaseRequest::renew(TEN)).unwrap();
     }
     assert_eq!(due(&rig), Some(end.saturating_add(Duration::from_secs(1))));
-    rig.engine.end_session(1);
+    rig.engine.leases().end_session(1);
     assert_eq!(due(&rig), None);
 }
 
@@ -138,16 +136,16 @@ fn a_lease_ends_with_its_session_and_its_length_is_bounded() {
     let (rig, x) = Rig::plain();
     let forever = LeaseRequest::acquire(Duration::MAX);
     assert_eq!(lease(&rig, 1, &x, forever).unwrap().duration, LEASE_MAX);
-    rig.engine.end_session(2);
+    rig.engine.leases().end_session(2);
     assert!(refused_by(write_as(&rig, 2, &x, 1.0)).contains("leased"));
-    rig.engine.end_session(1);
+    rig.engine.leases().end_session(1);
     assert_eq!(write_as(&rig, 2, &x, 1.0), applied(1));
 }
 
-/// The whole position is named, so what was written before the lease is not overwritten unseen.
+/// The whole position is expected, so a value written before the lease is not overwritten unseen.
 /// Behaviour: B-22.
 #[test]
-fn a_lease_is_granted_only_where_the_variable_is_expected() {
+fn lease_is_granted_only_at_the_expected_position() {
     let (rig, x) = Rig::plain();
     write_as(&rig, 2, &x, 1.0);
     let order = |epoch, sequence| {
@@ -156,7 +154,9 @@ fn a_lease_is_granted_only_where_the_variable_is_expected() {
             expected,
             ..LeaseRequest::acquire(TEN)
         };
-        rig.engine.lease(&caller(1), rig.now(), x.handle(), request)
+        rig.engine
+            .leases()
+            .request(&caller(1), rig.now(), x.handle(), request)
     };
     let conflict = Err(Refusal::Conflict {
         epoch: EPOCH,
@@ -167,10 +167,10 @@ fn a_lease_is_granted_only_where_the_variable_is_expected() {
     assert_eq!(order(EPOCH, 1).unwrap().sequence, 1);
 }
 
-/// What its source says, and forcing, are not what clients write.
+/// Values of the source, and forcing, are not client writes.
 /// Behaviour: B-22, H-27.
 #[test]
-fn the_source_and_forcing_go_before_a_lease() {
+fn source_values_and_forcing_override_a_lease() {
     let (rig, x) = Rig::plain();
     acquire(&rig, 1, &x).unwrap();
     assert_eq!(rig.publish(&x, 1.0), applied(1));
@@ -184,7 +184,7 @@ fn the_source_and_forcing_go_before_a_lease() {
 
 /// Behaviour: B-22.
 #[test]
-fn what_may_not_be_written_cannot_be_leased() {
+fn unwritable_variables_cannot_be_leased() {
     let read_only = Properties {
         access: Access::ReadOnly,
         ..Properties::new(DataType::F64)
@@ -197,9 +197,9 @@ fn what_may_not_be_written_cannot_be_leased() {
     };
     let request = LeaseRequest::acquire(TEN);
     let (handle, now) = (x.handle(), rig.now());
-    let denied = rig.engine.lease(&looker, now, handle, request);
+    let denied = rig.engine.leases().request(&looker, now, handle, request);
     assert_eq!(denied, Err(Refusal::Denied));
-    let unknown = rig.engine.lease(&caller(1), now, 999, request);
+    let unknown = rig.engine.leases().request(&caller(1), now, 999, request);
     assert_eq!(unknown, Err(Refusal::UnknownHandle { handle: 999 }));
 }
 
@@ -221,7 +221,8 @@ fn a_leased_member_refuses_the_group_of_another() {
         let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
         match rig
             .engine
-            .try_write_group(&caller(session), now, wall, &members, &mut wakes)
+            .groups()
+            .try_write(&caller(session), now, wall, &members, &mut wakes)
         {
             GroupAttempt::Done(ended) => ended,
             other => panic!("{other:?}"),
@@ -242,23 +243,23 @@ fn the_first_writer_wins_and_the_next_in_the_queue_takes_over() {
     assert!(told.contains("program 1"), "{told}");
     refused_by(write_as(&rig, 3, &x, 3.0));
     refused_by(write_as(&rig, 2, &x, 2.0));
-    let held = rig.engine.held_by(&x, rig.now()).unwrap();
+    let held = rig.engine.leases().held_by(&x, rig.now()).unwrap();
     assert_eq!((held.left, held.waiting), (None, 2));
-    rig.engine.end_session(1);
+    rig.engine.leases().end_session(1);
     assert!(refused_by(write_as(&rig, 3, &x, 3.0)).contains("program 2"));
     assert_eq!(write_as(&rig, 2, &x, 2.0), applied(2));
-    rig.engine.end_session(3);
-    rig.engine.end_session(2);
-    assert_eq!(rig.engine.held_by(&x, rig.now()), None);
+    rig.engine.leases().end_session(3);
+    rig.engine.leases().end_session(2);
+    assert_eq!(rig.engine.leases().held_by(&x, rig.now()), None);
     assert_eq!(write_as(&rig, 4, &x, 4.0), applied(3));
     assert_eq!(x.ledger().refused, 4);
     assert!(x.ledger().is_balanced());
 }
 
-/// One who only looked on, and one whose write was refused by its value, hold nothing.
+/// A session that only reads, and one whose write was refused, hold nothing.
 /// Behaviour: H-19.
 #[test]
-fn a_refused_write_makes_nobody_the_single_writer() {
+fn refused_write_does_not_make_a_single_writer() {
     let properties = Properties {
         single_writer: true,
         range: Some((0.0, 10.0)),
@@ -286,9 +287,9 @@ fn the_queue_of_writers_is_bounded() {
     for session in 2..=last {
         refused_by(write_as(&rig, session, &x, 2.0));
     }
-    let held = rig.engine.held_by(&x, rig.now()).unwrap();
+    let held = rig.engine.leases().held_by(&x, rig.now()).unwrap();
     assert_eq!(held.waiting, WRITERS_WAITING_MAX);
-    rig.engine.end_session(1);
+    rig.engine.leases().end_session(1);
     assert!(refused_by(write_as(&rig, last, &x, 1.0)).contains("program 2"));
 }
 
@@ -304,6 +305,7 @@ fn it_can_be_made_a_variable_with_a_single_writer_and_back() {
         let library = library_of("rig", vec![define("x", properties(single_writer))]);
         let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
         rig.engine
+            .libraries()
             .deploy_retained(&library, true, &|_, _| None, now, wall, &mut wakes)
             .expect("well formed");
     };

@@ -1,10 +1,6 @@
 //! Libraries that stay: deployed again with changes, stopped and started, with values from before.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -30,6 +26,7 @@ fn redeploy(rig: &Rig, library: &LibraryDefinition) -> Result<Deployed, DeployEr
     let (now, wall) = (rig.now(), rig.wall());
     let mut wakes = Wakes::new();
     rig.engine
+        .libraries()
         .deploy_retained(library, true, &|_, _| None, now, wall, &mut wakes)
 }
 
@@ -48,12 +45,12 @@ fn counts(deployed: &Deployed) -> [usize; 4] {
     [added, changed, kept, removed]
 }
 
-/// What stays what it was keeps its handle, its value and its subscribers; what becomes something
-/// else is another variable.
+/// Unchanged variables keep their handle, value and subscribers; changed ones become another
+/// variable.
 ///
 /// Behaviour: SP-06.
 #[test]
-fn changed_properties_reach_those_who_use_the_variable() {
+fn changed_properties_reach_the_users_of_the_variable() {
     let rig = Rig::new();
     let before = [
         VariableDefinition::new("same", DataType::F64),
@@ -69,7 +66,7 @@ fn changed_properties_reach_those_who_use_the_variable() {
     for variable in [&edited, &dropped] {
         consumer
             .subscribe(&rig.caller, variable, Subscribe::new(1, Contract::Latest))
-            .expect("it is there");
+            .expect("the variable can be subscribed");
     }
     drain(&mut consumer);
 
@@ -123,13 +120,13 @@ fn changed_properties_reach_those_who_use_the_variable() {
 }
 
 #[test]
-fn library_that_is_there_is_replaced_only_when_asked() {
+fn existing_library_is_replaced_only_on_request() {
     let rig = Rig::new();
     rig.deploy("plant", vec![VariableDefinition::new("a", DataType::F64)]);
     let other = plant(vec![VariableDefinition::new("b", DataType::F64)]);
-    let refused = rig.engine.check_deploy(&other, false);
+    let refused = rig.engine.libraries().check(&other, false);
     assert!(matches!(refused, Err(DeployError::AlreadyDeployed { .. })));
-    assert_eq!(rig.engine.check_deploy(&other, true), Ok(()));
+    assert_eq!(rig.engine.libraries().check(&other, true), Ok(()));
     let broken = plant(vec![define("a", f64_with(|p| p.range = Some((1.0, 0.0))))]);
     assert!(redeploy(&rig, &broken).is_err());
     assert!(!rig.variable("plant/a").is_gone(), "nothing was changed");
@@ -137,7 +134,7 @@ fn library_that_is_there_is_replaced_only_when_asked() {
 
 /// Behaviour: DP-16.
 #[test]
-fn stopped_library_keeps_its_values_and_takes_none() {
+fn stopped_library_keeps_its_values_and_accepts_none() {
     let rig = Rig::new();
     rig.deploy(
         "plant",
@@ -152,16 +149,18 @@ fn stopped_library_keeps_its_values_and_takes_none() {
     let mut consumer = rig.consumer();
     consumer
         .subscribe(&rig.caller, &level, Subscribe::new(1, Contract::Latest))
-        .expect("it is there");
+        .expect("the variable can be subscribed");
     drain(&mut consumer);
 
     let stop = || {
         rig.engine
-            .stop_library("plant", rig.now(), rig.wall(), &mut Wakes::new())
+            .libraries()
+            .stop("plant", rig.now(), rig.wall(), &mut Wakes::new())
     };
     let start = || {
         rig.engine
-            .start_library("plant", rig.now(), rig.wall(), &mut Wakes::new())
+            .libraries()
+            .start("plant", rig.now(), rig.wall(), &mut Wakes::new())
     };
     assert_eq!(stop(), Ok(true));
     assert_eq!(stop(), Ok(false), "it is stopped already");
@@ -173,7 +172,11 @@ fn stopped_library_keeps_its_values_and_takes_none() {
         rig.write(&level, 8.0),
         WriteOutcome::Refused(Refusal::LibraryStopped)
     );
-    let state = rig.engine.library("plant").map(|library| library.state);
+    let state = rig
+        .engine
+        .libraries()
+        .get("plant")
+        .map(|library| library.state);
     assert_eq!(state, Some(LibraryState::Stopped));
 
     assert_eq!(start(), Ok(true));
@@ -187,7 +190,7 @@ fn stopped_library_keeps_its_values_and_takes_none() {
 }
 
 #[test]
-fn what_was_bad_before_a_stop_is_bad_after_it() {
+fn bad_values_stay_bad_after_a_stop() {
     let rig = Rig::new();
     rig.deploy(
         "plant",
@@ -198,13 +201,16 @@ fn what_was_bad_before_a_stop_is_bad_after_it() {
     let broken = Quality::bad(Reason::SensorFailure);
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
+        .providers()
         .set_quality(level.handle(), broken, now, wall, &mut Wakes::new());
     for _ in 0..2 {
         rig.engine
-            .stop_library("plant", now, wall, &mut Wakes::new())
+            .libraries()
+            .stop("plant", now, wall, &mut Wakes::new())
             .expect("it is there");
         rig.engine
-            .start_library("plant", now, wall, &mut Wakes::new())
+            .libraries()
+            .start("plant", now, wall, &mut Wakes::new())
             .expect("it is there");
         assert_eq!(level.sample().quality, broken);
     }
@@ -236,8 +242,9 @@ fn variable_begins_with_its_retained_value_or_else_its_initial_one() {
     };
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
+        .libraries()
         .deploy_retained(&library, false, &retained, now, wall, &mut Wakes::new())
-        .expect("it is well formed");
+        .expect("the library is valid");
     let kept = rig.variable("plant/kept");
     let sample = kept.sample();
     assert_eq!((kept.sequence(), sample.value), (1, Value::F64(41.5)));
@@ -248,7 +255,7 @@ fn variable_begins_with_its_retained_value_or_else_its_initial_one() {
         assert_eq!(sample.value, Value::F64(1.0));
         assert_eq!(sample.quality.reason(), Reason::Initial);
     }
-    // Whatever its clock says, a measurement replaces it.
+    // A measurement replaces it, regardless of its clock.
     let (mut write, older) = (
         trunkline_engine::Write::value(&Value::F64(2.0)),
         1_600_000_000,

@@ -1,11 +1,7 @@
-//! What a variable and a subscription cost in bytes, and what a write does not cost: an allocator
-//! counts what each thread asks for.
+//! The cost of a variable and a subscription in bytes, and the allocations of a write: an allocator
+//! counts the requests of each thread.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -28,10 +24,9 @@ struct Counting;
 #[derive(Clone, Copy, Default)]
 struct Counts {
     allocations: u64,
-    /// Bytes asked for and not given back.
+    /// Bytes asked for and not returned.
     live: i64,
-    /// The same as the system's allocator takes them: a word of its own, in steps of 16, at least
-    /// 32.
+    /// Like the system's allocator rounds them: one extra word, in steps of 16, at least 32.
     resident: i64,
 }
 
@@ -53,7 +48,7 @@ fn count(allocations: u64, size: usize, sign: i64) {
     });
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to `System`; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size(), 1);
@@ -120,6 +115,7 @@ fn plain_variable_costs_under_300_bytes() {
         let cost = cost(|| {
             handles = rig
                 .engine
+                .libraries()
                 .deploy(&library, rig.now(), rig.wall())
                 .expect("well formed");
         });
@@ -129,7 +125,7 @@ fn plain_variable_costs_under_300_bytes() {
         // A value costs nothing more.
         let values = self::cost(|| {
             for handle in handles.iter().take(1000) {
-                let variable = rig.engine.variable(*handle).expect("it is deployed");
+                let variable = rig.engine.variable(*handle).expect("the variable exists");
                 rig.write(&variable, 1.0);
             }
         });
@@ -164,18 +160,18 @@ fn latest_subscription_costs_at_most_64_bytes_with_its_counters() {
     });
     println!("second latest item: {} bytes", cost.resident / count as i64);
     assert!(cost.resident / (count as i64) <= 64);
-    // All of it is given back.
+    // All of it is released.
     let cost = self::cost(|| {
         consumer.unsubscribe(1, None, &mut Wakes::new());
         drop(second);
-        while rig.engine.subscription_count() > 0 {
+        while rig.engine.health().subscription_count() > 0 {
             rig.poll();
         }
     });
     assert!(-cost.live > count as i64 * 95, "{} bytes", -cost.live);
 }
 
-/// Takes what it is given and keeps nothing.
+/// Takes every delivery and keeps nothing.
 struct Tap {
     taken: u64,
 }
@@ -230,7 +226,9 @@ fn steady_updates_of_numbers_allocate_nothing() {
                 only_changes,
                 ..Subscribe::new(1, contract)
             };
-            consumer.subscribe(&rig.caller, &x, wanted).expect("it may");
+            consumer
+                .subscribe(&rig.caller, &x, wanted)
+                .expect("the variable can be subscribed");
             let allocations = steady(&rig, &x, &mut consumer, &Value::F64(1.5));
             assert_eq!(allocations, 0, "{contract}, only changes: {only_changes}");
             balanced(&consumer, 1, &x);
@@ -298,12 +296,14 @@ fn real_time_endpoints_allocate_when_they_are_made_and_never_again() {
             let rig = Rig::with(vec![define("x", properties)]);
             let mut writer = rig
                 .engine
-                .rt_writer(&rig.caller, "rig/x")
-                .expect("it has a FIFO");
+                .realtime()
+                .writer(&rig.caller, "rig/x")
+                .expect("the write is accepted");
             let mut reader = rig
                 .engine
-                .rt_reader(&rig.caller, "rig/x")
-                .expect("it has a FIFO");
+                .realtime()
+                .reader(&rig.caller, "rig/x")
+                .expect("the variable has a FIFO");
             // The very first access included; full and empty too.
             let cost = cost(|| {
                 for n in 0..100 {
@@ -328,7 +328,7 @@ fn real_time_endpoints_allocate_when_they_are_made_and_never_again() {
 ///
 /// Behaviour: SP-20, SP-22.
 #[test]
-fn blocks_go_through_a_fifo_to_a_subscriber_without_an_allocation() {
+fn blocks_reach_a_subscriber_through_a_fifo_without_allocation() {
     let mut properties = Properties::new(DataType::Array(Arc::new(ArrayType {
         element: ElementType::F64,
         shape: vec![Some(128)],
@@ -341,7 +341,11 @@ fn blocks_go_through_a_fifo_to_a_subscriber_without_an_allocation() {
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
     let caller = &rig.caller;
-    let mut writer = rig.engine.rt_writer(caller, "rig/x").expect("it may");
+    let mut writer = rig
+        .engine
+        .realtime()
+        .writer(caller, "rig/x")
+        .expect("the write is accepted");
     let mut sink = Tap { taken: 0 };
     let mut wakes = Wakes::new();
     let mut round = |first: f64| {
@@ -350,7 +354,10 @@ fn blocks_go_through_a_fifo_to_a_subscriber_without_an_allocation() {
             writer.write_slice(&block, rig.wall());
         }
         let (now, wall) = (rig.now(), rig.wall());
-        assert_eq!(rig.engine.pump(now, wall, &mut wakes), Pumped::Moved);
+        assert_eq!(
+            rig.engine.realtime().pump(now, wall, &mut wakes),
+            Pumped::Moved
+        );
         while consumer.drain(&mut sink, &mut wakes) {}
     };
     round(0.0);
@@ -361,7 +368,7 @@ fn blocks_go_through_a_fifo_to_a_subscriber_without_an_allocation() {
 }
 
 #[test]
-fn buffer_takes_memory_as_it_fills_and_the_last_subscriber_gives_it_back() {
+fn buffer_grows_as_it_fills_and_is_freed_with_the_last_subscriber() {
     let (rig, x) = Rig::plain();
     let mut long = rig.consumer();
     let mut short = rig.consumer();
@@ -374,7 +381,7 @@ fn buffer_takes_memory_as_it_fills_and_the_last_subscriber_gives_it_back() {
     );
     let filled = cost(|| (0..100_000).for_each(|n| drop(rig.write(&x, f64::from(n)))));
     assert!(filled.live > 100_000 * 60);
-    // With the long one the long buffer goes; the short one keeps what it needs.
+    // The long buffer is freed with the long value; the short one keeps what it needs.
     let left = cost(|| drop(long));
     assert!(
         -left.live > filled.live * 9 / 10,
@@ -391,7 +398,7 @@ fn buffer_takes_memory_as_it_fills_and_the_last_subscriber_gives_it_back() {
 
 /// Behaviour: B-06.
 #[test]
-fn stopped_client_among_ten_takes_no_memory_and_disturbs_nobody() {
+fn stopped_client_among_ten_takes_no_memory() {
     for contract in [
         Contract::Latest,
         Contract::Last(100),

@@ -1,10 +1,6 @@
-//! Last values in a table: every way in which a variable changes, and who is not in it.
+//! Last values in a table: every way in which a variable changes, and excluded variables.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -63,6 +59,7 @@ fn every_kind_of_change_is_stored() {
     let (now, wall) = (rig.now(), rig.wall());
     let doubtful = Quality::uncertain(Reason::Estimated);
     rig.engine
+        .providers()
         .set_quality(x.handle(), doubtful, now, wall, &mut Wakes::new());
     table.check(&rig);
     let mut force = Write::value(&Value::F64(9.0));
@@ -85,13 +82,14 @@ fn every_kind_of_change_is_stored() {
     }
     let stopped = rig
         .engine
-        .stop_library("rig", rig.now(), rig.wall(), &mut Wakes::new());
+        .libraries()
+        .stop("rig", rig.now(), rig.wall(), &mut Wakes::new());
     stopped.unwrap();
     table.check(&rig);
 }
 
 #[test]
-fn what_is_not_for_everybody_is_not_in_it() {
+fn restricted_variables_are_not_in_the_table() {
     let mut hidden = f64s();
     hidden.scope = Scope::Process;
     let mut secret = f64s();
@@ -108,9 +106,9 @@ fn what_is_not_for_everybody_is_not_in_it() {
     }
 }
 
-/// What a library says from now on of who may read a variable holds for the table too.
+/// A change of the read permission of a library applies to the table too.
 #[test]
-fn a_variable_that_may_be_read_no_longer_leaves_it() {
+fn variable_that_becomes_unreadable_leaves_the_table() {
     let (rig, x) = Rig::plain();
     let table = Mirrored::new(&rig);
     rig.write(&x, 1.0);
@@ -121,9 +119,14 @@ fn a_variable_that_may_be_read_no_longer_leaves_it() {
     let replace = |properties| {
         let library = rig::library_of("rig", vec![define("x", properties)]);
         let (now, wall) = (rig.now(), rig.wall());
-        let replaced =
-            rig.engine
-                .deploy_retained(&library, true, &|_, _| None, now, wall, &mut Wakes::new());
+        let replaced = rig.engine.libraries().deploy_retained(
+            &library,
+            true,
+            &|_, _| None,
+            now,
+            wall,
+            &mut Wakes::new(),
+        );
         replaced.unwrap();
     };
     replace(secret);
@@ -133,7 +136,7 @@ fn a_variable_that_may_be_read_no_longer_leaves_it() {
 }
 
 #[test]
-fn later_variables_enter_and_undeployed_ones_are_gone() {
+fn later_variables_are_added_and_undeployed_ones_removed() {
     let (rig, x) = Rig::plain();
     let table = Mirrored::new(&rig);
     rig.deploy("more", vec![define("y", f64s())]);
@@ -144,7 +147,10 @@ fn later_variables_enter_and_undeployed_ones_are_gone() {
     rig.poll();
     table.check(&rig);
     let (now, wall) = (rig.now(), rig.wall());
-    let undeployed = rig.engine.undeploy("rig", now, wall, &mut Wakes::new());
+    let undeployed = rig
+        .engine
+        .libraries()
+        .undeploy("rig", now, wall, &mut Wakes::new());
     undeployed.unwrap();
     assert_eq!(read(x.handle()), Some(TableEntry::Gone));
     table.check(&rig);
@@ -156,7 +162,7 @@ fn a_table_takes_what_it_has_room_for() {
     let define = |index: u32| VariableDefinition::new(format!("v{index}"), DataType::F64);
     let rig = Rig::with((0..3000).map(define).collect());
     let (writer, table) = value_table(2500);
-    let _mirror = rig.engine.mirror_into(writer);
+    let _mirror = rig.engine.tables().mirror_into(writer);
     assert!(table.read(1000, 0).is_some() && table.read(1001, 0).is_none());
     let due = rig
         .engine
@@ -172,7 +178,7 @@ fn a_table_takes_what_it_has_room_for() {
 }
 
 #[test]
-fn tables_come_and_go_beside_each_other() {
+fn several_tables_are_created_and_dropped_independently() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Latest, &x);
@@ -191,7 +197,7 @@ fn tables_come_and_go_beside_each_other() {
     second.check(&rig);
     second.end();
     rig.poll();
-    // What is left is the subscriber, which had its newest update all along.
+    // The rest is the subscriber, which always had its newest update.
     assert_eq!(x.subscribers(), 1);
     assert_eq!(rig::numbers(&rig::updates(&mut consumer)), [4.0]);
     rig.write(&x, 5.0);

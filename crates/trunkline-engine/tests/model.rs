@@ -7,11 +7,7 @@
 //! expects, with the losses it expects; and a consumer that takes all it can is left with nothing
 //! waiting.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod reference;
@@ -194,14 +190,14 @@ fn sharing_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The system under test beside its reference.
+/// The system under test and its reference.
 struct Pair {
     rig: Rig,
     model: Model,
     consumers: Vec<Consumer>,
     /// The variables deployed now, and their numbers in the reference.
     live: Vec<(Arc<Variable>, usize)>,
-    /// Runs that were taken as somebody had encoded them.
+    /// Number of runs that were taken as encoded by another consumer.
     runs: usize,
     /// Last values in a table, in some histories.
     mirrored: Option<rig::Mirrored>,
@@ -300,8 +296,9 @@ impl Pair {
                 let library = format!("lib{variable}");
                 self.rig
                     .engine
+                    .libraries()
                     .undeploy(&library, self.rig.now(), self.rig.wall(), &mut Wakes::new())
-                    .expect("it is deployed");
+                    .expect("the library is deployed");
                 self.model.undeploy(self.live[variable].1);
                 self.live[variable] = self.deploy(variable);
             }
@@ -349,6 +346,7 @@ impl Pair {
         let mut wakes = Wakes::new();
         self.rig
             .engine
+            .providers()
             .set_quality(target.handle(), quality, now, wall, &mut wakes);
     }
 
@@ -371,10 +369,11 @@ impl Pair {
             contract,
             only_changes,
             resume,
+            first_is_free: false,
         };
         self.consumers[consumer]
             .subscribe(&self.rig.caller, target, wanted)
-            .expect("it may be subscribed");
+            .expect("the variable can be subscribed");
         self.model
             .subscribe((consumer, id), contract, only_changes, *number, resume);
     }
@@ -420,7 +419,7 @@ impl Pair {
             assert_eq!(sut.item_count(), items.len());
             for (id, number) in items {
                 let handle = self.model.variables[number].handle;
-                let ledger = sut.ledger(id, handle).expect("it is subscribed");
+                let ledger = sut.ledger(id, handle).expect("the subscription exists");
                 assert!(ledger.is_balanced(), "{ledger:?}");
                 assert_eq!(ledger, self.model.ledger((consumer, id), number));
             }
@@ -493,7 +492,7 @@ proptest! {
         pair.settle();
     }
 
-    /// The same with a table of last values, which some variables enter late and all leave again.
+    /// Like above, with a table of last values that some variables enter late and all leave again.
     #[test]
     fn a_table_has_the_newest_update_in_every_history(
         steps in prop::collection::vec(step(), 1..120),

@@ -1,10 +1,6 @@
 //! Register numbers: other names of variables, unique within the engine.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -29,7 +25,10 @@ fn replace(rig: &Rig, variables: Vec<VariableDefinition>) -> Result<(), DeployEr
     let (now, wall) = (rig.now(), rig.wall());
     let none = |_: &_, _: &_| None;
     let engine = &rig.engine;
-    let deployed = engine.deploy_retained(&library, true, &none, now, wall, &mut Wakes::new());
+    let deployed =
+        engine
+            .libraries()
+            .deploy_retained(&library, true, &none, now, wall, &mut Wakes::new());
     deployed.map(|_| ())
 }
 
@@ -64,25 +63,34 @@ fn a_register_is_found_by_its_number_and_by_its_name() {
     // They are other names, not other variables.
     let steps = rig
         .engine
+        .queries()
         .explain(&rig.caller, ":/20", rig.now(), rig.wall());
     assert!(
         steps[0].sentence.starts_with(":/20 is variable"),
         "{steps:?}"
     );
-    assert_eq!(rig.engine.variable_count(), 3);
+    assert_eq!(rig.engine.libraries().variable_count(), 3);
 }
 
 #[test]
-fn a_number_is_given_once_and_comes_free_with_its_variable() {
+fn number_is_assigned_once_and_released_with_its_variable() {
     let rig = Rig::with(vec![numbered("x", 20), numbered("y", 21)]);
     let (now, wall) = (rig.now(), rig.wall());
     let other = library_of("other", vec![numbered("a", 7), numbered("b", 21)]);
-    let refused = rig.engine.deploy(&other, now, wall).unwrap_err();
+    let refused = rig
+        .engine
+        .libraries()
+        .deploy(&other, now, wall)
+        .unwrap_err();
     let taken = "other/b has the register number 21, which rig/y has; give it another one";
     assert_eq!(refused.to_string(), taken);
     assert_eq!(name_of(&rig, ":/7"), None, "all of the library, or nothing");
     let twice = library_of("other", vec![numbered("a", 7), numbered("b", 7)]);
-    let refused = rig.engine.deploy(&twice, now, wall).unwrap_err();
+    let refused = rig
+        .engine
+        .libraries()
+        .deploy(&twice, now, wall)
+        .unwrap_err();
     assert!(matches!(
         refused,
         DeployError::NumberTaken { number: 7, .. }
@@ -100,9 +108,10 @@ fn a_number_is_given_once_and_comes_free_with_its_variable() {
     )
     .unwrap();
     assert_eq!((name_of(&rig, ":/20"), name_of(&rig, ":/21")), (None, None));
-    rig.engine.deploy(&other, now, wall).unwrap();
+    rig.engine.libraries().deploy(&other, now, wall).unwrap();
     assert_eq!(name_of(&rig, ":/21").as_deref(), Some("other/b"));
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .unwrap();
     assert_eq!(name_of(&rig, ":/5"), None);
@@ -110,11 +119,12 @@ fn a_number_is_given_once_and_comes_free_with_its_variable() {
 }
 
 #[test]
-fn no_library_stands_in_the_place_of_the_numbers() {
+fn no_library_can_shadow_register_numbers() {
     let rig = Rig::new();
     let library = library_of(":", vec![VariableDefinition::new("20", DataType::F64)]);
     let refused = rig
         .engine
+        .libraries()
         .deploy(&library, rig.now(), rig.wall())
         .unwrap_err();
     assert!(

@@ -1,10 +1,6 @@
 //! `all` at its bound: writers that wait, writers that do not, and ends that are told exactly.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -22,7 +18,7 @@ use trunkline_types::{Contract, DataType, Properties, Quality, Reason, VariableD
 
 /// Behaviour: B-05, B-03.
 #[test]
-fn without_stall_a_full_subscription_ends_and_tells_the_exact_count() {
+fn full_subscription_without_stall_ends_with_an_exact_count() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 4, all(10), &x);
@@ -30,7 +26,7 @@ fn without_stall_a_full_subscription_ends_and_tells_the_exact_count() {
         assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
     }
     assert_eq!(balanced(&consumer, 4, &x).waiting, 10);
-    // The writer never waits and never hears of it.
+    // The writer never waits and never learns of it.
     for value in 11..=25 {
         assert_eq!(rig.write(&x, f64::from(value)), applied(value as u64));
     }
@@ -62,7 +58,7 @@ fn without_stall_a_full_subscription_ends_and_tells_the_exact_count() {
 
 /// Behaviour: B-08, B-05.
 #[test]
-fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
+fn stalled_write_is_told_to_wait_before_it_is_numbered() {
     let (rig, x) = Rig::of(stalling());
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, all(2), &x);
@@ -84,10 +80,10 @@ fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
         "the clock runs from the first that waited"
     );
 
-    // Room comes, and the write goes on as if nothing had been.
+    // Room comes, and the write continues as if nothing had been.
     assert_eq!(drain_some(&mut consumer, 2).0.len(), 2);
     assert_eq!(rig.write(&x, 3.0), applied(3));
-    // And the next time it is full, time is counted anew.
+    // The next time it is full, the time starts again.
     rig.advance(STALL);
     assert_eq!(rig.blocks_until(&x, 4.0), rig.now().saturating_add(STALL));
     assert_eq!(numbers(&updates(&mut consumer)), [2.0, 3.0]);
@@ -96,7 +92,7 @@ fn with_stall_a_write_is_told_to_wait_before_it_has_a_number() {
 
 /// Behaviour: B-05.
 #[test]
-fn after_the_stall_the_subscription_ends_and_the_write_goes_on() {
+fn subscription_ends_after_the_stall_and_the_write_continues() {
     let (rig, x) = Rig::of(stalling());
     let bell = Bell::default();
     let mut consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
@@ -126,7 +122,7 @@ fn after_the_stall_the_subscription_ends_and_the_write_goes_on() {
 }
 
 #[test]
-fn writes_that_go_nowhere_do_not_shorten_the_stall_of_later_ones() {
+fn undelivered_writes_do_not_shorten_later_stalls() {
     let rig = Rig::with(vec![define("x", stalling()), define("y", stalling())]);
     let (x, y) = (rig.variable("rig/x"), rig.variable("rig/y"));
     let mut slow = rig.consumer();
@@ -258,7 +254,7 @@ fn overrun_before_the_first_reading_was_taken_is_counted_exactly() {
 
 /// Behaviour: B-03.
 #[test]
-fn overrun_does_not_count_what_only_changes_held_back() {
+fn overrun_does_not_count_updates_filtered_by_only_changes() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe_changes(&mut consumer, 1, all(2), &x);
@@ -288,7 +284,7 @@ fn overrun_does_not_count_what_only_changes_held_back() {
 }
 
 #[test]
-fn every_item_of_an_ended_subscription_is_told_with_its_own_count() {
+fn every_item_of_an_ended_subscription_reports_its_own_count() {
     let rig = Rig::with(vec![
         VariableDefinition::new("x", DataType::F64),
         VariableDefinition::new("y", DataType::F64),
@@ -320,7 +316,7 @@ fn every_item_of_an_ended_subscription_is_told_with_its_own_count() {
 
 /// Behaviour: B-08.
 #[test]
-fn writer_that_is_its_own_subscriber_gets_on() {
+fn writer_subscribed_to_its_own_variable_makes_progress() {
     let (rig, x) = Rig::of(stalling());
     let bell = Bell::default();
     let mut consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
@@ -353,7 +349,7 @@ fn parked(rig: &Rig, x: &Arc<Variable>) -> (Consumer, Consumer, Bell) {
 }
 
 #[test]
-fn parked_writer_is_woken_by_whatever_lets_it_go_on() {
+fn parked_writer_is_woken_when_it_can_continue() {
     // Room.
     let (rig, x) = Rig::of(stalling());
     let (_writer, mut reader, bell) = parked(&rig, &x);
@@ -388,12 +384,13 @@ fn parked_writer_is_woken_by_whatever_lets_it_go_on() {
     let (rig, x) = Rig::of(stalling());
     let (_writer, _reader, bell) = parked(&rig, &x);
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
     assert_eq!(bell.rings(), 1);
     assert!(matches!(rig.write(&x, 2.0), WriteOutcome::Refused(_)));
 
-    // Somebody else's write, which may not wait, ends the subscription.
+    // A write of another client that may not wait ends the subscription.
     let rig = Rig::with(vec![
         define("x", stalling()),
         VariableDefinition::new("y", DataType::F64),
@@ -418,6 +415,7 @@ fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
     rig.write(&x, 1.0);
     let bad = Quality::bad(Reason::DeviceFailure);
     rig.engine
+        .providers()
         .set_quality(x.handle(), bad, rig.now(), rig.wall(), &mut Wakes::new());
     assert_eq!((x.sequence(), x.sample().quality), (2, bad));
     let ledger = balanced(&consumer, 1, &x);
@@ -465,8 +463,9 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
     let ledger = balanced(&consumer, 1, &variables[0]);
     assert_eq!((ledger.received, ledger.waiting), (4, 1));
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
     assert_eq!(drain(&mut consumer), []);
     consumer.grant(1, u64::MAX);
     consumer.grant(1, u64::MAX);
@@ -480,7 +479,7 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
 }
 
 #[test]
-fn overrun_without_credit_is_told_once_the_rest_was_taken() {
+fn overrun_without_credit_is_reported_after_the_rest() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, all(2), &x);
@@ -508,7 +507,7 @@ fn overrun_without_credit_is_told_once_the_rest_was_taken() {
 }
 
 #[test]
-fn subscription_may_be_made_again_after_it_has_ended() {
+fn ended_subscription_can_be_created_again() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     for round in 0..3 {
@@ -525,7 +524,7 @@ fn subscription_may_be_made_again_after_it_has_ended() {
 }
 
 #[test]
-fn item_that_comes_into_an_ended_subscription_ends_with_it() {
+fn item_added_to_an_ended_subscription_ends_with_it() {
     let rig = Rig::with(vec![
         VariableDefinition::new("x", DataType::F64),
         VariableDefinition::new("y", DataType::F64),
@@ -570,8 +569,9 @@ fn undeployment_after_the_overrun_does_not_hide_its_count() {
         rig.write(&x, 1.0);
     }
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
     let told = drain(&mut consumer);
     let ended = EndedItem {
         handle: x.handle(),

@@ -1,10 +1,6 @@
-//! The short way of plain numbers: where it is taken, it does what the common way does.
+//! The fast path of plain numbers: it has the same results as the general path.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -33,7 +29,7 @@ fn short(rig: &Rig, x: &Variable, value: f64) -> Option<u64> {
     )
 }
 
-/// The number of what the common way writes.
+/// The sequence number of a write on the general path.
 fn common(rig: &Rig, x: &Variable, value: f64) -> u64 {
     let value = Value::F64(value);
     let (now, wall, mut wakes) = (rig.now(), rig.wall(), Wakes::new());
@@ -49,7 +45,9 @@ fn common(rig: &Rig, x: &Variable, value: f64) -> u64 {
 
 fn lease(rig: &Rig, x: &Variable, request: LeaseRequest) -> Result<Granted, Refusal> {
     let owner = Caller::local(9, 1000);
-    rig.engine.lease(&owner, rig.now(), x.handle(), request)
+    rig.engine
+        .leases()
+        .request(&owner, rig.now(), x.handle(), request)
 }
 
 /// Everything that is seen of a variable and of its ledger.
@@ -58,7 +56,7 @@ fn seen(rig: &Rig, x: &Variable) -> String {
 }
 
 #[test]
-fn both_ways_leave_the_same_behind() {
+fn both_paths_leave_the_same_state() {
     for timestamps in [true, false] {
         let properties = Properties {
             timestamps,
@@ -101,7 +99,7 @@ fn the_short_read_is_the_newest_update() {
 }
 
 #[test]
-fn numbers_of_every_plain_type_come_back() {
+fn numbers_of_every_plain_type_round_trip() {
     let cases = [
         (DataType::F64, Value::F64(-0.0)),
         (DataType::F32, Value::F32(f32::NAN)),
@@ -120,7 +118,7 @@ fn numbers_of_every_plain_type_come_back() {
 }
 
 #[test]
-fn rules_and_roles_of_a_variable_are_for_the_common_way() {
+fn variables_with_rules_or_roles_take_the_general_path() {
     let plain = Properties::new(DataType::F64);
     let others = [
         Properties {
@@ -182,7 +180,7 @@ fn rules_and_roles_of_a_variable_are_for_the_common_way() {
 }
 
 #[test]
-fn connections_do_not_reach_a_single_process_variable_the_short_way_either() {
+fn fast_path_refuses_remote_writes_to_process_variables() {
     for (scope, reached) in [(Scope::Network, Some(1)), (Scope::Process, None)] {
         let (rig, x) = Rig::of(Properties {
             scope,
@@ -203,7 +201,7 @@ fn connections_do_not_reach_a_single_process_variable_the_short_way_either() {
 
 /// Behaviour: B-05.
 #[test]
-fn subscribers_of_the_newest_value_hear_of_it() {
+fn latest_subscribers_are_notified_by_the_fast_path() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 0, Contract::Latest, &x);
@@ -218,7 +216,7 @@ fn subscribers_of_the_newest_value_hear_of_it() {
 
 /// Behaviour: B-05.
 #[test]
-fn subscribers_of_all_get_what_is_written_the_short_way_up_to_their_bound() {
+fn all_subscribers_get_fast_path_writes_up_to_their_bound() {
     let (rig, x) = Rig::plain();
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 0, "all:5".parse().unwrap(), &x);
@@ -244,9 +242,9 @@ fn subscribers_of_all_get_what_is_written_the_short_way_up_to_their_bound() {
     assert_eq!(x.ledger().offered, 15);
 }
 
-/// Whoever needs the common way closes the short one only for as long as it is there.
+/// An observer that needs the general path disables the fast one only while it exists.
 #[test]
-fn when_the_last_who_attended_to_it_goes_the_short_way_is_open_again() {
+fn fast_path_is_restored_when_the_last_observer_leaves() {
     let contracts = [
         Contract::Last(2),
         Contract::First(2),
@@ -265,9 +263,10 @@ fn when_the_last_who_attended_to_it_goes_the_short_way_is_open_again() {
     }
 }
 
-/// What comes to a plain variable later closes the short way, at once and for every writer.
+/// An observer added to a plain variable later disables the fast path, at once and for every
+/// writer.
 #[test]
-fn whoever_attends_to_a_variable_is_attended_to() {
+fn every_observer_of_a_variable_is_notified() {
     let subscribe = |rig: &Rig, x: &Arc<Variable>| {
         let mut consumer: Consumer = rig.consumer();
         rig.subscribe(&mut consumer, 0, Contract::Last(2), x);
@@ -293,12 +292,14 @@ fn whoever_attends_to_a_variable_is_attended_to() {
             let library = library_of("rig", vec![define("x", edited)]);
             let (now, wall) = (rig.now(), rig.wall());
             rig.engine
+                .libraries()
                 .deploy_retained(&library, true, &|_, _| None, now, wall, &mut Wakes::new())
                 .unwrap();
         }),
         ("the end", &|rig, _| {
             let (now, wall) = (rig.now(), rig.wall());
             rig.engine
+                .libraries()
                 .undeploy("rig", now, wall, &mut Wakes::new())
                 .unwrap();
         }),
@@ -315,6 +316,7 @@ fn whoever_attends_to_a_variable_is_attended_to() {
     rig.write(&x, 1.0);
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
+        .libraries()
         .undeploy("rig", now, wall, &mut Wakes::new())
         .unwrap();
     assert_eq!(x.read_plain(&rig.caller), None, "{X} is gone");

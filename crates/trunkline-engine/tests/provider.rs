@@ -1,10 +1,7 @@
-//! Variables whose value somebody else owns: asked, answered, refused, silent, gone.
+//! Variables whose value belongs to a provider: requests, answers, refusals, time-outs,
+//! disconnects.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -14,7 +11,7 @@ use std::time::Duration;
 
 use rig::{Bell, Rig, applied, balanced, define, drain, sequences, updates};
 use trunkline_engine::engine::SLICE;
-use trunkline_engine::provider::{PROVIDER_PENDING_MAX, PROVIDER_TIMEOUT_DEFAULT};
+use trunkline_engine::providers::{PROVIDER_PENDING_MAX, PROVIDER_TIMEOUT_DEFAULT};
 use trunkline_engine::{
     Answer, Attempt, Consumer, NoMemory, Provider, ProviderId, Refusal, Ticket, UnknownCause,
     Variable, Wakes, Write, WriteOutcome,
@@ -23,12 +20,12 @@ use trunkline_types::{
     Contract, DataType, Properties, Quality, Reason, Scaling, Tick, Value, VariableDefinition,
 };
 
-/// Keeps what it is asked.
+/// Keeps the requests that it gets.
 #[derive(Default)]
 struct Plc {
     orders: Mutex<Vec<(Ticket, u32, Value)>>,
     requests: Mutex<Vec<u32>>,
-    /// Requests that somebody waits for.
+    /// Requests that are pending.
     waiting: Mutex<Vec<Ticket>>,
 }
 
@@ -74,7 +71,8 @@ fn scene(properties: Properties) -> Scene {
     let plc = Arc::new(Plc::default());
     let id = rig
         .engine
-        .attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle(), 4_000_000]);
+        .providers()
+        .attach(Arc::clone(&plc) as Arc<_>, &[x.handle(), 4_000_000]);
     let bell = Bell::default();
     let consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
     Scene {
@@ -98,7 +96,7 @@ impl Scene {
     fn answer(&self, ticket: Ticket, answer: Answer) {
         let (now, wall) = (self.rig.now(), self.rig.wall());
         let engine = &self.rig.engine;
-        engine.answer(
+        engine.providers().answer(
             ticket,
             self.x.handle(),
             answer,
@@ -111,7 +109,9 @@ impl Scene {
     fn detach(&self) {
         let (now, wall) = (self.rig.now(), self.rig.wall());
         let engine = &self.rig.engine;
-        engine.detach_provider(self.id, Reason::ProviderGone, now, wall, &mut Wakes::new());
+        engine
+            .providers()
+            .detach(self.id, Reason::ProviderGone, now, wall, &mut Wakes::new());
     }
 
     fn poll(&self) -> Option<Tick> {
@@ -127,7 +127,7 @@ fn plain() -> Properties {
 
 /// Behaviour: B-20.
 #[test]
-fn cell_waits_for_the_answer_and_shows_what_the_device_holds() {
+fn cell_waits_for_the_answer_and_shows_the_device_value() {
     let mut scene = scene(plain());
     assert!(scene.x.is_provided());
     assert_eq!(scene.put(11, 5.0), Attempt::Pending);
@@ -153,7 +153,7 @@ fn cell_waits_for_the_answer_and_shows_what_the_device_holds() {
 
 /// Behaviour: B-20.
 #[test]
-fn providers_refusal_is_the_writes_end_and_changes_nothing() {
+fn provider_refusal_ends_the_write_without_a_change() {
     let mut scene = scene(plain());
     scene.put(1, 5.0);
     let (ticket, ..) = scene.plc.order();
@@ -170,7 +170,7 @@ fn providers_refusal_is_the_writes_end_and_changes_nothing() {
     let ledger = scene.x.ledger();
     assert!(ledger.is_balanced());
     assert_eq!((ledger.offered, ledger.refused), (1, 1));
-    // A second answer to the same write is nobody's.
+    // A second answer to the same write is ignored.
     scene.answer(ticket, Answer::Refused("again".to_owned()));
     assert_eq!(scene.consumer.take_completion(), None);
     assert_eq!(scene.x.ledger().offered, 1);
@@ -180,7 +180,7 @@ fn providers_refusal_is_the_writes_end_and_changes_nothing() {
 ///
 /// Behaviour: B-06.
 #[test]
-fn a_write_that_could_not_be_sent_for_lack_of_memory_is_refused_by_the_engine() {
+fn write_without_memory_to_send_it_is_refused_by_the_engine() {
     let mut scene = scene(plain());
     scene.put(1, 5.0);
     let (ticket, ..) = scene.plc.order();
@@ -191,7 +191,7 @@ fn a_write_that_could_not_be_sent_for_lack_of_memory_is_refused_by_the_engine() 
     let ledger = scene.x.ledger();
     assert!(ledger.is_balanced());
     assert_eq!((ledger.offered, ledger.refused), (1, 1));
-    // The value stays as it was.
+    // The value is unchanged.
     assert_eq!(scene.x.sequence(), 0);
     // One that has ended meanwhile stays as it has ended.
     scene.answer(ticket, Answer::Unsent(error));
@@ -201,7 +201,7 @@ fn a_write_that_could_not_be_sent_for_lack_of_memory_is_refused_by_the_engine() 
 
 /// Behaviour: B-20.
 #[test]
-fn silent_provider_leaves_the_outcome_unknown_and_a_late_answer_the_value_true() {
+fn late_provider_answer_after_a_timeout_still_updates_the_value() {
     let mut scene = scene(plain());
     scene.put(1, 5.0);
     let (ticket, ..) = scene.plc.order();
@@ -237,7 +237,7 @@ fn silent_provider_leaves_the_outcome_unknown_and_a_late_answer_the_value_true()
 
 /// Behaviour: B-20.
 #[test]
-fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
+fn lost_provider_makes_variables_bad_and_open_writes_unknown() {
     let mut scene = scene(plain());
     scene.rig.publish(&scene.x, 1.0);
     scene.put(1, 5.0);
@@ -262,7 +262,7 @@ fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
         (Value::F64(1.0), scene.rig.wall())
     );
 
-    // What it says now is not believed: it is not there to keep the value true.
+    // An answer after the disconnect does not make the value good.
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
     assert!(scene.x.sample().quality.is_bad());
     let gone = Refusal::ProviderGone {
@@ -272,7 +272,7 @@ fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
         scene.put(3, 7.0),
         Attempt::Done(WriteOutcome::Refused(gone))
     );
-    assert!(!scene.rig.engine.request(scene.x.handle()));
+    assert!(!scene.rig.engine.providers().request(scene.x.handle()));
     let ledger = scene.x.ledger();
     assert!(ledger.is_balanced());
     assert_eq!((ledger.unknown, ledger.refused, ledger.written), (2, 1, 2));
@@ -282,7 +282,8 @@ fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
     scene
         .rig
         .engine
-        .attach_provider(Arc::clone(&plc) as Arc<_>, &[scene.x.handle()]);
+        .providers()
+        .attach(Arc::clone(&plc) as Arc<_>, &[scene.x.handle()]);
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
     assert!(scene.x.sample().quality.is_bad());
     assert_eq!(scene.put(4, 8.0), Attempt::Pending);
@@ -292,7 +293,7 @@ fn provider_that_goes_turns_its_variables_bad_and_its_open_writes_unknown() {
 }
 
 #[test]
-fn variable_without_value_is_marked_when_its_provider_goes() {
+fn variable_without_value_is_marked_when_its_provider_disconnects() {
     let scene = scene(plain());
     let mut consumer = scene.rig.consumer();
     scene
@@ -330,7 +331,7 @@ fn provider_is_asked_in_raw_units_and_answers_in_them() {
 }
 
 #[test]
-fn value_that_has_no_raw_one_is_refused_before_the_provider_hears_of_it() {
+fn unscalable_value_is_refused_before_it_reaches_the_provider() {
     let mut properties = plain();
     properties.scaling = Some(Scaling::SquareRoot {
         raw: [0.0, 1.0],
@@ -346,7 +347,7 @@ fn value_that_has_no_raw_one_is_refused_before_the_provider_hears_of_it() {
 }
 
 #[test]
-fn read_back_that_is_no_value_leaves_the_outcome_unknown() {
+fn invalid_read_back_leaves_the_outcome_unknown() {
     let mut scene = scene(plain());
     scene.put(1, 5.0);
     let (ticket, ..) = scene.plc.order();
@@ -363,7 +364,7 @@ fn read_back_that_is_no_value_leaves_the_outcome_unknown() {
 
 /// Behaviour: B-08, B-20.
 #[test]
-fn answer_is_published_even_where_writers_would_have_to_wait() {
+fn answer_is_published_even_if_writers_would_have_to_wait() {
     let mut properties = plain();
     properties.stall = Duration::from_secs(60);
     let mut scene = scene(properties);
@@ -397,7 +398,7 @@ fn provider_with_too_many_unanswered_writes_gets_no_more() {
     let (ticket, ..) = scene.plc.order();
     scene.answer(ticket, Answer::Refused("no".to_owned()));
     assert_eq!(scene.put(9999, 1.0), Attempt::Pending);
-    // Time-outs come in slices, and all of them come.
+    // Time-outs are processed in slices, and all of them occur.
     scene.rig.advance(PROVIDER_TIMEOUT_DEFAULT);
     let mut polls = 0;
     while scene.poll().is_some() {
@@ -410,9 +411,9 @@ fn provider_with_too_many_unanswered_writes_gets_no_more() {
 }
 
 #[test]
-fn fresh_value_is_asked_for_where_somebody_can_deliver_it() {
+fn fresh_value_is_requested_only_from_an_available_provider() {
     let scene = scene(plain());
-    assert!(scene.rig.engine.request(scene.x.handle()));
+    assert!(scene.rig.engine.providers().request(scene.x.handle()));
     assert_eq!(
         *scene.plc.requests.lock().expect("no panic"),
         [scene.x.handle()]
@@ -422,9 +423,9 @@ fn fresh_value_is_asked_for_where_somebody_can_deliver_it() {
         .deploy("held", vec![VariableDefinition::new("y", DataType::F64)]);
     let y = scene.rig.variable("held/y");
     assert!(!y.is_provided());
-    assert!(!scene.rig.engine.request(y.handle()));
-    assert!(!scene.rig.engine.request(0));
-    assert!(!scene.rig.engine.request(u32::MAX));
+    assert!(!scene.rig.engine.providers().request(y.handle()));
+    assert!(!scene.rig.engine.providers().request(0));
+    assert!(!scene.rig.engine.providers().request(u32::MAX));
 }
 
 #[test]
@@ -433,12 +434,16 @@ fn source_quality_reaches_all_variables_of_the_provider_and_no_others() {
     let rig = Rig::with(paths.to_vec());
     let [a, b, c] = ["rig/a", "rig/b", "rig/c"].map(|name| rig.variable(name));
     let plc = Arc::new(Plc::default());
-    let id = rig.engine.attach_provider(plc, &[a.handle(), b.handle()]);
+    let id = rig
+        .engine
+        .providers()
+        .attach(plc, &[a.handle(), b.handle()]);
     for variable in [&a, &b, &c] {
         rig.publish(variable, 1.0);
     }
     let bad = Quality::bad(Reason::DeviceFailure);
     rig.engine
+        .providers()
         .set_source_quality(id, bad, rig.now(), rig.wall(), &mut Wakes::new());
     assert_eq!(
         [&a, &b, &c].map(|v| v.sample().quality),
@@ -453,8 +458,9 @@ fn answer_for_an_undeployed_variable_ends_the_write() {
     let (ticket, ..) = scene.plc.order();
     let rig = &scene.rig;
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
     scene.answer(ticket, Answer::Applied(Value::F64(5.0)));
     let (id, outcome) = scene
         .consumer
@@ -480,7 +486,7 @@ fn provider_may_answer_while_it_is_asked() {
         fn send(&self, ticket: Ticket, handle: u32, raw: Value) {
             let engine = self.0.lock().expect("no panic").clone().expect("it is set");
             let (now, wall) = (Tick::from_nanos(5), rig::START);
-            engine.answer(
+            engine.providers().answer(
                 ticket,
                 handle,
                 Answer::Applied(raw),
@@ -497,7 +503,8 @@ fn provider_may_answer_while_it_is_asked() {
     let (rig, x) = Rig::plain();
     let eager = Arc::new(Eager(Mutex::new(Some(rig.engine.clone()))));
     rig.engine
-        .attach_provider(Arc::clone(&eager) as Arc<_>, &[x.handle()]);
+        .providers()
+        .attach(Arc::clone(&eager) as Arc<_>, &[x.handle()]);
     let value = Value::F64(3.0);
     assert_eq!(rig.attempt(&x, &Write::value(&value)), Attempt::Pending);
     assert_eq!(x.sample().value, value);
@@ -524,7 +531,7 @@ fn answer_is_queued_once_before_its_update_and_wakes_the_consumer_once() {
     assert!(scene.consumer.is_idle());
 }
 
-/// A device that holds what the variable holds already has answered all the same.
+/// An answer that equals the current value of the variable is nevertheless an answer.
 #[test]
 fn answer_within_the_deadband_is_queued_once_too() {
     let mut properties = plain();
@@ -552,7 +559,7 @@ fn variables_of_a_provider_that_ends_turn_bad_in_slices() {
     for returns in [false, true] {
         let rig = Rig::with((0..VARIABLES).map(define_one).collect());
         let plc = Arc::new(Plc::default());
-        let id = rig.engine.attach_source(plc.clone()).unwrap();
+        let id = rig.engine.providers().attach_source(plc.clone()).unwrap();
         let variables: Vec<_> = (0..VARIABLES)
             .map(|at| rig.variable(&format!("rig/v{at}")))
             .collect();
@@ -566,12 +573,14 @@ fn variables_of_a_provider_that_ends_turn_bad_in_slices() {
         };
         let (now, wall) = (rig.now(), rig.wall());
         rig.engine
-            .detach_provider(id, Reason::ProviderGone, now, wall, &mut Wakes::new());
+            .providers()
+            .detach(id, Reason::ProviderGone, now, wall, &mut Wakes::new());
         let mut before = bad();
         assert!((900..=SLICE).contains(&before), "{before} at once");
         if returns {
-            // The next one finds what the one before has left, and what it publishes stays.
-            rig.engine.attach_source(plc).unwrap();
+            // The next provider finds the state of the one before, and its published values are
+            // kept.
+            rig.engine.providers().attach_source(plc).unwrap();
             assert_eq!(bad(), VARIABLES);
             rig.publish(&variables[VARIABLES - 1], 2.0);
             rig.poll();

@@ -1,11 +1,7 @@
 //! FIFO-enabled variables: one FIFO or one per endpoint, over- and underflow, declared lengths, and
 //! what reaches the ledger.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -37,13 +33,15 @@ fn fifo(scope: Scope, fifo: Fifo) -> Properties {
     properties
 }
 
-/// Whether anything had been written.
+/// Returns true if anything had been written.
 fn pump(rig: &Rig) -> bool {
     look(rig) != Pumped::Nothing
 }
 
 fn look(rig: &Rig) -> Pumped {
-    rig.engine.pump(rig.now(), rig.wall(), &mut Wakes::new())
+    rig.engine
+        .realtime()
+        .pump(rig.now(), rig.wall(), &mut Wakes::new())
 }
 
 fn at(nanos: i64) -> Timestamp {
@@ -52,20 +50,22 @@ fn at(nanos: i64) -> Timestamp {
 
 /// Behaviour: SP-11, SP-19.
 #[test]
-fn single_process_variable_has_one_fifo_and_each_element_goes_to_one_reader() {
+fn single_process_fifo_gives_each_element_to_one_reader() {
     let (rig, _x) = Rig::of(fifo(Scope::Process, multi(8)));
     let mut writers: Vec<_> = (0..2)
         .map(|_| {
             rig.engine
-                .rt_writer(&rig.caller, "rig/x")
-                .expect("it has a FIFO")
+                .realtime()
+                .writer(&rig.caller, "rig/x")
+                .expect("the write is accepted")
         })
         .collect();
     let mut readers: Vec<_> = (0..2)
         .map(|_| {
             rig.engine
-                .rt_reader(&rig.caller, "rig/x")
-                .expect("it has a FIFO")
+                .realtime()
+                .reader(&rig.caller, "rig/x")
+                .expect("the variable has a FIFO")
         })
         .collect();
     for n in 0..6 {
@@ -88,20 +88,22 @@ fn single_process_variable_has_one_fifo_and_each_element_goes_to_one_reader() {
 
 /// Behaviour: SP-14, SP-15, SP-10.
 #[test]
-fn single_element_fifo_gives_everybody_the_newest_again_and_again() {
+fn single_element_fifo_returns_the_newest_repeatedly() {
     for scope in [Scope::Process, Scope::Network] {
         let (rig, x) = Rig::of(fifo(scope, SINGLE));
         let mut readers: Vec<_> = (0..3)
             .map(|_| {
                 rig.engine
-                    .rt_reader(&rig.caller, "rig/x")
-                    .expect("it has a FIFO")
+                    .realtime()
+                    .reader(&rig.caller, "rig/x")
+                    .expect("the variable has a FIFO")
             })
             .collect();
         let mut writer = rig
             .engine
-            .rt_writer(&rig.caller, "rig/x")
-            .expect("it has a FIFO");
+            .realtime()
+            .writer(&rig.caller, "rig/x")
+            .expect("the write is accepted");
         for value in [1.0, 2.0, 3.0] {
             for _ in 0..10 {
                 assert_eq!(writer.write(value, rig.wall()), RtWrite::Written);
@@ -134,16 +136,19 @@ fn multi_element_fifo_reports_overflow_and_underflow() {
     let (rig, x) = Rig::of(fifo(Scope::Process, multi(3)));
     let mut reader = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     let mut other = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     let mut writer = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     let reading = reader.read::<f64>();
     assert_eq!((reading.value, reading.status), (0.0, RtRead::Underflow));
     for n in 1..=3 {
@@ -174,20 +179,24 @@ fn hosted_variable_has_a_fifo_per_writer_and_per_reader() {
     let (rig, x) = Rig::of(fifo(Scope::Network, multi(4)));
     let mut a = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     let mut b = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     let mut fast = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     let mut slow = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::ALL, &x);
     updates(&mut consumer);
@@ -236,8 +245,9 @@ fn reader_of_a_hosted_variable_begins_with_the_current_value() {
     rig.write(&x, 2.0);
     let mut reader = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     rig.write(&x, 3.0);
     let readings: Vec<_> = (0..3).map(|_| reader.read::<f64>()).collect();
     assert_eq!(
@@ -255,17 +265,20 @@ fn variable_with_real_time_readers_can_be_undeployed() {
     let (rig, x) = Rig::of(fifo(Scope::Network, multi(4)));
     let mut reader = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     let mut writer = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     writer.write(1.0, rig.wall());
     pump(&rig);
     rig.engine
+        .libraries()
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
     writer.write(2.0, rig.wall());
     pump(&rig);
     assert_eq!((reader.read::<f64>().value, x.sequence()), (1.0, 1));
@@ -280,12 +293,14 @@ fn two_writers_of_one_fifo_publish_each_value_once() {
     let (rig, x) = Rig::of(fifo(Scope::Process, SINGLE));
     let mut a = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     let mut b = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     a.write(1.0, rig.wall());
     b.write(2.0, rig.wall());
     pump(&rig);
@@ -300,13 +315,14 @@ fn two_writers_of_one_fifo_publish_each_value_once() {
 }
 
 #[test]
-fn what_a_writer_leaves_behind_is_published_and_its_place_used_again() {
+fn values_of_a_dropped_writer_are_published_and_its_slot_reused() {
     let (rig, x) = Rig::of(fifo(Scope::Network, multi(8)));
     for round in 0..1000u64 {
         let mut writer = rig
             .engine
-            .rt_writer(&rig.caller, "rig/x")
-            .expect("it has a FIFO");
+            .realtime()
+            .writer(&rig.caller, "rig/x")
+            .expect("the write is accepted");
         writer.write(round as f64, rig.wall());
         drop(writer);
         pump(&rig);
@@ -315,7 +331,7 @@ fn what_a_writer_leaves_behind_is_published_and_its_place_used_again() {
             (round + 1, Value::F64(round as f64))
         );
     }
-    // Nobody keeps the variable but the engine and this test.
+    // Only the engine and this test hold the variable.
     pump(&rig);
     assert_eq!(Arc::strong_count(&x), 2);
 }
@@ -344,15 +360,17 @@ fn arrays_and_waveforms_have_the_declared_length() {
         |elements: Vec<i16>| Value::Array(Arc::new(Array::vector(Elements::I16(elements))));
     for shape in [None, Some(3)] {
         let (rig, x) = of(array(shape));
-        assert_eq!(rig.engine.rt_words(&rig.caller, "rig/x"), Ok(3));
+        assert_eq!(rig.engine.realtime().words(&rig.caller, "rig/x"), Ok(3));
         let mut reader = rig
             .engine
-            .rt_reader(&rig.caller, "rig/x")
-            .expect("it has a FIFO");
+            .realtime()
+            .reader(&rig.caller, "rig/x")
+            .expect("the variable has a FIFO");
         let mut writer = rig
             .engine
-            .rt_writer(&rig.caller, "rig/x")
-            .expect("it has a FIFO");
+            .realtime()
+            .writer(&rig.caller, "rig/x")
+            .expect("the write is accepted");
         writer.write([1i16, -2, 3], rig.wall());
         pump(&rig);
         assert_eq!(x.sample().value, vector(vec![1, -2, 3]));
@@ -371,15 +389,17 @@ fn arrays_and_waveforms_have_the_declared_length() {
     }
 
     let (rig, w) = of(DataType::Waveform(ElementType::F64));
-    assert_eq!(rig.engine.rt_words(&rig.caller, "rig/x"), Ok(5));
+    assert_eq!(rig.engine.realtime().words(&rig.caller, "rig/x"), Ok(5));
     let mut reader = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     let mut writer = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     let samples = [1.5f64, -2.5, 3.5];
     let mut words = vec![at(7).as_nanos() as u64, 0.25f64.to_bits()];
     words.extend(samples.map(f64::to_bits));
@@ -410,15 +430,23 @@ fn arrays_and_waveforms_have_the_declared_length() {
 }
 
 #[test]
-fn every_scalar_type_goes_through_a_fifo_unchanged() {
+fn every_scalar_type_passes_through_a_fifo_unchanged() {
     macro_rules! goes_through {
         ($data_type:expr, $given:expr, $ty:ty, $value:expr) => {
             for fifo_of in [SINGLE, multi(4)] {
                 let mut properties = fifo(Scope::Network, fifo_of);
                 properties.data_type = $data_type;
                 let (rig, x) = Rig::of(properties);
-                let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it may");
-                let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it may");
+                let mut reader = rig
+                    .engine
+                    .realtime()
+                    .reader(&rig.caller, "rig/x")
+                    .expect("the variable has a FIFO");
+                let mut writer = rig
+                    .engine
+                    .realtime()
+                    .writer(&rig.caller, "rig/x")
+                    .expect("the write is accepted");
                 let given: $ty = $given;
                 writer.write(given, rig.wall());
                 pump(&rig);
@@ -452,15 +480,16 @@ fn every_scalar_type_goes_through_a_fifo_unchanged() {
 }
 
 #[test]
-fn words_that_are_no_value_are_refused_and_counted() {
+fn words_that_are_not_a_value_are_refused_and_counted() {
     let mut properties = fifo(Scope::Network, multi(4));
     let labels = vec!["A".into(), "B".into()];
     properties.data_type = DataType::Enum(Arc::new(EnumType { labels }));
     let (rig, x) = Rig::of(properties);
     let mut writer = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     writer.write(7u32, rig.wall());
     writer.write(1u32, rig.wall());
     pump(&rig);
@@ -472,15 +501,23 @@ fn words_that_are_no_value_are_refused_and_counted() {
 
 /// Behaviour: SP-03.
 #[test]
-fn timestamp_travels_with_the_value_where_it_is_switched_on() {
+fn timestamp_is_sent_with_the_value_if_enabled() {
     for stamped in [true, false] {
         for scope in [Scope::Process, Scope::Network] {
             let mut properties = fifo(scope, multi(4));
             properties.timestamps = stamped;
             let (rig, x) = Rig::of(properties);
-            let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it may");
-            let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it may");
-            assert_eq!(rig.engine.rt_words(&rig.caller, "rig/x"), Ok(1));
+            let mut reader = rig
+                .engine
+                .realtime()
+                .reader(&rig.caller, "rig/x")
+                .expect("the variable has a FIFO");
+            let mut writer = rig
+                .engine
+                .realtime()
+                .writer(&rig.caller, "rig/x")
+                .expect("the write is accepted");
+            assert_eq!(rig.engine.realtime().words(&rig.caller, "rig/x"), Ok(1));
             writer.write(1.0, at(5));
             pump(&rig);
             let reading = reader.read::<f64>();
@@ -520,8 +557,9 @@ fn elements_wait_in_their_fifo_while_an_all_subscription_is_full() {
     updates(&mut consumer);
     let mut writer = rig
         .engine
-        .rt_writer(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&rig.caller, "rig/x")
+        .expect("the write is accepted");
     for n in 1..=7 {
         writer.write(f64::from(n), rig.wall());
     }
@@ -544,8 +582,9 @@ fn long_fifo_is_emptied_in_turns() {
     let rig = Rig::with(paths.to_vec());
     let mut writers = ["rig/a", "rig/b"].map(|name| {
         rig.engine
-            .rt_writer(&rig.caller, name)
-            .expect("it has a FIFO")
+            .realtime()
+            .writer(&rig.caller, name)
+            .expect("the write is accepted")
     });
     for writer in &mut writers {
         for n in 0..5000 {
@@ -578,7 +617,7 @@ fn long_fifo_is_emptied_in_turns() {
 }
 
 #[test]
-fn endpoint_is_refused_to_who_may_not_have_it() {
+fn endpoint_is_refused_without_permission() {
     let rig = Rig::with(vec![
         VariableDefinition::new("plain", DataType::F64),
         define("x", fifo(Scope::Process, SINGLE)),
@@ -601,8 +640,8 @@ fn endpoint_is_refused_to_who_may_not_have_it() {
     };
     let mut remote = Caller::local(3, 1000);
     remote.remote = true;
-    let writer = |caller: &Caller, name| rig.engine.rt_writer(caller, name).map(|_| ());
-    let reader = |caller: &Caller, name| rig.engine.rt_reader(caller, name).map(|_| ());
+    let writer = |caller: &Caller, name| rig.engine.realtime().writer(caller, name).map(|_| ());
+    let reader = |caller: &Caller, name| rig.engine.realtime().reader(caller, name).map(|_| ());
     let denied = Err(RtError::Access(AccessError::Denied));
     assert_eq!(
         writer(&guest, "rig/x"),
@@ -642,12 +681,14 @@ fn ordinary_writes_reach_real_time_readers_and_quality_follows() {
     let (rig, x) = Rig::of(fifo(Scope::Network, SINGLE));
     let mut reader = rig
         .engine
-        .rt_reader(&rig.caller, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&rig.caller, "rig/x")
+        .expect("the variable has a FIFO");
     rig.write(&x, 4.0);
     assert_eq!(reader.read::<f64>().value, 4.0);
     let bad = Quality::bad(Reason::SensorFailure);
     rig.engine
+        .providers()
         .set_quality(x.handle(), bad, rig.now(), rig.wall(), &mut Wakes::new());
     assert_eq!((reader.read::<f64>().value, x.sample().quality), (4.0, bad));
     let outcome = rig::done(rig.attempt(&x, &Write::wire(&9.0f64.to_le_bytes())));
@@ -659,7 +700,7 @@ fn ordinary_writes_reach_real_time_readers_and_quality_follows() {
 
 /// Behaviour: SP-19, SP-22.
 #[test]
-fn blocks_go_in_and_come_out_as_they_lie() {
+fn blocks_pass_through_unchanged() {
     for stamped in [true, false] {
         let mut properties = fifo(Scope::Process, multi(4));
         properties.timestamps = stamped;
@@ -668,8 +709,16 @@ fn blocks_go_in_and_come_out_as_they_lie() {
             shape: vec![Some(100)],
         }));
         let (rig, x) = Rig::of(properties);
-        let mut writer = rig.engine.rt_writer(&rig.caller, "rig/x").expect("it may");
-        let mut reader = rig.engine.rt_reader(&rig.caller, "rig/x").expect("it may");
+        let mut writer = rig
+            .engine
+            .realtime()
+            .writer(&rig.caller, "rig/x")
+            .expect("the write is accepted");
+        let mut reader = rig
+            .engine
+            .realtime()
+            .reader(&rig.caller, "rig/x")
+            .expect("the variable has a FIFO");
         let block = |n: i64| -> Vec<f64> { (0..100).map(|at| (n * 1000 + at) as f64).collect() };
         for n in 1..=3 {
             assert_eq!(writer.write_slice(&block(n), at(n)), RtWrite::Written);
@@ -687,7 +736,7 @@ fn blocks_go_in_and_come_out_as_they_lie() {
             (reading.value, reading.status),
             (&block(3)[..], RtRead::Underflow)
         );
-        // Whoever only looks sees the newest, which the reader has taken out.
+        // The variable's sample is the newest block, which the reader has taken out.
         pump(&rig);
         let Value::Array(array) = x.sample().value else {
             panic!("an array");

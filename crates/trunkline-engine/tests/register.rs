@@ -1,10 +1,6 @@
 //! Registers: set, send and request, values expected and values forced.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -18,7 +14,7 @@ use trunkline_engine::{
 };
 use trunkline_types::{Contract, DataType, Position, Properties, Quality, Reason, Value};
 
-/// A device that keeps what it is asked.
+/// A device that keeps its requests.
 #[derive(Default)]
 struct Device {
     sent: Mutex<Vec<(Ticket, Value)>>,
@@ -55,7 +51,7 @@ fn provided() -> Scene {
     let (rig, x) = Rig::of(Properties::new(DataType::F64));
     let device = Arc::new(Device::default());
     let provider = Arc::clone(&device) as Arc<dyn Provider>;
-    let id = rig.engine.attach_provider(provider, &[x.handle()]);
+    let id = rig.engine.providers().attach(provider, &[x.handle()]);
     let consumer = Consumer::new(rig.engine.clone(), Box::new(Bell::default()));
     Scene {
         rig,
@@ -76,7 +72,9 @@ impl Scene {
     fn answer(&self, ticket: Ticket, answer: Answer) {
         let (now, wall) = (self.rig.now(), self.rig.wall());
         let (engine, handle) = (&self.rig.engine, self.x.handle());
-        engine.answer(ticket, handle, answer, now, wall, &mut Wakes::new());
+        engine
+            .providers()
+            .answer(ticket, handle, answer, now, wall, &mut Wakes::new());
     }
 }
 
@@ -96,7 +94,7 @@ fn value_of(x: &Variable) -> (Value, bool) {
     (sample.value, sample.quality.is_forced())
 }
 
-/// Set changes what everybody reads and starts no I/O; send hands what is there to the device,
+/// Set changes the value for all readers and starts no I/O; send passes the value to the device,
 /// whose answer is the variable's next update.
 ///
 /// Behaviour: LM-04, LM-06.
@@ -125,7 +123,7 @@ fn set_changes_the_cell_and_send_hands_it_to_the_device() {
 
 /// Behaviour: LM-05.
 #[test]
-fn request_waits_for_what_the_device_reads() {
+fn request_waits_for_the_value_of_the_device() {
     let mut scene = provided();
     assert_eq!(scene.order(WriteVerb::Request, 7), Attempt::Pending);
     assert!(
@@ -178,7 +176,7 @@ fn request_waits_for_what_the_device_reads() {
     assert!(scene.x.ledger().is_balanced());
 }
 
-/// Without a device the cell is all there is: nothing takes any time.
+/// Without a device, a register completes at once.
 ///
 /// Behaviour: LM-11.
 #[test]
@@ -211,7 +209,7 @@ fn value_is_set_only_where_it_was_expected() {
     assert!(x.ledger().is_balanced());
 }
 
-/// Of many that count up at once, each finds its own step: none is lost.
+/// Each of several concurrent increments is applied: none is lost.
 #[test]
 fn increments_by_compare_and_set_are_never_lost() {
     let (rig, x) = Rig::plain();
@@ -260,7 +258,7 @@ fn forced_variable_holds_its_value_until_it_is_unforced() {
         panic!("it is forced");
     };
     assert_eq!(*by, rig.caller.to_string());
-    // What the source says meanwhile is not shown, and not forgotten.
+    // Updates of the source meanwhile are not shown, but kept.
     assert!(matches!(
         rig.publish(&x, 3.0),
         WriteOutcome::Refused(Refusal::Forced { .. })
@@ -278,7 +276,7 @@ fn forced_variable_holds_its_value_until_it_is_unforced() {
 }
 
 #[test]
-fn variable_that_never_had_a_value_has_none_when_it_is_unforced() {
+fn unwritten_variable_has_no_value_after_it_is_unforced() {
     let (rig, x) = Rig::plain();
     with_verb(&rig, &x, WriteVerb::Force, 50.0);
     order(&rig, &x, WriteVerb::Unforce);
@@ -301,7 +299,8 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
     let (now, wall) = (rig.now(), rig.wall());
     let switch = |on: bool| {
         rig.engine
-            .set_forcing(&Caller::engine(), on, now, wall, &mut Wakes::new())
+            .forcing()
+            .set(&Caller::engine(), on, now, wall, &mut Wakes::new())
             .expect("nobody keeps the audit")
     };
     assert_eq!(switch(false), 0);
@@ -309,7 +308,7 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
         with_verb(&rig, variable, WriteVerb::Force, value);
         assert!(!value_of(variable).1, "forcing is off");
     }
-    assert_eq!(rig.engine.forced().len(), 2);
+    assert_eq!(rig.engine.forcing().all().len(), 2);
     assert_eq!(switch(true), 2);
     assert_eq!(value_of(&x), (Value::F64(10.0), true));
     assert_eq!(value_of(&y), (Value::F64(20.0), true));
@@ -319,15 +318,16 @@ fn forcing_is_switched_for_the_whole_engine_and_cleared() {
     assert_eq!(switch(true), 2);
     let cleared = rig
         .engine
-        .clear_forcing(&Caller::engine(), now, wall, &mut Wakes::new())
+        .forcing()
+        .clear(&Caller::engine(), now, wall, &mut Wakes::new())
         .expect("nobody keeps the audit");
-    assert_eq!((cleared, rig.engine.forced().len()), (2, 0));
+    assert_eq!((cleared, rig.engine.forcing().all().len()), (2, 0));
     assert_eq!(value_of(&x), (Value::F64(1.5), false));
     assert_eq!(value_of(&y), (Value::F64(2.0), false));
     assert!(x.ledger().is_balanced() && y.ledger().is_balanced());
 }
 
-/// A forced output is forced at the device; a device that goes does not change what is held.
+/// A forced output is forced at the device; a disconnected device does not change the forced value.
 #[test]
 fn output_is_forced_at_its_device() {
     let scene = provided();
@@ -341,7 +341,9 @@ fn output_is_forced_at_its_device() {
     let (now, wall) = (scene.rig.now(), scene.rig.wall());
     let gone = Quality::bad(Reason::ProviderGone);
     let engine = &scene.rig.engine;
-    engine.set_source_quality(scene._id, gone, now, wall, &mut Wakes::new());
+    engine
+        .providers()
+        .set_source_quality(scene._id, gone, now, wall, &mut Wakes::new());
     assert_eq!(value_of(&scene.x), (Value::F64(5.0), true));
     assert_eq!(order(&scene.rig, &scene.x, WriteVerb::Unforce), applied(2));
     assert_eq!(scene.x.sample().quality, gone);
@@ -349,21 +351,24 @@ fn output_is_forced_at_its_device() {
 }
 
 #[test]
-fn force_survives_a_stop_of_the_library_and_goes_with_it() {
+fn force_survives_a_stop_and_ends_with_the_library() {
     let (rig, x) = Rig::plain();
     with_verb(&rig, &x, WriteVerb::Force, 5.0);
     let (now, wall) = (rig.now(), rig.wall());
     let library = x.name().split('/').next().unwrap();
     rig.engine
-        .stop_library(library, now, wall, &mut Wakes::new())
+        .libraries()
+        .stop(library, now, wall, &mut Wakes::new())
         .unwrap();
     assert!(x.sample().quality.is_bad());
     rig.engine
-        .start_library(library, now, wall, &mut Wakes::new())
+        .libraries()
+        .start(library, now, wall, &mut Wakes::new())
         .unwrap();
     assert_eq!(value_of(&x), (Value::F64(5.0), true));
     rig.engine
+        .libraries()
         .undeploy(library, now, wall, &mut Wakes::new())
         .unwrap();
-    assert!(rig.engine.forced().is_empty());
+    assert!(rig.engine.forcing().all().is_empty());
 }

@@ -1,10 +1,6 @@
-//! Subscriptions that are made again after a connection was lost.
+//! Subscriptions that are recreated after a connection was lost.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -15,7 +11,7 @@ use trunkline_types::{Contract, DataType, Position, VariableDefinition};
 
 /// Behaviour: B-02.
 #[test]
-fn resumed_subscription_accounts_for_what_was_written_meanwhile() {
+fn resumed_subscription_accounts_for_updates_written_meanwhile() {
     let contracts = [
         Contract::Latest,
         Contract::Last(4),
@@ -47,7 +43,7 @@ fn resumed_subscription_accounts_for_what_was_written_meanwhile() {
         assert_eq!(updates(&mut consumer)[0].lost.disconnect, 0, "{contract}");
         balanced(&consumer, 1, &x);
 
-        // None was missed, or just the one that is there.
+        // None was missed, or only the current one.
         let mut consumer = rig.consumer();
         rig.resume(&mut consumer, 1, contract, &x, at(11));
         assert_eq!(drain(&mut consumer), [], "{contract}");
@@ -64,7 +60,7 @@ fn resumed_subscription_accounts_for_what_was_written_meanwhile() {
         );
         balanced(&consumer, 1, &x);
 
-        // Another engine start, or a position that never was: nobody knows how many.
+        // Another engine start, or an impossible position: the number is unknown.
         for position in [
             Position {
                 epoch: EPOCH + 1,
@@ -98,7 +94,7 @@ fn resumed_subscription_of_a_variable_without_value_waits_for_the_first() {
 
 /// Behaviour: B-02.
 #[test]
-fn deliveries_are_received_when_the_peer_says_so() {
+fn deliveries_count_as_received_when_the_peer_confirms_them() {
     let rig = Rig::with(vec![
         VariableDefinition::new("x", DataType::F64),
         VariableDefinition::new("y", DataType::F64),
@@ -127,7 +123,7 @@ fn deliveries_are_received_when_the_peer_says_so() {
     assert_eq!(consumer.in_flight(), 2);
     let received = balanced(&consumer, 1, &x).received + balanced(&consumer, 2, &y).received;
     assert_eq!(received, 2);
-    // A confirmation of what was sent to an item that has gone is credited to nobody else.
+    // A confirmation of updates of a removed item is not credited to another one.
     consumer.unsubscribe(2, None, &mut Wakes::new());
     rig.subscribe(&mut consumer, 2, all(10), &y);
     assert!(consumer.confirm(2));
@@ -143,7 +139,7 @@ fn deliveries_are_received_when_the_peer_says_so() {
 }
 
 #[test]
-fn options_do_not_matter_to_who_waits() {
+fn filtered_updates_never_wait_for_room() {
     // A filtered update needs no room.
     let (rig, x) = Rig::of(stalling());
     let mut consumer = rig.consumer();

@@ -1,11 +1,7 @@
-//! Libraries that come and go for as long as the engine runs: slots and memory come back, and no
-//! handle of a variable that is gone reaches the one that has its slot.
+//! Libraries that are deployed and removed repeatedly: slots and memory are reused, and no handle
+//! of a removed variable reaches the one in its slot.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -26,13 +22,19 @@ fn library(count: usize) -> LibraryDefinition {
 }
 
 fn deploy(rig: &Rig, library: &LibraryDefinition) -> Vec<u32> {
-    let deployed = rig.engine.deploy(library, rig.now(), rig.wall());
+    let deployed = rig
+        .engine
+        .libraries()
+        .deploy(library, rig.now(), rig.wall());
     deployed.expect("there is room")
 }
 
 fn undeploy(rig: &Rig) {
     let (now, wall) = (rig.now(), rig.wall());
-    let gone = rig.engine.undeploy("plant", now, wall, &mut Wakes::new());
+    let gone = rig
+        .engine
+        .libraries()
+        .undeploy("plant", now, wall, &mut Wakes::new());
     gone.expect("it is deployed");
 }
 
@@ -41,9 +43,9 @@ fn used(engine: &Engine) -> u64 {
 }
 
 /// A library of 10,000 variables comes and goes more often than there are slots for its variables.
-/// Some of its variables are subscribed, and every handle of the life before is refused.
+/// Some of its variables are subscribed, and every handle of the run before is refused.
 #[test]
-fn a_library_that_comes_and_goes_uses_the_same_slots_and_memory() {
+fn repeatedly_deployed_library_reuses_slots_and_memory() {
     const VARIABLES: usize = 10_000;
     // More variables than there are slots.
     const ROUNDS: u32 = 220;
@@ -57,7 +59,7 @@ fn a_library_that_comes_and_goes_uses_the_same_slots_and_memory() {
     for round in 0..ROUNDS {
         let handles = deploy(&rig, &library);
         assert_eq!(used(&rig.engine), before + VARIABLES as u64);
-        assert!(rig.engine.slots_end() <= 2 * VARIABLES + 10);
+        assert!(rig.engine.tables().slots_end() <= 2 * VARIABLES + 10);
         for stale in last.iter().step_by(100) {
             assert!(rig.engine.variable(*stale).is_none());
             assert_eq!(rig.engine.no_variable(*stale), AccessError::Gone);
@@ -94,7 +96,7 @@ fn contracts_id(contract: Contract) -> u32 {
 /// A request follows handles without counting references: what goes meanwhile stays until the
 /// request has ended, is seen to be gone, and is freed then.
 #[test]
-fn a_variable_that_goes_while_its_handle_is_followed_is_freed_afterwards() {
+fn variable_removed_during_a_request_is_freed_after_it() {
     let rig = Rig::new();
     let library = library(2);
     let handles = deploy(&rig, &library);
@@ -139,7 +141,7 @@ fn a_slot_whose_generations_are_used_up_is_retired() {
 /// Every entry that takes a handle refuses one of a variable that is gone, also where its slot is
 /// another variable's.
 #[test]
-fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
+fn stale_handle_reaches_no_other_variable() {
     let rig = Rig::new();
     let library = library(1);
     let stale = deploy(&rig, &library)[0];
@@ -155,7 +157,7 @@ fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
     rig.write(&new, 5.0);
     // Through a handle.
     let (engine, caller, wakes) = (&rig.engine, &rig.caller, &mut Wakes::new());
-    let lease = engine.lease(
+    let lease = engine.leases().request(
         caller,
         rig.now(),
         stale,
@@ -168,7 +170,10 @@ fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
         write: Write::value(&value),
     };
     let group = [member(stale)];
-    match engine.try_write_group(caller, rig.now(), rig.wall(), &group, wakes) {
+    match engine
+        .groups()
+        .try_write(caller, rig.now(), rig.wall(), &group, wakes)
+    {
         GroupAttempt::Done(outcome) => assert_eq!(
             outcome.outcomes,
             [WriteOutcome::Refused(Refusal::Gone)],
@@ -176,7 +181,7 @@ fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
         ),
         other => panic!("{other:?}"),
     }
-    let read = engine.snapshot(caller, &[stale, fresh]).updates;
+    let read = engine.groups().snapshot(caller, &[stale, fresh]).updates;
     assert!(matches!(read[0], Err(AccessError::Gone)));
     assert!(read[1].is_ok());
     // Through a reference, and a table.
@@ -194,7 +199,7 @@ fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
     ));
     assert!(table.read(stale).is_none() && table.read(fresh).is_some());
     table.check(&rig);
-    // Through an item, which ends with what it had to get.
+    // Through an item, which ends after its last delivery.
     let delivered = drain(&mut consumer);
     let is_of_it = |told: &Told| match told {
         Told::Update(got) => got.handle == stale,
@@ -208,9 +213,9 @@ fn a_handle_of_a_variable_that_is_gone_reaches_no_other() {
     assert_eq!(new.sequence(), 1);
 }
 
-/// A field that nobody has any more gives its slot back.
+/// An unused field releases its slot.
 #[test]
-fn fields_that_nobody_uses_are_closed() {
+fn unused_fields_are_closed() {
     let rig = Rig::with(
         (0..200)
             .map(|index| VariableDefinition::new(format!("v{index}"), DataType::F64))
@@ -222,8 +227,10 @@ fn fields_that_nobody_uses_are_closed() {
         let name = format!("rig/v{}#units", round % 200);
         let open = rig
             .engine
-            .open_name(&rig.caller, &name, rig.now(), rig.wall());
-        let field = consumer.keep_field(open.unwrap()).unwrap();
+            .fields()
+            .open(&rig.caller, &name, rig.now(), rig.wall());
+        let fields = rig.engine.fields();
+        let field = fields.keep(&mut consumer, open.unwrap()).unwrap();
         let handle = field.handle();
         rig.subscribe(&mut consumer, 1, Contract::Latest, &field);
         drop(field);
@@ -234,16 +241,20 @@ fn fields_that_nobody_uses_are_closed() {
         );
         consumer.drop_field(handle);
         assert!(rig.engine.variable(handle).is_none());
-        assert_eq!((used(&rig.engine), rig.engine.open_fields()), (before, 0));
+        assert_eq!(
+            (used(&rig.engine), rig.engine.fields().count()),
+            (before, 0)
+        );
     }
-    // What a program of this process leaves behind is found when others are opened.
+    // Fields left open by a program of this process are found when others are opened.
     for round in 0..2000 {
         let name = format!("rig/v{}#type", round % 200);
         let open = rig
             .engine
-            .open_name(&rig.caller, &name, rig.now(), rig.wall());
+            .fields()
+            .open(&rig.caller, &name, rig.now(), rig.wall());
         drop(open.unwrap());
-        assert!(rig.engine.open_fields() <= 3);
+        assert!(rig.engine.fields().count() <= 3);
     }
 }
 
@@ -259,8 +270,9 @@ fn one_session_leaves_fields_for_others() {
         let name = format!("plant/v{index}#units");
         let field = rig
             .engine
-            .open_name(&rig.caller, &name, rig.now(), rig.wall());
-        match greedy.keep_field(field.unwrap()) {
+            .fields()
+            .open(&rig.caller, &name, rig.now(), rig.wall());
+        match rig.engine.fields().keep(&mut greedy, field.unwrap()) {
             Ok(_) => opened += 1,
             Err(AccessError::Limit { .. }) => break,
             Err(other) => panic!("{other}"),
@@ -271,14 +283,15 @@ fn one_session_leaves_fields_for_others() {
     let name = "plant/v1#type";
     let field = rig
         .engine
-        .open_name(&rig.caller, name, rig.now(), rig.wall());
-    assert!(other.keep_field(field.unwrap()).is_ok());
+        .fields()
+        .open(&rig.caller, name, rig.now(), rig.wall());
+    assert!(rig.engine.fields().keep(&mut other, field.unwrap()).is_ok());
     drop(greedy);
     // It ends in slices.
-    while rig.engine.open_fields() > 1 {
+    while rig.engine.fields().count() > 1 {
         let due = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
         assert!(
-            due.is_some() || rig.engine.open_fields() == 1,
+            due.is_some() || rig.engine.fields().count() == 1,
             "it stops halfway"
         );
     }

@@ -1,10 +1,6 @@
 //! A single-process variable becomes a hosted one by its definition alone.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -58,17 +54,21 @@ fn program(rig: &Rig) {
 
     let mut rt_reader = rig
         .engine
-        .rt_reader(&writer, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .reader(&writer, "rig/x")
+        .expect("the variable has a FIFO");
     let mut rt_writer = rig
         .engine
-        .rt_writer(&writer, "rig/x")
-        .expect("it has a FIFO");
+        .realtime()
+        .writer(&writer, "rig/x")
+        .expect("the write is accepted");
     while rt_reader.read::<f64>().status == RtRead::Fresh {}
     for n in 10..13 {
         rt_writer.write(f64::from(n), rig.wall());
     }
-    rig.engine.pump(rig.now(), rig.wall(), &mut Wakes::new());
+    rig.engine
+        .realtime()
+        .pump(rig.now(), rig.wall(), &mut Wakes::new());
     for n in 10..13 {
         let reading = rt_reader.read::<f64>();
         assert_eq!(

@@ -1,10 +1,6 @@
 //! Searching by name, type, fields and state.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -12,7 +8,7 @@ mod rig;
 use rig::{Rig, define};
 use trunkline_engine::search::Matcher;
 use trunkline_engine::{Write, WriteVerb};
-use trunkline_types::{Comparison, Condition, DataType, Effort, Pattern, Properties, Value};
+use trunkline_types::{Comparison, Condition, DataType, Pattern, Properties, StepBudget, Value};
 
 fn plant() -> Rig {
     let of = |units: &str, description: &str, range| Properties {
@@ -39,18 +35,18 @@ fn found(rig: &Rig, conditions: &[(&str, Comparison, &str)]) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), Some(0));
     let pattern = Pattern::parse("rig/*").unwrap();
     while let Some(from) = cursor {
-        // As small as slices get: one match, one name looked at.
-        let mut effort = Effort::new(0);
+        // The smallest possible slices: one match, one name examined.
+        let mut budget = StepBudget::new(0);
         let visit = |variable: &std::sync::Arc<trunkline_engine::Variable>| {
             names.push(variable.name().trim_start_matches("rig/").to_owned());
         };
-        cursor = rig.engine.search(
+        cursor = rig.engine.queries().search(
             &rig.caller,
             &pattern,
             &conditions,
             from,
             1,
-            &mut effort,
+            &mut budget,
             visit,
         );
     }
@@ -86,7 +82,7 @@ fn variables_are_found_by_their_fields() {
 
 /// Behaviour: VS-02.
 #[test]
-fn variables_are_found_by_how_they_are_doing() {
+fn variables_are_found_by_their_state() {
     let rig = plant();
     let (a, b) = (rig.variable("rig/a"), rig.variable("rig/b"));
     rig.write(&a, 1.0);
@@ -105,7 +101,7 @@ fn variables_are_found_by_how_they_are_doing() {
 
 /// Behaviour: VS-02.
 #[test]
-fn conditions_that_make_no_sense_are_refused() {
+fn invalid_conditions_are_refused() {
     let error = |field, comparison, value| {
         let condition = Matcher::new(&Condition::new(field, comparison, value));
         condition.expect_err("it makes no sense").to_string()

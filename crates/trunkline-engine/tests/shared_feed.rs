@@ -1,10 +1,6 @@
 //! Feeds that several subscriptions have in common, when who shares them changes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -25,7 +21,7 @@ fn sharing(rig: &Rig, variables: &[&Arc<Variable>]) -> Consumer {
     consumer
 }
 
-/// What it takes, in pieces that others have encoded where there are any; how many there were.
+/// The updates taken, in encoded runs where they exist, and the number of runs.
 fn take(consumer: &mut Consumer) -> (Vec<Got>, usize) {
     let mut sink = Recorder::default();
     sink.takes_runs = true;
@@ -42,7 +38,7 @@ fn of(got: &[Got], variable: &Variable) -> Vec<u64> {
     own.map(|one| one.sequence).collect()
 }
 
-/// A piece that was encoded for all is not given to anybody when what it was made of has gone.
+/// A run that was encoded for all consumers is discarded with its entries.
 ///
 /// Behaviour: B-05, B-01.
 #[test]
@@ -77,7 +73,7 @@ fn an_encoded_piece_does_not_outlive_the_entries_it_was_made_of() {
     // With the next it takes it offers its feed to others.
     slow.grant(ID, 1);
     assert_eq!(of(&take(&mut slow).0, &x), [2]);
-    // A third one joins what is left, and what comes now has the numbers of what went.
+    // A third one joins the rest, and new updates reuse the positions of removed ones.
     let mut third = sharing(&rig, &[&x]);
     take(&mut third);
     write(10);
@@ -92,6 +88,8 @@ fn an_encoded_piece_does_not_outlive_the_entries_it_was_made_of() {
     }
     assert_eq!(of(&got, &x), (3..=30).collect::<Vec<u64>>());
     assert_eq!(of(&got, &y), [0; 0], "it is not subscribed any more");
-    let ledger = slow.ledger(ID, x.handle()).expect("it is subscribed");
+    let ledger = slow
+        .ledger(ID, x.handle())
+        .expect("the subscription exists");
     assert!(ledger.is_balanced() && ledger.received == 30, "{ledger:?}");
 }

@@ -1,10 +1,6 @@
 //! Interleavings of writes to a variable and to its alias, explored by shuttle.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(shuttle)]
 
 mod rig;
@@ -25,14 +21,17 @@ fn engine_with_alias() -> (Engine, Arc<Variable>, Arc<Variable>) {
     let mut properties = Properties::new(DataType::F64);
     properties.alias = "a/x".to_owned();
     let definition = library_of("view", vec![define("x", properties)]);
-    engine.deploy(&definition, NOW, START).expect("well formed");
+    engine
+        .libraries()
+        .deploy(&definition, NOW, START)
+        .expect("well formed");
     let caller = Caller::local(1, 0);
     let alias = engine.resolve(&caller, "view/x").expect("deployed");
     (engine, Arc::clone(&variables[0]), alias)
 }
 
-/// Two write the target, one its alias: the alias has every update, in the target's order, and what
-/// each writer is told is its own number.
+/// Two write the target, one its alias: the alias has every update, in the target's order, and each
+/// writer gets its own sequence number.
 ///
 /// Behaviour: H-20.
 #[test]
@@ -68,10 +67,10 @@ fn alias_has_every_update_in_its_targets_order() {
     });
 }
 
-/// The target goes and comes back while it and its alias are written: nobody waits for ever, and
-/// the alias ends up with what the target holds.
+/// The target is removed and deployed while it and its alias are written: no thread waits forever,
+/// and the alias ends up with the value of the target.
 #[test]
-fn alias_is_bound_again_while_both_are_written() {
+fn alias_is_rebound_while_both_are_written() {
     explore(|| {
         let (engine, target, alias) = engine_with_alias();
         let writers = [(1, &target), (2, &alias)].map(|(session, variable)| {
@@ -83,10 +82,14 @@ fn alias_is_bound_again_while_both_are_written() {
             })
         });
         engine
+            .libraries()
             .undeploy("a", NOW, START, &mut Wakes::new())
             .expect("deployed");
         let again = library_of("a", vec![define("x", Properties::new(DataType::F64))]);
-        engine.deploy(&again, NOW, START).expect("well formed");
+        engine
+            .libraries()
+            .deploy(&again, NOW, START)
+            .expect("well formed");
         for writer in writers {
             writer.join().expect("no panic");
         }

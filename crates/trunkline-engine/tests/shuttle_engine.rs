@@ -1,13 +1,9 @@
-//! Interleavings of the write path, the consumer and what happens beside them, explored by shuttle.
+//! Interleavings of the write path, the consumer and concurrent operations, explored by shuttle.
 //!
 //! `SHUTTLE_SCHEDULES` says how many schedules each test tries (4,000 by default). A lost wake-up
 //! or a lock taken twice shows as a deadlock, which shuttle reports with the schedule to replay.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(shuttle)]
 
 mod rig;
@@ -30,7 +26,7 @@ fn write_four(engine: &Engine, variable: &Variable) {
     }
 }
 
-/// Drains, asleep between wake-ups, until `enough` says so; returns everything told.
+/// Drains, asleep between wake-ups, until `enough` returns true. Returns all deliveries.
 fn drain_until(
     consumer: &mut Consumer,
     bell: &Bell,
@@ -86,7 +82,7 @@ fn writers_and_a_sleeper(contract: Contract) {
         let got = of(&told, variable);
         let ledger = consumer
             .ledger(1, variable.handle())
-            .expect("it is subscribed");
+            .expect("the subscription exists");
         assert!(ledger.is_balanced(), "{ledger:?}");
         assert!(
             got.is_sorted_by(|a, b| a.sequence < b.sequence),
@@ -163,7 +159,9 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64, contract: Cont
                     }
                 }
                 assert_contiguous(&of(&told, &x));
-                let ledger = consumer.ledger(1, x.handle()).expect("it is subscribed");
+                let ledger = consumer
+                    .ledger(1, x.handle())
+                    .expect("the subscription exists");
                 assert!(ledger.is_balanced(), "{ledger:?}");
             })
         })
@@ -177,25 +175,25 @@ fn sessions_that_write_what_they_read(sessions: u32, writes: u64, contract: Cont
 
 /// Behaviour: B-08.
 #[test]
-fn three_sessions_subscribed_all_with_bound_one_to_what_they_write_never_deadlock() {
+fn three_sessions_that_write_what_they_subscribe_never_deadlock() {
     explore(|| sessions_that_write_what_they_read(3, 1, ONE));
 }
 
 /// Behaviour: B-08.
 #[test]
-fn sessions_subscribed_all_with_bound_one_to_what_both_write_never_deadlock() {
+fn two_sessions_with_bound_one_never_deadlock() {
     explore(|| sessions_that_write_what_they_read(2, 2, ONE));
 }
 
 /// Behaviour: B-08.
 #[test]
-fn sessions_with_bytes_for_one_update_subscribed_to_what_both_write_never_deadlock() {
+fn two_sessions_with_bytes_for_one_update_never_deadlock() {
     explore(|| sessions_that_write_what_they_read(2, 2, Contract::ALL));
 }
 
 /// A write that one full feed refuses takes no room from another one, and wakes who waited for it.
 #[test]
-fn room_taken_for_nothing_is_given_back_and_told() {
+fn unused_reservation_is_released_and_reported() {
     explore(|| {
         let (engine, variables) = engine(HOUR);
         let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
@@ -244,7 +242,7 @@ fn room_taken_for_nothing_is_given_back_and_told() {
             for id in [1, 2] {
                 let ledger = reader
                     .ledger(id, variable.handle())
-                    .expect("it is subscribed");
+                    .expect("the subscription exists");
                 assert!(ledger.is_balanced());
                 assert_eq!(ledger.received, 2);
             }
@@ -258,9 +256,9 @@ const ONE: Contract = Contract::All {
     bytes: 1 << 20,
 };
 
-/// A write that one full feed holds up must not make another feed look full, not even for a moment.
+/// A write that one full feed delays must not make another feed look full, not even for a moment.
 #[test]
-fn attempt_that_fails_ends_nobody_elses_subscription() {
+fn failed_attempt_does_not_end_other_subscriptions() {
     explore(|| {
         let (engine, variables) = engine_with([HOUR, Duration::ZERO, Duration::ZERO]);
         let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
@@ -283,14 +281,17 @@ fn attempt_that_fails_ends_nobody_elses_subscription() {
         });
         write(&engine, 2, &y, 1.0);
         held_up.join().expect("no panic");
-        let ledger = shared.ledger(1, y.handle()).expect("it is subscribed");
+        let ledger = shared
+            .ledger(1, y.handle())
+            .expect("the subscription exists");
         assert_eq!((ledger.waiting, ledger.dropped_overrun), (1, 0));
     });
 }
 
-/// Nobody drains: the writer that may wait is let go by the one that may not, which ends the feed.
+/// Without a drain, the writer that may wait is released by the one that may not, which ends the
+/// feed.
 #[test]
-fn writer_that_waits_is_let_go_when_the_subscription_ends() {
+fn waiting_writer_continues_when_the_subscription_ends() {
     explore(|| {
         let (engine, variables) = engine_with([HOUR, Duration::ZERO, Duration::ZERO]);
         let (x, y) = (Arc::clone(&variables[0]), Arc::clone(&variables[1]));
@@ -319,7 +320,7 @@ fn writer_that_waits_is_let_go_when_the_subscription_ends() {
 
 /// Behaviour: B-05, B-03.
 #[test]
-fn overrun_is_told_once_with_an_exact_count_however_writers_race() {
+fn overrun_is_reported_once_with_an_exact_count_under_races() {
     explore(|| {
         let (engine, variables) = engine(Duration::ZERO);
         let bell = Bell::default();
@@ -361,7 +362,7 @@ fn overrun_is_told_once_with_an_exact_count_however_writers_race() {
     });
 }
 
-/// An undeployment races writes and drains: the end is told once, behind the last update there was.
+/// An undeployment races writes and drains: the end is delivered once, after the last update.
 fn end_follows_the_last_update(contract: Contract) {
     let (engine, variables) = engine(Duration::ZERO);
     let x = Arc::clone(&variables[0]);
@@ -381,6 +382,7 @@ fn end_follows_the_last_update(contract: Contract) {
         let engine = engine.clone();
         thread::spawn(move || {
             engine
+                .libraries()
                 .undeploy("a", NOW, START, &mut Wakes::new())
                 .expect("deployed")
         })
@@ -426,7 +428,7 @@ fn gone_follows_the_last_update_of_all() {
 
 /// Behaviour: B-02.
 #[test]
-fn subscriptions_that_come_and_go_beside_a_writer_count_exactly() {
+fn subscriptions_changed_during_writes_count_exactly() {
     explore(|| {
         let (engine, variables) = engine(Duration::ZERO);
         let x = Arc::clone(&variables[0]);
@@ -445,7 +447,9 @@ fn subscriptions_that_come_and_go_beside_a_writer_count_exactly() {
             let id = id as u32;
             subscribe(&mut consumer, id, contract, &x);
             consumer.drain(&mut Recorder::default(), &mut Wakes::new());
-            let ledger = consumer.ledger(id, x.handle()).expect("it is subscribed");
+            let ledger = consumer
+                .ledger(id, x.handle())
+                .expect("the subscription exists");
             assert!(ledger.is_balanced(), "{contract}: {ledger:?}");
             if id % 2 == 1 {
                 consumer.unsubscribe(id - 1, None, &mut Wakes::new());
@@ -454,7 +458,9 @@ fn subscriptions_that_come_and_go_beside_a_writer_count_exactly() {
         writer.join().expect("no panic");
         consumer.drain(&mut Recorder::default(), &mut Wakes::new());
         for id in [1, 3] {
-            let ledger = consumer.ledger(id, x.handle()).expect("it is subscribed");
+            let ledger = consumer
+                .ledger(id, x.handle())
+                .expect("the subscription exists");
             assert!(ledger.is_balanced(), "{ledger:?}");
             assert_eq!(ledger.waiting, 0);
         }
@@ -463,22 +469,24 @@ fn subscriptions_that_come_and_go_beside_a_writer_count_exactly() {
     });
 }
 
-/// Whoever keeps the audit sleeps between wake-ups and gets every entry, in the order of the
-/// updates.
+/// The host of the audit sleeps between wake-ups and gets every entry, in the order of the updates.
 ///
 /// Behaviour: B-24.
 #[test]
-fn keeper_of_the_audit_is_woken_for_every_entry() {
+fn audit_host_is_woken_for_every_entry() {
     explore(|| {
         let engine = Engine::new(EngineOptions::new("sut", EPOCH));
         let mut properties = Properties::new(DataType::F64);
         properties.audit = AuditMode::Complete;
         let definition = library_of("a", vec![define("x", properties)]);
-        engine.deploy(&definition, NOW, START).expect("well formed");
+        engine
+            .libraries()
+            .deploy(&definition, NOW, START)
+            .expect("well formed");
         let caller = Caller::local(1, 0);
         let x = engine.resolve(&caller, "a/x").expect("deployed");
         let bell = Bell::default();
-        engine.keep_audit(Box::new(bell.clone()));
+        engine.audit().keep(Box::new(bell.clone()));
         let writers = [1, 2].map(|session| {
             let (engine, x) = (engine.clone(), Arc::clone(&x));
             thread::spawn(move || {
@@ -489,7 +497,7 @@ fn keeper_of_the_audit_is_woken_for_every_entry() {
         });
         let mut entries = Vec::new();
         while entries.len() < 4 {
-            let taken = engine.take_audit(entries.len() as u64 + 1, 1);
+            let taken = engine.audit().take(entries.len() as u64 + 1, 1);
             if taken.is_empty() {
                 bell.wait();
             }

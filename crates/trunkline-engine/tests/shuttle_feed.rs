@@ -1,11 +1,7 @@
 //! Interleavings of subscriptions that share a feed: joining, leaving and ending while others
 //! write.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(shuttle)]
 
 mod rig;
@@ -96,7 +92,7 @@ fn assert_all(consumer: &Consumer, told: &[Told], variables: &[Arc<Variable>]) {
         assert_eq!(numbers, expected, "a gap or a double");
         let ledger = consumer
             .ledger(1, variable.handle())
-            .expect("it is subscribed");
+            .expect("the subscription exists");
         assert!(ledger.is_balanced(), "{ledger:?}");
         assert_eq!((ledger.waiting, ledger.dropped_overrun), (0, 0));
     }
@@ -134,7 +130,7 @@ fn consumers_join_each_others_feed_while_it_is_written() {
 
 /// Behaviour: B-01, B-03.
 #[test]
-fn consumer_whose_variables_change_leaves_the_feed_and_misses_nothing() {
+fn consumer_that_changes_variables_leaves_the_feed_without_loss() {
     explore(|| {
         two_consumers(Some(|consumer, third| {
             subscribe(consumer, 1, Contract::ALL, third);
@@ -175,7 +171,8 @@ fn stopped_member_ends_alone() {
     });
 }
 
-/// A session of both variables breaks while they are written, and another one takes what it leaves.
+/// A session with both variables breaks while they are written, and another one takes over its
+/// updates.
 /// `elements`: what it holds of them; `has_sent`: it breaks only when it has sent something;
 /// `shares`: another consumer has the same feed.
 fn broken_session(elements: u32, has_sent: bool, shares: bool) {
@@ -244,36 +241,38 @@ fn broken_session(elements: u32, has_sent: bool, shares: bool) {
         let got = of(&told, variable);
         let (first, lost) = (got[0].sequence, got[0].lost.disconnect);
         assert_eq!(lost, first - 1, "what is missing is told");
-        let ledger = next.ledger(1, variable.handle()).expect("it is subscribed");
+        let ledger = next
+            .ledger(1, variable.handle())
+            .expect("the subscription exists");
         assert_eq!(ledger.dropped_disconnect, lost);
         if u64::from(elements) >= 2 * VALUES {
             assert_eq!(first, 1, "there was room for all");
         }
     }
-    assert_eq!(engine.absent_sessions(), 0);
+    assert_eq!(engine.health().absent_sessions(), 0);
 }
 
 /// Behaviour: B-02, B-03, B-05.
 #[test]
-fn what_a_broken_session_leaves_is_taken_while_its_oldest_is_dropped() {
+fn updates_of_a_broken_session_are_resumed_during_drops() {
     explore(|| broken_session(2, false, false));
 }
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn what_a_broken_session_leaves_is_all_that_has_room() {
+fn broken_session_leaves_all_updates_that_fit() {
     explore(|| broken_session(100, true, false));
 }
 
 /// Behaviour: B-02, B-03, B-05.
 #[test]
-fn what_a_broken_session_leaves_of_a_shared_feed_is_taken_while_its_oldest_is_dropped() {
+fn shared_updates_of_a_broken_session_are_resumed_during_drops() {
     explore(|| broken_session(2, true, true));
 }
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn what_a_broken_session_leaves_of_a_shared_feed_is_all_that_has_room() {
+fn broken_session_leaves_all_shared_updates_that_fit() {
     explore(|| broken_session(100, true, true));
 }
 
@@ -288,8 +287,8 @@ fn write_with(engine: &Engine, session: u32, variable: &Variable, value: f64, wa
     );
 }
 
-/// A writer puts updates into a feed and wakes nobody before the second writer's updates have been
-/// delivered, as if it had lost its processor. `flush` is how the second writer ends a write.
+/// A writer puts updates into a feed and wakes no consumer before the second writer's updates have
+/// been delivered, as if it were preempted. `flush` is how the second writer ends a write.
 fn a_writer_that_wakes_late(flush: fn(Wakes)) {
     let (engine, variables) = engine(Duration::ZERO);
     let (consumer, bell) = sharing(&engine, &variables, Contract::ALL);
@@ -342,8 +341,8 @@ fn a_writer_that_wakes_late(flush: fn(Wakes)) {
     }
 }
 
-/// An update is delivered as soon as its own writer has ended its write, whatever the writers
-/// before it are doing.
+/// An update is delivered as soon as its own writer has ended its write, regardless of the writers
+/// before it.
 #[test]
 fn writers_of_all_do_not_depend_on_each_others_wake_ups() {
     explore(|| a_writer_that_wakes_late(drop));
@@ -352,6 +351,6 @@ fn writers_of_all_do_not_depend_on_each_others_wake_ups() {
 /// The model notices when a writer leaves the wake-up to those who have marked before it.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn writers_of_all_that_leave_the_wake_up_to_the_first_are_found() {
+fn missing_wake_ups_of_all_writers_are_detected() {
     explore(|| a_writer_that_wakes_late(std::mem::forget));
 }

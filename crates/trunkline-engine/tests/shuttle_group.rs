@@ -3,11 +3,7 @@
 //! `SHUTTLE_SCHEDULES` says how many schedules each test tries (4,000 by default). Locks taken in
 //! two orders show as a deadlock, which shuttle reports with the schedule to replay.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(shuttle)]
 
 mod rig;
@@ -34,7 +30,9 @@ fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
     properties.stall = stall;
     let names = ["a", "b", "c"];
     let variables = names.map(|name| define(name, properties.clone())).to_vec();
-    let handles = engine.deploy(&library_of("rig", variables), NOW, START);
+    let handles = engine
+        .libraries()
+        .deploy(&library_of("rig", variables), NOW, START);
     let variable = |handle: u32| Arc::clone(&engine.variable(handle).expect("deployed"));
     let variables = handles.expect("well formed").into_iter().map(variable);
     let variables = variables.collect();
@@ -51,7 +49,9 @@ fn try_group(engine: &Engine, session: u32, group: &[&Arc<Variable>], value: f64
         })
         .collect();
     let (caller, mut wakes) = (Caller::local(session, 0), Wakes::new());
-    engine.try_write_group(&caller, NOW, START, &members, &mut wakes)
+    engine
+        .groups()
+        .try_write(&caller, NOW, START, &members, &mut wakes)
 }
 
 fn group(engine: &Engine, session: u32, group: &[&Arc<Variable>], value: f64) {
@@ -75,10 +75,10 @@ fn subscribe(consumer: &mut Consumer, contract: Contract, variable: &Arc<Variabl
     let caller = Caller::local(1, 0);
     consumer
         .subscribe(&caller, variable, Subscribe::new(1, contract))
-        .expect("it may be subscribed");
+        .expect("the variable can be subscribed");
 }
 
-/// Drains, asleep between wake-ups, until so many updates have come.
+/// Drains, asleep between wake-ups, until this number of updates has arrived.
 fn take(consumer: &mut Consumer, bell: &Bell, count: usize) -> Vec<Got> {
     let mut got = Vec::new();
     loop {
@@ -102,8 +102,8 @@ fn number(got: &Got) -> f64 {
     got.value.as_f64().expect("it is a number")
 }
 
-/// Two groups named in opposite orders, a third that overlaps both and a single writer: nobody
-/// waits for ever, and in the feed every group is in one piece.
+/// Two groups named in opposite orders, a third that overlaps both and a single writer: no thread
+/// waits forever, and in the feed every group is contiguous.
 /// Behaviour: B-23.
 #[test]
 fn groups_never_deadlock_and_never_interleave() {
@@ -171,7 +171,7 @@ fn a_snapshot_sees_a_group_whole_or_not_at_all() {
             })
             .collect();
         for _ in 0..2 {
-            let snapshot = engine.snapshot(&Caller::local(9, 0), &handles);
+            let snapshot = engine.groups().snapshot(&Caller::local(9, 0), &handles);
             let updates: Vec<_> = snapshot.updates.into_iter().map(Result::unwrap).collect();
             assert!(
                 updates
@@ -188,8 +188,8 @@ fn a_snapshot_sees_a_group_whole_or_not_at_all() {
     });
 }
 
-/// Two groups and a single writer share feeds that hold one group at most; each sleeps when it is
-/// told to wait and is woken when there is room.
+/// Two groups and a single writer share feeds that hold one group at most; each sleeps when it must
+/// wait and is woken when there is room.
 /// Behaviour: B-08, B-23.
 #[test]
 fn groups_that_wait_for_room_are_woken() {
@@ -241,13 +241,16 @@ fn groups_that_wait_for_room_are_woken() {
 /// writes at any time, and nothing is held by one that is gone.
 /// Behaviour: H-19, B-22.
 #[test]
-fn sessions_that_come_and_go_leave_nothing_held() {
+fn ended_sessions_hold_no_variable() {
     explore(|| {
         let engine = Engine::new(EngineOptions::new("sut", EPOCH));
         let mut properties = Properties::new(DataType::F64);
         properties.single_writer = true;
         let library = library_of("rig", vec![define("x", properties)]);
-        let handles = engine.deploy(&library, NOW, START).expect("well formed");
+        let handles = engine
+            .libraries()
+            .deploy(&library, NOW, START)
+            .expect("well formed");
         let x = Arc::clone(&engine.variable(handles[0]).expect("deployed"));
         let threads: Vec<_> = (1..3u32)
             .map(|session| {
@@ -257,22 +260,22 @@ fn sessions_that_come_and_go_leave_nothing_held() {
                     let (order, mut wakes) = (Write::value(&value), Wakes::new());
                     let _outcome = engine.try_write(&caller, NOW, START, &x, &order, &mut wakes);
                     let request = LeaseRequest::acquire(HOUR);
-                    let _granted = engine.lease(&caller, NOW, x.handle(), request);
-                    engine.end_session(session);
+                    let _granted = engine.leases().request(&caller, NOW, x.handle(), request);
+                    engine.leases().end_session(session);
                 })
             })
             .collect();
         for thread in threads {
             thread.join().expect("no panic");
         }
-        assert_eq!(engine.held_by(&x, NOW), None);
+        assert_eq!(engine.leases().held_by(&x, NOW), None);
         write(&engine, 9, &x, 1.0);
         assert!(x.ledger().is_balanced());
     });
 }
 
-/// Snapshots of a variable, its alias and a field of that, while one writes, one holds the alias at
-/// a value and the alias is deployed: whichever handle is the lower one, nobody waits for ever.
+/// Snapshots of a variable, its alias and a field of that, while one thread writes, one forces the
+/// alias and one deploys it: for any order of the handles, no thread waits forever.
 /// Behaviour: B-23, H-20.
 #[test]
 fn snapshots_of_aliases_and_their_fields_never_deadlock() {
@@ -282,13 +285,19 @@ fn snapshots_of_aliases_and_their_fields_never_deadlock() {
         let target = define("x", properties.clone());
         properties.alias = "plant/x".to_owned();
         let view = library_of("view", vec![define("x", properties.clone())]);
-        let handles = engine.deploy(&view, NOW, START).expect("well formed");
+        let handles = engine
+            .libraries()
+            .deploy(&view, NOW, START)
+            .expect("well formed");
         let seen = Arc::clone(&engine.variable(handles[0]).expect("deployed"));
         let caller = Caller::local(9, 0);
-        let opened = engine.open_name(&caller, "view/x#sequence", NOW, START);
+        let opened = engine.fields().open(&caller, "view/x#sequence", NOW, START);
         let field = opened.expect("deployed").handle();
         let plant = library_of("plant", vec![target]);
-        let plant = engine.deploy(&plant, NOW, START).expect("well formed");
+        let plant = engine
+            .libraries()
+            .deploy(&plant, NOW, START)
+            .expect("well formed");
         let x = Arc::clone(&engine.variable(plant[0]).expect("deployed"));
         let threads = [
             {
@@ -308,12 +317,17 @@ fn snapshots_of_aliases_and_their_fields_never_deadlock() {
                 let engine = engine.clone();
                 thread::spawn(move || {
                     let near = library_of("near", vec![define("x", properties.clone())]);
-                    engine.deploy(&near, NOW, START).expect("well formed");
+                    engine
+                        .libraries()
+                        .deploy(&near, NOW, START)
+                        .expect("well formed");
                 })
             },
         ];
         for _ in 0..2 {
-            let snapshot = engine.snapshot(&caller, &[field, seen.handle(), x.handle()]);
+            let snapshot = engine
+                .groups()
+                .snapshot(&caller, &[field, seen.handle(), x.handle()]);
             assert!(snapshot.updates.iter().all(Result::is_ok));
         }
         for thread in threads {

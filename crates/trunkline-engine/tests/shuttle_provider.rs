@@ -1,10 +1,6 @@
 //! Interleavings of writes that a provider answers, explored by shuttle.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(shuttle)]
 
 mod rig;
@@ -41,12 +37,14 @@ impl Provider for Plc {
 
 /// Behaviour: B-20.
 #[test]
-fn write_that_is_answered_times_out_and_loses_its_provider_at_once_has_one_end() {
+fn racing_answer_timeout_and_disconnect_give_a_write_one_end() {
     explore(|| {
         let (engine, variables) = engine(Duration::ZERO);
         let x = Arc::clone(&variables[0]);
         let plc = Arc::new(Plc::default());
-        let id = engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
+        let id = engine
+            .providers()
+            .attach(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
         let mut consumer = Consumer::new(engine.clone(), Box::new(Bell::default()));
         let value = Value::F64(1.0);
         let mut order = Write::value(&value);
@@ -61,7 +59,14 @@ fn write_that_is_answered_times_out_and_loses_its_provider_at_once_has_one_end()
                 move || {
                     let ticket = plc.0.lock().expect("no panic").remove(0);
                     let answer = Answer::Applied(Value::F64(1.0));
-                    engine.answer(ticket, x.handle(), answer, NOW, START, &mut Wakes::new());
+                    engine.providers().answer(
+                        ticket,
+                        x.handle(),
+                        answer,
+                        NOW,
+                        START,
+                        &mut Wakes::new(),
+                    );
                 }
             }),
             thread::spawn({
@@ -74,7 +79,9 @@ fn write_that_is_answered_times_out_and_loses_its_provider_at_once_has_one_end()
                 let engine = engine.clone();
                 move || {
                     let reason = Reason::ProviderGone;
-                    engine.detach_provider(id, reason, NOW, START, &mut Wakes::new());
+                    engine
+                        .providers()
+                        .detach(id, reason, NOW, START, &mut Wakes::new());
                 }
             }),
         ];
@@ -87,13 +94,15 @@ fn write_that_is_answered_times_out_and_loses_its_provider_at_once_has_one_end()
     });
 }
 
-/// Whoever finds the update that a provider made of a write finds the write's answer too.
+/// A reader that sees the update that a provider made of a write finds the write's answer too.
 fn answer_is_there_when_the_update_is_seen(contract: Contract) {
     explore(move || {
         let (engine, variables) = engine(Duration::ZERO);
         let x = Arc::clone(&variables[0]);
         let plc = Arc::new(Plc::default());
-        engine.attach_provider(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
+        engine
+            .providers()
+            .attach(Arc::clone(&plc) as Arc<_>, &[x.handle()]);
         let bell = Bell::default();
         let mut consumer = Consumer::new(engine.clone(), Box::new(bell.clone()));
         // Its first reading waits: it may be taken at any moment.
@@ -109,7 +118,14 @@ fn answer_is_there_when_the_update_is_seen(contract: Contract) {
             move || {
                 let ticket = plc.0.lock().expect("no panic").remove(0);
                 let answer = Answer::Applied(Value::F64(1.0));
-                engine.answer(ticket, x.handle(), answer, NOW, START, &mut Wakes::new());
+                engine.providers().answer(
+                    ticket,
+                    x.handle(),
+                    answer,
+                    NOW,
+                    START,
+                    &mut Wakes::new(),
+                );
             }
         });
         loop {
@@ -131,12 +147,12 @@ fn answer_is_there_when_the_update_is_seen(contract: Contract) {
 
 /// Behaviour: B-20.
 #[test]
-fn providers_answer_is_there_when_its_update_is_seen_under_latest() {
+fn provider_answer_precedes_its_update_under_latest() {
     answer_is_there_when_the_update_is_seen(Contract::Latest);
 }
 
 /// Behaviour: B-20.
 #[test]
-fn providers_answer_is_there_when_its_update_is_seen_under_all() {
+fn provider_answer_precedes_its_update_under_all() {
     answer_is_there_when_the_update_is_seen(Contract::ALL);
 }

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test stops at what it did not expect"
+    reason = "tests may panic"
 )]
 #![cfg(not(shuttle))]
 
@@ -31,7 +31,10 @@ fn engine(data_type: &DataType, libraries: &[&str]) -> (Engine, Vec<Arc<Variable
         let mut properties = Properties::new(data_type.clone());
         properties.stall = std::time::Duration::from_secs(3600);
         let definition = library_of(library, vec![define("x", properties)]);
-        engine.deploy(&definition, NOW, START).expect("well formed");
+        engine
+            .libraries()
+            .deploy(&definition, NOW, START)
+            .expect("well formed");
         Arc::clone(
             &engine
                 .resolve(&caller, &format!("{library}/x"))
@@ -86,7 +89,7 @@ fn value_and_timestamp_read_while_others_write_belong_together() {
                     let Value::String(text) = update.value.decode(x.data_type()) else {
                         panic!("not a text")
                     };
-                    // The source timestamp says which text it is: n repeated n mod 60 times.
+                    // The source timestamp identifies the text: n repeated n mod 60 times.
                     let n = update.source_timestamp.nanos_since(START);
                     assert_eq!(update.engine_timestamp.nanos_since(START), n);
                     assert_eq!(text.len() as i64, n % 60);
@@ -187,7 +190,7 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
         for variable in &variables {
             consumer
                 .subscribe(&caller, variable, Subscribe::new(1, contract))
-                .expect("it may be subscribed");
+                .expect("the variable can be subscribed");
         }
         let writers: Vec<_> = (0..3)
             .map(|writer| {
@@ -201,7 +204,7 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
             got: vec![0; 3],
             missed: vec![0; 3],
         };
-        // First-n may drop the last ones, so its end is when the writers say so.
+        // First-n may drop the last ones, so it ends when the writers report it.
         let drops_newest = matches!(contract, Contract::First(_));
         while sink.last.iter().sum::<u64>() < 3 * (WRITES + 1) {
             consumer.drain(&mut sink, &mut Wakes::new());
@@ -219,7 +222,7 @@ fn sleeping_consumer_gets_everything_its_contract_promises() {
         for (place, variable) in variables.iter().enumerate() {
             let ledger = consumer
                 .ledger(1, variable.handle())
-                .expect("it is subscribed");
+                .expect("the subscription exists");
             assert!(ledger.is_balanced(), "{contract}: {ledger:?}");
             assert_eq!(
                 (ledger.received, ledger.waiting),
@@ -265,7 +268,7 @@ fn write_all(engine: &Engine, writer: u32, variables: &[Arc<Variable>], writes: 
 }
 
 #[test]
-fn libraries_come_and_go_beside_writers_readers_and_finders() {
+fn libraries_are_deployed_and_removed_under_concurrent_use() {
     let (engine, _variables) = engine(&DataType::F64, &["fixed"]);
     let over = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> = (0..2)
@@ -289,10 +292,11 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
                         consumer.subscribe(&caller, &variable, Subscribe::new(id, contract));
                     let mut sink = rig::Recorder::default();
                     consumer.drain(&mut sink, &mut Wakes::new());
-                    let pattern = trunkline_types::Pattern::parse("**").expect("it is one");
+                    let pattern =
+                        trunkline_types::Pattern::parse("**").expect("the pattern is valid");
                     let mut found = 0;
-                    let mut effort = trunkline_types::Effort::new(1_000_000);
-                    engine.find(&caller, &pattern, 0, 10, &mut effort, |_| found += 1);
+                    let mut budget = trunkline_types::StepBudget::new(1_000_000);
+                    engine.find(&caller, &pattern, 0, 10, &mut budget, |_| found += 1);
                     assert!((1..=2).contains(&found));
                 }
             })
@@ -301,21 +305,23 @@ fn libraries_come_and_go_beside_writers_readers_and_finders() {
     let passing = library_of("passing", vec![define("x", Properties::new(DataType::F64))]);
     for _ in 0..500 {
         engine
+            .libraries()
             .deploy(&passing, NOW, Timestamp::from_nanos(0))
             .expect("well formed");
         engine
+            .libraries()
             .undeploy("passing", NOW, START, &mut Wakes::new())
-            .expect("it is deployed");
+            .expect("the library is deployed");
     }
     over.store(true, Ordering::Relaxed);
     for worker in workers {
         worker.join().expect("no panic");
     }
-    assert_eq!(engine.variable_count(), 1);
+    assert_eq!(engine.libraries().variable_count(), 1);
 }
 
-/// A target, its alias and the alias's alias are written, forced, undeployed and deployed again all
-/// at once: nobody waits for ever, and in the end all three show the same.
+/// A target, its alias and the alias's alias are written, forced, undeployed and deployed again
+/// concurrently: no thread waits forever, and in the end all three show the same value.
 ///
 /// Behaviour: H-20, H-27.
 #[test]
@@ -325,7 +331,10 @@ fn aliases_outlive_a_storm_on_their_target() {
         let mut properties = Properties::new(DataType::F64);
         properties.alias = alias.to_owned();
         let definition = library_of(library, vec![define("x", properties)]);
-        engine.deploy(&definition, NOW, START).expect("well formed");
+        engine
+            .libraries()
+            .deploy(&definition, NOW, START)
+            .expect("well formed");
     };
     deploy("c", "b/x");
     deploy("b", "a/x");
@@ -356,7 +365,8 @@ fn aliases_outlive_a_storm_on_their_target() {
             while !over.load(Ordering::Relaxed) {
                 let caller = Caller::local(1, 1000);
                 engine
-                    .set_forcing(&caller, on, NOW, START, &mut Wakes::new())
+                    .forcing()
+                    .set(&caller, on, NOW, START, &mut Wakes::new())
                     .expect("nobody keeps the audit");
                 on = !on;
             }
@@ -364,16 +374,22 @@ fn aliases_outlive_a_storm_on_their_target() {
         for round in 0..500 {
             let (library, alias) = [("a", ""), ("b", "a/x")][round % 2];
             engine
+                .libraries()
                 .undeploy(library, NOW, START, &mut Wakes::new())
-                .expect("it is deployed");
+                .expect("the library is deployed");
             deploy(library, alias);
         }
         over.store(true, Ordering::Relaxed);
     });
     let caller = Caller::local(1, 1000);
     engine
-        .clear_forcing(&caller, NOW, START, &mut Wakes::new())
-        .and_then(|_| engine.set_forcing(&caller, true, NOW, START, &mut Wakes::new()))
+        .forcing()
+        .clear(&caller, NOW, START, &mut Wakes::new())
+        .and_then(|_| {
+            engine
+                .forcing()
+                .set(&caller, true, NOW, START, &mut Wakes::new())
+        })
         .expect("nobody keeps the audit");
     let caller = Caller::local(9, 0);
     let variables = ["a/x", "b/x", "c/x"].map(|name| engine.resolve(&caller, name).unwrap());

@@ -1,11 +1,7 @@
-//! Who wakes a consumer: every writer whose update nobody has been woken for, whatever other
-//! threads that have marked before it are doing.
+//! Wake-ups: a writer wakes the consumer unless a wake-up for its update is already pending,
+//! regardless of other threads that marked before it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -38,9 +34,9 @@ fn consumer_of(rig: &Rig, bell: &Bell, contract: Contract, names: &[&str]) -> Co
     consumer
 }
 
-/// A writer that has marked and not woken yet holds back nobody else's update.
+/// A writer that has marked but not yet woken does not delay other writers' updates.
 #[test]
-fn a_writer_that_has_lost_its_processor_holds_no_update_back() {
+fn preempted_writer_delays_no_update() {
     for contract in [Contract::Latest, Contract::Last(3), Contract::ALL] {
         let rig = Rig::with(definitions(2));
         let bell = Bell::default();
@@ -50,7 +46,7 @@ fn a_writer_that_has_lost_its_processor_holds_no_update_back() {
         write(&rig, "rig/v1", 2.0, &mut Wakes::new());
         assert_eq!(bell.rings(), 1, "{contract}: the second writer wakes");
         assert_eq!(drain(&mut consumer).len(), 2);
-        // Nor does what it does late take the next wake-up away.
+        // Its late flush does not suppress the next wake-up.
         preempted.flush();
         bell.rings();
         drain(&mut consumer);
@@ -59,9 +55,9 @@ fn a_writer_that_has_lost_its_processor_holds_no_update_back() {
     }
 }
 
-/// Many updates between two drains wake once.
+/// Many updates between two drains cause one wake-up.
 #[test]
-fn a_consumer_that_was_woken_is_not_woken_again() {
+fn consumer_is_woken_once_between_drains() {
     let rig = Rig::with(definitions(20));
     let names: Vec<String> = (0..20).map(|index| format!("rig/v{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -81,7 +77,7 @@ fn a_consumer_that_was_woken_is_not_woken_again() {
 /// A batch of `all` wakes once at its end, and a consumer that took part of it meanwhile is woken
 /// for the rest.
 #[test]
-fn a_batch_wakes_a_reader_of_all_for_what_it_has_not_taken() {
+fn batch_wakes_an_all_subscriber_for_the_remaining_updates() {
     let rig = Rig::with(definitions(2));
     let bell = Bell::default();
     let mut consumer = consumer_of(&rig, &bell, Contract::ALL, &["rig/v0", "rig/v1"]);
@@ -93,7 +89,7 @@ fn a_batch_wakes_a_reader_of_all_for_what_it_has_not_taken() {
     batch.flush();
     assert_eq!(bell.rings(), 1);
     assert_eq!(drain(&mut consumer).len(), 1);
-    // The list is used again, and its consumer is woken again.
+    // The list is reused, and its consumer is woken up again.
     write(&rig, "rig/v0", 3.0, &mut batch);
     batch.flush();
     assert_eq!(bell.rings(), 1);
@@ -102,7 +98,7 @@ fn a_batch_wakes_a_reader_of_all_for_what_it_has_not_taken() {
 
 /// A subscription without credit takes nothing: its consumer is not woken for every update.
 #[test]
-fn a_reader_of_all_without_credit_is_not_woken_for_every_update() {
+fn all_subscriber_without_credit_is_not_woken_for_every_update() {
     let rig = Rig::with(definitions(1));
     let bell = Bell::default();
     let mut consumer = consumer_of(&rig, &bell, Contract::ALL, &["rig/v0"]);
@@ -126,12 +122,15 @@ fn a_large_library_wakes_its_consumers_in_slices() {
     const VARIABLES: usize = 1000;
     let rig = Rig::new();
     let library = library_of("plant", definitions(VARIABLES));
-    rig.engine.deploy(&library, rig.now(), rig.wall()).unwrap();
+    rig.engine
+        .libraries()
+        .deploy(&library, rig.now(), rig.wall())
+        .unwrap();
     let (first, last) = ("plant/v0", format!("plant/v{}", VARIABLES - 1));
     write(&rig, &last, 1.0, &mut Wakes::new());
     write(&rig, first, 1.0, &mut Wakes::new());
     let state_seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    /// Notes how far the last variable is when the consumer of the first is woken.
+    /// Records the state of the last variable when the consumer of the first one is woken.
     struct Probe {
         last: std::sync::Arc<trunkline_engine::Variable>,
         seen: std::sync::Arc<std::sync::Mutex<Vec<(u64, bool)>>>,
@@ -157,11 +156,20 @@ fn a_large_library_wakes_its_consumers_in_slices() {
         drain(&mut consumer);
     };
     let (now, wall, wakes) = (rig.now(), rig.wall(), &mut Wakes::new());
-    rig.engine.stop_library("plant", now, wall, wakes).unwrap();
+    rig.engine
+        .libraries()
+        .stop("plant", now, wall, wakes)
+        .unwrap();
     check((1, false));
-    rig.engine.start_library("plant", now, wall, wakes).unwrap();
+    rig.engine
+        .libraries()
+        .start("plant", now, wall, wakes)
+        .unwrap();
     check((2, false));
-    rig.engine.undeploy("plant", now, wall, wakes).unwrap();
+    rig.engine
+        .libraries()
+        .undeploy("plant", now, wall, wakes)
+        .unwrap();
     check((3, false));
     assert_eq!(count.get(), 3);
 }

@@ -1,18 +1,14 @@
-//! Patterns that are followed: what appears and what goes, in order, in slices, behind the last
+//! Patterns that are followed: names that appear and disappear, in order, in slices, after the last
 //! update.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
 
 use rig::{Bell, Rig, drain, library_of};
 use trunkline_engine::{Consumer, Wakes, Watch, WatchProgress};
-use trunkline_types::{Contract, DataType, Effort, Pattern, VariableDefinition};
+use trunkline_types::{Contract, DataType, Pattern, StepBudget, VariableDefinition};
 
 fn definitions(paths: &[&str], ty: &DataType) -> Vec<VariableDefinition> {
     let definition = |path: &&str| VariableDefinition::new(*path, ty.clone());
@@ -24,19 +20,20 @@ fn replace(rig: &Rig, paths: &[&str], ty: &DataType) {
     let none = &|_: &_, _: &_| None;
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
+        .libraries()
         .deploy_retained(&library, true, none, now, wall, &mut Wakes::new())
-        .expect("it is well formed");
+        .expect("the library is valid");
 }
 
 fn watch(pattern: &str) -> Watch {
-    Watch::new(Pattern::parse(pattern).expect("it is one"))
+    Watch::new(Pattern::parse(pattern).expect("the pattern is valid"))
 }
 
-/// Everything that is to be told now, as `+name` and `-handle`.
+/// All events to be reported now, as `+name` and `-handle`.
 fn told(watch: &mut Watch, consumer: &Consumer, rig: &Rig) -> (Vec<String>, WatchProgress) {
     let mut all = Vec::new();
     loop {
-        let slice = watch.next(consumer, &rig.caller, 2, &mut Effort::new(100));
+        let slice = watch.next(consumer, &rig.caller, 2, &mut StepBudget::new(100));
         assert!(slice.appeared.len() <= 2, "a slice has its limit");
         all.extend(slice.gone.iter().map(|handle| format!("-{handle}")));
         let appeared = slice.appeared.iter();
@@ -73,7 +70,7 @@ fn names_are_listed_in_slices_and_then_followed() {
 
 /// Behaviour: B-32.
 #[test]
-fn nothing_is_lost_however_seldom_it_is_looked() {
+fn no_name_change_is_lost_with_infrequent_polling() {
     let rig = Rig::new();
     let consumer = rig.consumer();
     replace(&rig, &["a"], &DataType::F64);
@@ -86,17 +83,17 @@ fn nothing_is_lost_however_seldom_it_is_looked() {
         replace(&rig, &["a"], &DataType::F64);
     }
     let (news, _) = told(&mut watch, &consumer, &rig);
-    // What came and went unseen is not mentioned; the revision counts it.
+    // Names that appeared and disappeared unseen are not mentioned; the revision counts them.
     assert_eq!(news, [format!("-{first}"), "+plant/a".to_owned()]);
     let revision = watch
-        .next(&consumer, &rig.caller, 1, &mut Effort::new(0))
+        .next(&consumer, &rig.caller, 1, &mut StepBudget::new(0))
         .revision;
     assert_eq!(revision, 1 + 2 * 4000);
 }
 
 /// Behaviour: B-32.
 #[test]
-fn a_variable_is_gone_after_its_last_update() {
+fn variable_is_reported_gone_after_its_last_update() {
     let rig = Rig::new();
     replace(&rig, &["a"], &DataType::F64);
     let a = rig.variable("plant/a");
@@ -111,6 +108,7 @@ fn a_variable_is_gone_after_its_last_update() {
         rig.write(&gone, 1.0);
         let mut wakes = Wakes::new();
         rig.engine
+            .libraries()
             .undeploy("plant", rig.now(), rig.wall(), &mut wakes)
             .unwrap();
         let (news, progress) = told(&mut watch, &consumer, &rig);
@@ -130,7 +128,7 @@ fn a_variable_is_gone_after_its_last_update() {
 
 /// Behaviour: B-32.
 #[test]
-fn whoever_follows_names_is_woken_by_them_and_by_nothing_else() {
+fn watcher_is_woken_only_by_name_changes() {
     let rig = Rig::new();
     let bell = Bell::default();
     let consumer = Consumer::new(rig.engine.clone(), Box::new(bell.clone()));
@@ -144,6 +142,7 @@ fn whoever_follows_names_is_woken_by_them_and_by_nothing_else() {
     assert_eq!((bell.rings(), consumer.is_idle()), (1, false));
     assert!(consumer.take_names_changed() && !consumer.take_names_changed());
     rig.engine
+        .libraries()
         .undeploy("plant", rig.now(), rig.wall(), &mut Wakes::new())
         .unwrap();
     assert_eq!((bell.rings(), consumer.take_names_changed()), (1, true));

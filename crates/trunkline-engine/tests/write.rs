@@ -1,10 +1,7 @@
-//! What becomes of a write: rights, type, scaling, range, deadband, timestamps, and its one end.
+//! The checks and outcomes of a write: rights, type, scaling, range, deadband and timestamps. Every
+//! write ends exactly once.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod rig;
@@ -34,7 +31,7 @@ fn refusal(outcome: WriteOutcome) -> Refusal {
 
 /// Behaviour: B-01, B-20.
 #[test]
-fn writes_are_numbered_without_gap_and_tell_their_number() {
+fn writes_are_numbered_without_gaps_and_return_their_sequence() {
     let (rig, x) = Rig::plain();
     for sequence in 1..=100 {
         assert_eq!(rig.write(&x, sequence as f64), applied(sequence));
@@ -53,7 +50,7 @@ fn reading_carries_value_timestamps_quality_and_writer() {
     rig.write(&x, 72.5);
     let (sample, update) = (x.sample(), x.update());
     assert_eq!(sample.value, Value::F64(72.5));
-    // To the nanosecond: the engine stamps what nobody else stamped.
+    // The engine stamps samples without a source timestamp, with nanosecond precision.
     assert_eq!(sample.engine_timestamp, rig.wall());
     assert_eq!(sample.source_timestamp, rig.wall());
     assert_eq!(sample.quality, Quality::GOOD);
@@ -78,12 +75,12 @@ fn source_timestamp_is_kept_to_the_nanosecond_and_quality_names_its_clock() {
     assert_eq!(sample.quality.clock(), Clock::Source);
     assert_eq!(sample.quality.clock_sync(), ClockSync::Unknown);
 
-    // What the source knows of its clock is kept.
+    // The clock state that the source reports is kept.
     write.quality = Some(Quality::GOOD.with_clock(Clock::Source, ClockSync::Synchronised));
     assert_eq!(done(rig.attempt(&x, &write)), applied(2));
     assert_eq!(x.sample().quality.clock_sync(), ClockSync::Synchronised);
 
-    // Without a source timestamp there is no source clock to speak of.
+    // Without a source timestamp the clock is the engine's.
     write.source_timestamp = None;
     assert_eq!(done(rig.attempt(&x, &write)), applied(3));
     assert_eq!(x.sample().quality.clock(), Clock::Engine);
@@ -92,7 +89,7 @@ fn source_timestamp_is_kept_to_the_nanosecond_and_quality_names_its_clock() {
 
 /// Behaviour: B-41.
 #[test]
-fn sample_of_an_unset_clock_is_marked_and_not_stored_as_1970() {
+fn sample_from_an_unset_clock_is_marked_and_not_stored_as_1970() {
     let (rig, x) = Rig::plain();
     let value = Value::F64(1.0);
     for unset in [0, 315_532_800_000_000_000, -2_082_844_800_000_000_000] {
@@ -126,10 +123,10 @@ fn late_sample_does_not_overwrite_a_newer_live_value() {
     let live = x.sample().source_timestamp;
     assert_eq!(at(-11, 2.0), WriteOutcome::Refused(Refusal::Late { live }));
     assert_eq!(x.sample().value, Value::F64(1.0));
-    // As old as the live value is not older.
+    // A sample with the same timestamp is not older.
     assert_eq!(at(-10, 3.0), applied(2));
-    // One written without a timestamp is stamped on arrival, so nothing measured before replaces
-    // it.
+    // A sample without a timestamp is stamped on arrival, so samples measured earlier do not
+    // replace it.
     assert_eq!(rig.write(&x, 4.0), applied(3));
     assert!(matches!(refusal(at(-1, 5.0)), Refusal::Late { .. }));
     assert!(x.ledger().is_balanced());
@@ -137,7 +134,7 @@ fn late_sample_does_not_overwrite_a_newer_live_value() {
 }
 
 #[test]
-fn live_value_that_is_no_measurement_is_replaced_by_an_older_one() {
+fn older_sample_replaces_a_live_value_that_was_not_measured() {
     let old = |rig: &Rig, x: &trunkline_engine::Variable| {
         let value = Value::F64(9.0);
         let mut write = Write::value(&value);
@@ -157,7 +154,7 @@ fn live_value_that_is_no_measurement_is_replaced_by_an_older_one() {
         assert_eq!(done(rig.attempt(&x, &write)), applied(1));
         assert_eq!(old(&rig, &x), applied(2), "{quality}");
     }
-    // A clock that ran a century ahead once does not shut every other source out.
+    // One sample from a clock that is a century ahead does not block all other sources.
     let (rig, x) = Rig::plain();
     let value = Value::F64(1.0);
     let mut write = Write::value(&value);
@@ -181,7 +178,7 @@ fn timestamps_can_be_switched_off() {
         (sample.quality.level(), sample.quality.clock()),
         (Level::Good, Clock::Unknown)
     );
-    // Nothing is late where there is no time.
+    // Without timestamps no sample is late.
     let value = Value::F64(2.0);
     let mut write = Write::value(&value);
     write.source_timestamp = Some(Timestamp::from_nanos(1));
@@ -190,7 +187,7 @@ fn timestamps_can_be_switched_off() {
 }
 
 #[test]
-fn access_type_decides_before_anything_else_is_looked_at() {
+fn access_type_is_checked_first() {
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.access = Access::ReadOnly));
     assert_eq!(refusal(rig.write(&x, 1.0)), Refusal::ReadOnly);
     assert_eq!(rig.publish(&x, 2.0), applied(1));
@@ -217,7 +214,7 @@ fn access_type_decides_before_anything_else_is_looked_at() {
 }
 
 #[test]
-fn caller_without_rights_is_refused_and_learns_no_rule() {
+fn caller_without_rights_is_refused_without_details() {
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.access = Access::ReadOnly));
     let mut nobody = Caller::local(5, 1000);
     nobody.rights = Rights {
@@ -242,7 +239,7 @@ fn caller_without_rights_is_refused_and_learns_no_rule() {
 }
 
 #[test]
-fn value_of_another_type_is_refused_in_either_form() {
+fn value_of_the_wrong_type_is_refused_in_both_forms() {
     let (rig, x) = Rig::plain();
     let expected = || Refusal::WrongType {
         expected: "f64".to_owned(),
@@ -277,7 +274,7 @@ fn value_of_another_type_is_refused_in_either_form() {
     let (rig, text) = Rig::of(Properties::new(DataType::String));
     let outcome = done(rig.attempt(&text, &Write::wire(&[2, 0xff, 0xfe])));
     assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)));
-    // A length that claims more than is there allocates nothing.
+    // A length beyond the end of the input allocates nothing.
     let outcome = done(rig.attempt(&text, &Write::wire(&[0xff, 0xff, 0xff, 0xff, 0x0f, b'a'])));
     assert!(matches!(refusal(outcome), Refusal::InvalidValue(_)));
 }
@@ -299,7 +296,7 @@ fn value_over_the_limit_is_refused() {
 
 /// Behaviour: SP-07.
 #[test]
-fn every_type_is_written_and_read_back_in_either_form() {
+fn every_type_is_written_and_read_back_in_both_forms() {
     let labels = Arc::new(EnumType {
         labels: vec!["OFF".into(), "ON".into()],
     });
@@ -367,9 +364,10 @@ fn every_type_is_written_and_read_back_in_either_form() {
 }
 
 #[test]
-fn texts_around_the_length_kept_in_place_are_read_back_in_any_order() {
+fn strings_around_the_inline_length_are_read_back() {
     let (rig, x) = Rig::of(Properties::new(DataType::String));
-    // In wire form one byte longer: 23 is the longest kept in place, 24 the shortest that is not.
+    // The wire form adds one byte: 23 is the longest inline length, 24 the shortest that is stored
+    // separately.
     let lengths = [0, 24, 23, 1, 25, 24, 0, 1000, 22, 24, 127, 128, 23, 0];
     for (index, length) in lengths.into_iter().enumerate() {
         let text = "x".repeat(length);
@@ -422,7 +420,7 @@ fn raw_values_of_the_source_are_scaled_and_client_values_are_not() {
 }
 
 #[test]
-fn raw_value_that_cannot_be_scaled_turns_the_variable_bad() {
+fn raw_value_that_cannot_be_scaled_makes_the_variable_bad() {
     let root = Scaling::SquareRoot {
         raw: [4.0, 20.0],
         eng: [0.0, 100.0],
@@ -436,7 +434,7 @@ fn raw_value_that_cannot_be_scaled_turns_the_variable_bad() {
     let sample = flow.sample();
     assert_eq!(sample.quality, Quality::bad(Reason::OutOfRange));
     assert_eq!(sample.value, Value::F64(100.0));
-    // Said once, however often the source repeats it.
+    // Reported once, however often the source repeats the value.
     rig.publish_raw(&flow, 3.5);
     assert_eq!(flow.sequence(), 2);
     rig.publish_raw(&flow, 4.0);
@@ -460,7 +458,7 @@ fn value_outside_the_range_is_refused_or_coerced() {
     }
     assert_eq!(rig.write(&x, 0.0), applied(1));
     assert_eq!(rig.write(&x, 100.0), applied(2));
-    // The source cannot be refused: what it says is shown, and doubted.
+    // Values from the source are never refused: they are shown with uncertain quality.
     assert_eq!(rig.publish(&x, 120.0), applied(3));
     let sample = x.sample();
     assert_eq!(sample.value, Value::F64(120.0));
@@ -488,7 +486,7 @@ fn value_outside_the_range_is_refused_or_coerced() {
     assert!(y.sample().quality.is_coerced());
     assert_eq!(y.sample().quality.reason(), Reason::LimitsExceeded);
 
-    // Whole numbers are coerced into the range, not to a number beside it.
+    // Integers are coerced to the nearest integer inside the range.
     let (rig, z) = coercing(DataType::U8);
     for (given, kept) in [(0, 1), (200, 10), (5, 5)] {
         rig.write(&z, Value::U8(given));
@@ -509,7 +507,7 @@ fn change_within_the_deadband_is_unchanged_and_names_the_update_it_equals() {
     assert_eq!(rig.write(&x, 51.9), unchanged(1));
     assert_eq!(rig.write(&x, 48.1), unchanged(1));
     assert_eq!(rig.write(&x, 52.0), applied(2));
-    // Compared with the value that is there, so that small steps do not creep away.
+    // The deadband is relative to the current value, so a slow drift is still detected.
     assert_eq!(rig.write(&x, 53.9), unchanged(2));
     assert_eq!(rig.publish(&x, 61.9), unchanged(2));
     assert_eq!(rig.publish(&x, 62.0), applied(3));
@@ -533,7 +531,7 @@ fn change_within_the_deadband_is_unchanged_and_names_the_update_it_equals() {
 
 /// Behaviour: H-05.
 #[test]
-fn deadband_never_holds_back_a_change_of_quality_nor_a_step_to_or_from_nan() {
+fn deadband_never_suppresses_quality_changes_or_steps_to_nan() {
     let (rig, x) = Rig::of(with(DataType::F64, |p| p.deadband.user_percent = 10.0));
     let with_quality = |value: f64, quality| {
         let value = Value::F64(value);
@@ -563,7 +561,7 @@ fn deadband_never_holds_back_a_change_of_quality_nor_a_step_to_or_from_nan() {
 }
 
 #[test]
-fn value_in_wire_form_goes_the_same_way_as_a_value() {
+fn value_in_wire_form_is_processed_like_a_value() {
     let (rig, x) = Rig::of(with(DataType::F64, |p| {
         p.range = Some((0.0, 10.0));
         p.coerce = true;
@@ -598,14 +596,15 @@ fn value_in_wire_form_goes_the_same_way_as_a_value() {
     ));
 }
 
-/// What its source says while it is forced gives it no value either.
+/// A quality that the source reports while the variable is forced does not give it a value.
 #[test]
-fn a_variable_without_value_has_none_again_after_it_was_forced() {
+fn variable_without_a_value_has_none_after_it_is_unforced() {
     let (rig, x) = Rig::plain();
     let set = |reason| {
         let mut wakes = trunkline_engine::Wakes::new();
         let quality = Quality::bad(reason);
         rig.engine
+            .providers()
             .set_quality(x.handle(), quality, rig.now(), rig.wall(), &mut wakes);
     };
     let value = Value::F64(5.0);
@@ -629,11 +628,12 @@ fn quality_of_a_variable_changes_without_a_value() {
     let mut wakes = trunkline_engine::Wakes::new();
     let mut set = |quality| {
         rig.engine
+            .providers()
             .set_quality(x.handle(), quality, rig.now(), rig.wall(), &mut wakes);
     };
     let bad = Quality::bad(Reason::NotConnected);
     set(bad);
-    // Nothing was written yet: the type's default, marked.
+    // Not written yet: the default of the type, marked as no value.
     assert_eq!(
         (x.sequence(), x.sample().value, x.sample().quality),
         (1, Value::F64(0.0), bad.without_value())
@@ -649,11 +649,12 @@ fn quality_of_a_variable_changes_without_a_value() {
     );
     assert!(x.ledger().is_balanced());
 
-    // A text that is not kept in place comes along.
+    // A string that is not stored inline is kept too.
     let (rig, text) = Rig::of(Properties::new(DataType::String));
     let long = "x".repeat(100);
     rig.write(&text, &*long);
     rig.engine
+        .providers()
         .set_quality(text.handle(), bad, rig.now(), rig.wall(), &mut wakes);
     assert_eq!(
         (text.sample().value, text.sample().quality),
@@ -662,7 +663,7 @@ fn quality_of_a_variable_changes_without_a_value() {
 }
 
 #[test]
-fn losses_before_the_engine_are_entered_in_the_ledger() {
+fn upstream_losses_are_counted_in_the_ledger() {
     let (rig, x) = Rig::plain();
     rig.write(&x, 1.0);
     x.count_upstream_lost(5);
@@ -675,7 +676,7 @@ fn losses_before_the_engine_are_entered_in_the_ledger() {
 }
 
 #[test]
-fn every_refusal_says_what_to_do() {
+fn every_refusal_has_a_message() {
     let provider = Arc::from("plc");
     let refusals = [
         Refusal::ReadOnly,

@@ -8,7 +8,6 @@ use crate::{IoError, IoServer, SettingError, Settings, host};
 /// The reason why an I/O server could not be created: an error of the configuration or of this
 /// machine.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum DriverError {
     #[error(
         "there is no driver \"{name}\"{}; the drivers are: {known}",

@@ -21,7 +21,6 @@ pub struct Health {
 
 /// The state of an I/O server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
 pub enum HealthState {
     #[default]
     Idle,

@@ -41,24 +41,6 @@ impl Scan {
         });
     }
 
-    /// Publishes a reading with the source's own timestamp; its quality should name the source's
-    /// clock.
-    pub fn publish_at(
-        &mut self,
-        item: ItemId,
-        value: Value,
-        quality: Quality,
-        source_timestamp: Timestamp,
-    ) {
-        let (value, source_timestamp) = (Some(value), Some(source_timestamp));
-        self.published.push(Published {
-            item,
-            value,
-            quality,
-            source_timestamp,
-        });
-    }
-
     /// Publishes that an item has no value, with the reason: the variable turns bad and keeps its
     /// last value.
     pub fn fail(&mut self, item: ItemId, reason: Reason) {

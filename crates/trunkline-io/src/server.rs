@@ -82,7 +82,6 @@ pub trait IoServer: Send {
 
 /// The reason why a device could not be opened or read.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum IoError {
     #[error("{device} cannot be reached: {cause}; check that it is on and connected")]
     Unreachable {
@@ -121,7 +120,6 @@ impl IoError {
 
 /// The reason why a value was not passed to the device, which keeps its value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SendRefusal {
     #[error("there is no item {item} in this I/O server; its {count} items are numbered from 0")]
     UnknownItem { item: u32, count: u32 },
@@ -186,6 +184,5 @@ pub fn type_name(value: &Value) -> &'static str {
         Value::Array(_) => "array",
         Value::Struct(_) => "struct",
         Value::Waveform(_) => "waveform",
-        _ => "another type",
     }
 }

@@ -13,7 +13,6 @@ pub struct Settings {
 
 /// An error of a setting; the configuration is at fault.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SettingError {
     #[error(
         "unknown setting \"{key}\"{}; it takes: {known}",

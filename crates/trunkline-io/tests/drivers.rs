@@ -1,12 +1,12 @@
 //! The registry of drivers, their settings, and what every I/O server must do.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may panic anywhere")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod conformance;
 
 use trunkline_io::{Driver, DriverError, Drivers, IoError, Setting, Settings};
 
-/// What a program has that adds a driver of its own.
+/// The drivers of a program that adds its own one.
 fn drivers() -> Drivers {
     Drivers::built_in().with(Driver {
         name: "press",
@@ -66,7 +66,7 @@ fn an_unknown_driver_is_refused_with_a_suggestion() {
 }
 
 #[test]
-fn a_wrong_setting_is_refused_with_what_it_takes() {
+fn wrong_setting_is_refused_with_the_valid_values() {
     assert_eq!(
         error(
             "host",
@@ -102,6 +102,6 @@ fn settings_are_read_by_their_type() {
 }
 
 #[test]
-fn the_host_server_does_what_every_server_must() {
+fn host_server_meets_the_requirements_on_io_servers() {
     conformance::check(&Drivers::built_in(), "host");
 }

@@ -1,10 +1,6 @@
-//! When scans are due, and what becomes of late ones.
+//! When scans are due, and what happens to late ones.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::time::Duration;
 
@@ -44,7 +40,7 @@ fn a_late_scan_does_not_shift_those_after_it() {
 }
 
 #[test]
-fn a_scan_that_comes_too_late_stands_for_those_it_missed_and_they_are_counted() {
+fn late_scan_replaces_missed_ones_and_counts_them() {
     let mut sut = schedule();
     // Due at 1000, 1100, 1200 and 1300.
     assert_eq!(sut.started(at(1_350)), 3);

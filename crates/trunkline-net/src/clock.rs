@@ -40,7 +40,6 @@ static OFFSET: AtomicI64 = AtomicI64::new(0);
 static OFFSET_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 impl Clock {
-    /// Returns the machine's clocks.
     pub const fn new() -> Self {
         Self
     }
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn both_clocks_at_once_say_what_they_say_alone() {
+    fn reading_both_clocks_at_once_matches_single_readings() {
         let clock = Clock::new();
         for _ in 0..10_000 {
             let before = clock.now();
@@ -177,7 +176,7 @@ mod tests {
     /// Over many readings of the system clock and both ways to ask for UTC. Nothing sets the system
     /// clock meanwhile.
     #[test]
-    fn what_is_stamped_later_is_not_older() {
+    fn later_stamps_are_not_older() {
         let clock = Clock::new();
         let (start, mut newest) = clock.moment();
         loop {
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn utc_is_the_systems_within_what_a_look_is_exact_to() {
+    fn utc_matches_the_system_clock_within_its_precision() {
         let clock = Clock::new();
         let (before, wall, after) = (clock.system_utc(), clock.wall(), clock.system_utc());
         let slack = OFFSET_NANOS_MAX as i64;

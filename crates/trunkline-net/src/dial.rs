@@ -13,22 +13,18 @@ use std::time::Duration;
 use trunkline_proto::Disconnect;
 use trunkline_types::{SocketPath, Tick};
 
-use crate::passing::Descriptors;
-use crate::shm::{Side, local_transport};
 use crate::sleeper::Sleeper;
-use crate::tcp::{start_connect, take_connected, tcp_transport};
+use crate::transport::passing::Descriptors;
+use crate::transport::shm::{Side, local_transport};
+use crate::transport::tcp::{start_connect, take_connected, tcp_transport};
+use crate::transport::unix;
+pub use crate::transport::unix::Beside;
 use crate::transport::{Source, SourceKind, Transport};
-use crate::unix;
 
 /// The place a link connects to.
-#[non_exhaustive]
 pub enum Dialler {
     /// A TCP port of a host. Every dial looks the name up and tries all its addresses.
-    Tcp {
-        /// Name or address of the host.
-        host: String,
-        port: u16,
-    },
+    Tcp { host: String, port: u16 },
     /// A Unix socket of this machine, without shared memory.
     Unix(SocketPath),
     /// A Unix socket of this machine with shared memory. Without shared memory the dial fails.
@@ -37,9 +33,7 @@ pub enum Dialler {
     /// cannot be used, for example because it does not exist or does not lead to this machine's
     /// port, the dial continues with the port without an error.
     Near {
-        /// Path of the Unix socket.
         socket: SocketPath,
-        /// Name or address of this machine.
         host: String,
         port: u16,
         /// Shared memory or descriptors over the Unix socket.
@@ -51,24 +45,13 @@ pub enum Dialler {
     Pipe(Box<dyn FnMut() -> io::Result<Transport> + Send>),
 }
 
-/// The second use of a Unix socket, besides its bytes.
-#[derive(Clone, Debug)]
-pub enum Beside {
-    /// Shared memory is offered. If the peer accepts it, the bytes go through it.
-    SharedMemory,
-    /// File descriptors may arrive.
-    Descriptors(Descriptors),
-}
-
-/// Time limits of one dial.
 #[derive(Clone, Copy, Debug)]
 pub struct DialLimits {
-    /// Maximum time to look up a host name.
     pub lookup: Duration,
     /// Maximum time for each address to answer. TCP asks again after 1 s and after another 2 s, so
     /// a longer time only delays the next dial if the network dropped the first two packets.
     pub connect: Duration,
-    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
 }
 
@@ -77,13 +60,12 @@ impl Default for DialLimits {
         Self {
             lookup: Duration::from_secs(5),
             connect: Duration::from_millis(1500),
-            user_timeout: crate::tcp::USER_TIMEOUT,
+            user_timeout: crate::transport::tcp::USER_TIMEOUT,
         }
     }
 }
 
 impl Dialler {
-    /// Creates a dialler for a TCP port of a host.
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
         Dialler::Tcp {
             host: host.into(),
@@ -164,7 +146,6 @@ struct Attempt {
     until: Tick,
 }
 
-/// The result of [`Dial::advance`].
 pub(crate) enum DialStep {
     /// Call again when the source is writable, the sleeper is kicked or the time has come.
     Wait(Option<Source>, Tick),

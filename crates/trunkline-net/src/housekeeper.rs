@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use trunkline_types::{Tick, Timestamp};
 
-use crate::Clock;
+use crate::clock::Clock;
 use crate::server::only_mark;
 use crate::sync::{Arc, Condvar, Mutex, lock, wait, wait_timeout};
 
@@ -114,7 +114,7 @@ mod tests {
     const CUT_OFF: Duration = Duration::from_secs(60);
 
     #[test]
-    fn work_is_called_when_it_said_it_is_due() {
+    fn work_runs_when_it_is_due() {
         let (sender, calls) = channel();
         let work = move |now: Tick, _: Timestamp| {
             sender.send(now).unwrap();

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 
-use crate::sleeper::{Interest, Sleeper};
+use crate::sleeper::Sleeper;
 use crate::sync::{Mutex, lock};
+use crate::transport::Interest;
 use crate::transport::{Source, SourceKind};
 
 /// A wait whose wake-up conditions another thread can change while it lasts, without ending it.

@@ -17,10 +17,9 @@
 //!
 //! # Layout
 //! - [`clock`]: the only place that reads clocks.
-//! - [`transport`], [`tcp`], `unix`, `shm`, [`pipe`](mod@pipe): connected byte streams in two
-//!   halves.
+//! - [`transport`]: connected byte streams in two halves: [`tcp`], `unix`, `shm`,
+//!   [`pipe`](transport::pipe); [`passing`]: connections handed from one process to another.
 //! - [`near`]: paths of the Unix sockets that are named after ports.
-//! - [`passing`]: connections handed from one process to another.
 //! - [`link`]: the client's side; [`dial`]: connecting to an engine.
 //! - [`server`]: the engine's side.
 //! - [`spin`]: polling for a short time before sleeping.
@@ -30,35 +29,29 @@
 
 pub mod clock;
 pub mod dial;
-mod halves;
 pub mod housekeeper;
 mod idle_wait;
 pub mod link;
 pub mod near;
 mod outgoing;
-pub mod passing;
-pub mod pipe;
 mod role;
 pub mod server;
-mod shm;
 mod signal;
 mod sleeper;
 pub mod spin;
 mod sync;
-pub mod tcp;
 pub mod transport;
-mod unix;
 
 pub use clock::Clock;
 pub use dial::{DialLimits, Dialler};
 pub use housekeeper::Housekeeper;
 pub use link::{Admitted, Link, LinkOptions, StartError};
-pub use pipe::pipe;
 pub use server::{
     BindError, Notifier, Refusal, Server, ServerCounters, ServerOptions, SessionFactory,
     SharedFile, only_mark,
 };
-pub use shm::{LocalTable, StreamMemory, create_table};
 pub use spin::{SPIN_DEFAULT, Spin};
-pub use transport::{Peer, Transport, TransportUsed};
+pub use transport::pipe::pipe;
+pub use transport::shm::{LocalTable, StreamMemory, create_table};
+pub use transport::{Peer, Transport, TransportUsed, passing, tcp};
 pub use trunkline_ring::{TableEntry, TableValue, TableWriter};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::dial::Dialler;
 use trunkline_types::SocketPath;
 
-use crate::unix::own_uid;
+use crate::transport::unix::own_uid;
 
 /// Returns the folder of this user's sockets: `$XDG_RUNTIME_DIR/trunkline`, or if that is not set
 /// `trunkline-UID` in the system's folder for temporary files.

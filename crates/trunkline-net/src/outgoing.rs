@@ -67,9 +67,6 @@ impl Outgoing {
 
     /// Sends pending data and the output of `endpoint`, until nothing is left, the transport is
     /// full, about `quantum` bytes are sent or `is_over` returns true.
-    ///
-    /// # Errors
-    /// The system's error; the transport is unusable afterwards.
     pub(crate) fn flush<E: Endpoint + ?Sized>(
         &mut self,
         endpoint: &mut E,
@@ -272,7 +269,7 @@ mod tests {
     /// A socket reports its own end like any other event. A thread that answered each report by
     /// ending it again would loop until the other end closes.
     #[test]
-    fn what_is_finished_is_not_finished_again() {
+    fn finished_connection_is_not_finished_again() {
         let ends = Arc::new(AtomicUsize::new(0));
         let mut sut = Outgoing::new(Box::new(Ends(ends.clone())));
         sut.push(b"the last word");

@@ -59,13 +59,11 @@ struct RoleWait {
     tenures: AtomicU64,
 }
 
-/// The times of the two clocks.
 pub(crate) type Moment = (Tick, Timestamp);
 
 pub(crate) type Guard<'a, T> = MutexGuard<'a, State<T>>;
 
 pub(crate) struct State<T> {
-    /// The data behind the lock.
     pub(crate) data: T,
     read: fn() -> Moment,
     /// The time, read once since the lock was last taken and reused while it is held.
@@ -89,7 +87,6 @@ pub(crate) struct State<T> {
 /// The sleep of the background thread, as seen by the waiters that displace it. Called under the
 /// lock.
 pub(crate) trait Sleep<T> {
-    /// Ends the sleep.
     fn end(&self);
     /// Makes the sleep ignore arriving data.
     fn mute(&self);
@@ -113,11 +110,8 @@ impl Due {
     }
 }
 
-/// The result of checking a waiter's condition.
 pub(crate) enum Check<R> {
-    /// The condition is met.
     Done(R),
-    /// The waiter's time is over.
     GiveUp,
     /// Not met yet. The waiter has this much time left, or no limit.
     Wait(Option<Duration>),
@@ -403,7 +397,6 @@ impl RoleWait {
         None
     }
 
-    /// Ends the current wait, or the next one.
     fn call(&self) {
         *lock(&self.called) = true;
         self.changed.notify_one();
@@ -417,7 +410,6 @@ fn fresh<T>(mut guard: Guard<'_, T>) -> Guard<'_, T> {
 }
 
 impl<T> State<T> {
-    /// Returns the time, read once since the lock was taken.
     pub(crate) fn time(&mut self) -> Moment {
         *self.moment.get_or_insert_with(self.read)
     }
@@ -431,17 +423,14 @@ impl<T> State<T> {
         self.offline || (self.parked == 0 && is_wanted)
     }
 
-    /// Time since a waiter last drove.
     fn undriven(&mut self) -> Duration {
         self.time().0.since(self.driven)
     }
 
-    /// Returns true if there is a connection without a driver.
     fn is_free(&self) -> bool {
         self.holder == Holder::Nobody && !self.offline && !self.stopping
     }
 
-    /// Records whether the connection is offline.
     pub(crate) fn set_offline(&mut self, offline: bool) {
         self.offline = offline;
     }
@@ -477,12 +466,10 @@ impl<T> State<T> {
         mine
     }
 
-    /// The earliest deadline of a task.
     pub(crate) fn task_deadline(&self) -> Option<Tick> {
         self.tasks.iter().filter_map(|task| task.deadline).min()
     }
 
-    /// Wakes tasks whose deadline has passed.
     pub(crate) fn expire_tasks(&mut self, now: Tick) {
         let due = &mut self.due.tasks;
         self.tasks.retain(|task| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::signal::Signal;
-use crate::transport::{Source, SourceKind};
+use crate::transport::{Interest, Source, SourceKind};
 
 /// Sleeps until a transport may continue, the time is over, or another thread kicks it.
 ///
@@ -15,13 +15,6 @@ use crate::transport::{Source, SourceKind};
 /// transport with a sleeper each, so that one can take over from the other without waiting for it.
 pub(crate) struct Sleeper {
     kicked: Signal,
-}
-
-/// The events that end a sleep.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Interest {
-    pub(crate) read: bool,
-    pub(crate) write: bool,
 }
 
 impl Sleeper {
@@ -42,7 +35,6 @@ impl Sleeper {
         &self.kicked
     }
 
-    /// Resets a kick.
     pub(crate) fn clear(&self) {
         self.kicked.clear();
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-use crate::Clock;
+use crate::clock::Clock;
 use crate::sync::{Ordering, ProcessWide};
 
 /// Default maximum time that a thread spins before it sleeps.
@@ -198,7 +198,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_micros(40);
 
     #[test]
-    fn a_spin_that_does_not_pay_is_halved_until_there_is_none() {
+    fn unprofitable_spin_is_halved_down_to_none() {
         let mut sut = Spin::new(LIMIT);
         let mut spins = 0;
         while sut.budget >= SPIN_MIN {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_wait_brings_the_whole_spin_back_and_a_long_one_does_not() {
+    fn short_wait_restores_the_full_spin_and_a_long_one_does_not() {
         let mut sut = Spin::new(LIMIT);
         sut.budget = Duration::ZERO;
         sut.waited(LIMIT + WAKE_UP);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_loses_its_processor_rests_for_a_second() {
+    fn preempted_thread_pauses_spinning_for_a_second() {
         let lost = LOST_MAX / 2;
         let mut sut = TakenAway::default();
         sut.add(at(0), lost);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_looks_was_lost_when_it_was_long() {
+    fn long_gap_between_checks_counts_as_preemption() {
         // The last poll finds something: the answer came while the thread did not run.
         let mut times = [at(1), at(5)].into_iter().chain(std::iter::repeat(at(6)));
         let mut looks = 0;

@@ -1,7 +1,7 @@
-//! File descriptors: none is lost, and none left is no disaster. One test at a time: the count is
-//! the whole process's.
+//! File descriptors: none leaks, and running out of them is survivable. One test at a time, because
+//! the count is that of the whole process.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -32,7 +32,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn clients_that_come_and_go_leave_no_descriptor_behind() {
+fn connecting_and_disconnecting_leaks_no_descriptor() {
     let _alone = alone();
     for over in [Over::Tcp, Over::Unix, Over::Pipe(64 << 10)] {
         let rig = Rig::new(over);
@@ -56,7 +56,7 @@ fn clients_that_come_and_go_leave_no_descriptor_behind() {
 }
 
 #[test]
-fn connections_that_are_reset_leave_no_descriptor_behind() {
+fn reset_connections_leak_no_descriptor() {
     let _alone = alone();
     let rig = Rig::new(Over::Tcp);
     let other = rig.link();
@@ -88,7 +88,7 @@ fn connections_that_are_reset_leave_no_descriptor_behind() {
 }
 
 #[test]
-fn a_dropped_server_leaves_no_descriptor_behind() {
+fn dropped_server_leaks_no_descriptor() {
     let _alone = alone();
     drop(Rig::new(Over::Tcp));
     let before = descriptors();
@@ -100,7 +100,7 @@ fn a_dropped_server_leaves_no_descriptor_behind() {
     assert_eq!(descriptors(), before);
 }
 
-/// A server in a process of its own, in which files can run out.
+/// A server in a separate process that can run out of descriptors.
 struct Starved {
     child: Child,
     orders: ChildStdin,
@@ -230,7 +230,7 @@ fn starved_server() {
 }
 
 #[test]
-fn without_descriptors_sessions_stay_newcomers_are_told_and_the_processor_rests() {
+fn without_descriptors_sessions_stay_and_new_clients_are_refused() {
     let _alone = alone();
     let mut sut = Starved::start(4);
     let clock = Clock::new();
@@ -278,7 +278,7 @@ fn without_descriptors_sessions_stay_newcomers_are_told_and_the_processor_rests(
 }
 
 #[test]
-fn more_sessions_than_descriptors_are_turned_away_before_any_shortage() {
+fn sessions_beyond_the_descriptors_are_refused_before_any_shortage() {
     let _alone = alone();
     let mut sut = Starved::start(48);
     let sessions: Vec<_> = (0..32).map(|_| sut.link()).collect();

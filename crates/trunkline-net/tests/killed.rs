@@ -1,6 +1,6 @@
-//! Processes that share memory and are killed at any instruction: the other one goes on.
+//! Processes that share memory and are killed at any instruction: the other one continues.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 mod victim;
@@ -13,7 +13,7 @@ use trunkline_net::{Clock, Dialler, Link, LinkOptions, Server, ServerOptions};
 use trunkline_types::SocketPath;
 use victim::{Victim, socket};
 
-/// After up to two milliseconds, at whatever instruction that is.
+/// After up to two milliseconds, at an arbitrary instruction.
 fn kill_soon(victim: Victim) {
     let clock = Clock::new();
     let pause = RandomState::new().hash_one(victim.id()) % 2_000_000;
@@ -107,7 +107,7 @@ fn clients_and_servers_are_killed_at_any_instruction() {
             (!caller.connected && caller.connections >= connections).then_some(())
         });
         assert_eq!(lost, Some(()), "round {round}");
-        // What was not answered is forgotten with its connection.
+        // Unanswered messages are discarded with their connection.
         link.with(|caller, _, _| caller.forget());
     }
     drop(link);

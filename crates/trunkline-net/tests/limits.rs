@@ -1,6 +1,6 @@
-//! Peers that ask for too much, stop half-way or misbehave, and what it costs the others: nothing.
+//! Peers that request too much, stop half-way or misbehave do not affect the others.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -41,7 +41,7 @@ fn link(server: &Server) -> Arc<Link<Caller>> {
     Link::start(dialler, Caller::default(), LinkOptions::default()).unwrap()
 }
 
-/// Round trips of another client until `done`: time passes, and the server is seen to go on.
+/// Round trips of another client until `done`: time passes, and the server is seen to continue.
 fn until(other: &Link<Caller>, mut done: impl FnMut() -> bool) {
     while !done() {
         assert_eq!(other.call(b"round trip"), b"round trip");
@@ -105,11 +105,11 @@ fn a_client_that_stops_reading_costs_a_bounded_buffer() {
 }
 
 #[test]
-fn a_client_that_stops_reading_over_tcp_stops_being_sent_to() {
+fn client_that_stops_reading_over_tcp_gets_no_more_data() {
     let asked = Arc::new(AtomicU64::new(0));
     let server = serve(flood_then_echo(&asked));
     let stopped = connect(&server);
-    // Keeps what the system itself buffers small.
+    // Keeps the buffers of the system small.
     SockRef::from(&stopped).set_recv_buffer_size(4096).unwrap();
     let other = link(&server);
     other.wait_connected();
@@ -213,7 +213,7 @@ fn a_reset_by_the_client_ends_its_session() {
 }
 
 #[test]
-fn a_reset_by_the_server_is_told_with_what_it_means() {
+fn reset_by_the_server_is_reported_with_its_meaning() {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address = listener.local_addr().unwrap();
     let dialler = Dialler::tcp(address.ip().to_string(), address.port());
@@ -224,14 +224,11 @@ fn a_reset_by_the_server_is_told_with_what_it_means() {
         .unwrap();
     drop(server);
     let cause = sut.wait_disconnected().to_string();
-    assert!(
-        cause.contains("the other end was stopped or killed"),
-        "{cause}"
-    );
+    assert!(cause.contains("the peer was stopped or killed"), "{cause}");
 }
 
 #[test]
-fn a_closing_word_is_read_although_the_client_cannot_send_any_more() {
+fn goodbye_is_read_after_the_send_side_failed() {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let address = listener.local_addr().unwrap();
     let dialler = Dialler::tcp(address.ip().to_string(), address.port());
@@ -242,7 +239,7 @@ fn a_closing_word_is_read_although_the_client_cannot_send_any_more() {
     server.write_all(&[3, 0, 0, 0]).unwrap();
     server.write_all(b"bye").unwrap();
     drop(server);
-    // Until the system knows that nobody is there.
+    // Until the system has noticed that the peer is gone.
     let broken = std::iter::repeat_with(|| sut.send(&[0; 100]))
         .take(100)
         .count();
@@ -272,14 +269,14 @@ fn a_connection_to_a_dead_peer_is_closed_at_once() {
     };
     sut.with(|caller, _, _| caller.closing = Some(dead.clone()));
     assert_eq!(sut.wait_disconnected(), dead);
-    // A peer that was only cut off in one direction learns of it as well, and not in order behind
-    // what it has not confirmed.
+    // A peer that was cut off in one direction only learns of it as well, but not in order after
+    // its unconfirmed data.
     server.set_read_timeout(Some(CUT_OFF)).unwrap();
     let read = server.read_to_end(&mut Vec::new());
     assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
-/// Is dead to itself as soon as it has heard something.
+/// Treats its connection as dead after the first input.
 struct Mute(Echo, bool);
 
 impl Endpoint for Mute {
@@ -323,7 +320,7 @@ fn a_peer_that_does_not_read_cannot_keep_a_connection_from_closing() {
     assert_eq!(sut.wait_disconnected(), Disconnect::Local);
 }
 
-/// Turns everybody away in words.
+/// Refuses every peer with a sentence.
 struct Sentences;
 
 impl SessionFactory for Sentences {
@@ -337,7 +334,7 @@ impl SessionFactory for Sentences {
 }
 
 #[test]
-fn one_session_too_many_is_told_why_and_the_others_stay() {
+fn session_beyond_the_limit_is_refused_and_the_others_stay() {
     let options = ServerOptions {
         listen: vec![LOOPBACK.into()],
         sessions_max: 2,
@@ -366,7 +363,7 @@ fn one_session_too_many_is_told_why_and_the_others_stay() {
     assert_eq!(server.counters().refused, 1);
 }
 
-/// Set up once the peer has said something; echoes it.
+/// Set up after the first input of the peer; echoes it.
 #[derive(Default)]
 struct Shy(Echo, bool);
 
@@ -417,14 +414,14 @@ impl SessionFactory for Hints {
 }
 
 #[test]
-fn peers_that_do_not_introduce_themselves_are_few_and_cost_the_others_nothing() {
+fn peers_without_a_hello_are_limited_and_do_not_affect_others() {
     let options = ServerOptions {
         listen: vec![LOOPBACK.into()],
         handshakes_max: 3,
         ..Default::default()
     };
     let server = Server::bind(options, Arc::new(Hints)).unwrap();
-    // A session counts until it has been set up, and not any more then.
+    // A session counts until it is set up, and no longer.
     let other = link(&server);
     other.call(b"hello");
     assert_eq!(server.counters().handshakes, 0);
@@ -440,7 +437,7 @@ fn peers_that_do_not_introduce_themselves_are_few_and_cost_the_others_nothing() 
         );
         millis.parse::<u64>().unwrap()
     });
-    // Each is asked to come at a time of its own.
+    // Each gets a different time to retry.
     let hints: Vec<_> = hints.collect();
     assert!(hints.iter().all(|millis| *millis >= 99), "{hints:?}");
     assert_eq!(other.call(b"still"), b"still");
@@ -453,7 +450,7 @@ fn peers_that_do_not_introduce_themselves_are_few_and_cost_the_others_nothing() 
 }
 
 #[test]
-fn a_peer_that_the_factory_refuses_is_told_why() {
+fn refused_peer_gets_the_reason() {
     let server = serve(|_: Peer, _: Notifier| Err(b"not you".to_vec()));
     let mut sut = connect(&server);
     let mut reason = String::new();
@@ -533,7 +530,7 @@ fn letters() -> (Server, Arc<Mutex<Vec<u8>>>, Receiver<Notifier>) {
 }
 
 #[test]
-fn whatever_a_notifier_tells_is_sent() {
+fn every_notification_is_sent() {
     let (server, letters, notifiers) = letters();
     let mut sut = connect(&server);
     let notifier = notifiers.recv_timeout(CUT_OFF).unwrap();
@@ -557,11 +554,11 @@ fn a_notifier_outlives_its_session() {
     let mut sut = connect(&server);
     let notifier = notifiers.recv_timeout(CUT_OFF).unwrap();
     drop(server);
-    // What is ready from now on has nobody who would send it.
+    // No thread would send data that becomes ready from now on.
     *letters.lock().unwrap() = noise(50_000);
     notifier.notify();
     notifier.send();
-    // It brings nobody back, and nothing is sent any more.
+    // No session returns, and nothing more is sent.
     sut.set_read_timeout(Some(CUT_OFF)).unwrap();
     let mut rest = Vec::new();
     let ended = sut.read_to_end(&mut rest);
@@ -579,7 +576,7 @@ fn a_notifier_outlives_its_session() {
 }
 
 #[test]
-fn a_shut_down_server_has_sent_what_was_ready_and_takes_nobody() {
+fn server_that_shut_down_has_sent_pending_data_and_accepts_no_peer() {
     let (server, letters, notifiers) = letters();
     let mut sut = connect(&server);
     notifiers.recv_timeout(CUT_OFF).unwrap();
@@ -601,7 +598,7 @@ fn busy_memory_does_not_keep_others_waiting() {
     let rig = Rig::new(Over::Shared);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        // More than a thread looks at one by one, and all on the same connection thread.
+        // More than a thread examines one by one, and all on the same connection thread.
         let busy: Vec<_> = (0..12)
             .map(|_| {
                 let (link, stop) = (rig.link(), &stop);
@@ -636,7 +633,7 @@ fn connect_as_other_user(server: &Server, count: usize) -> Option<Vec<TcpStream>
     let address = server.local_addrs()[0];
     let connecting = thread::spawn(move || {
         let uid = rustix::process::Uid::from_raw(OTHER_USER);
-        // Of this thread alone, which ends; the sockets that it makes are that user's.
+        // Applies to this thread alone, which ends; its sockets belong to that user.
         rustix::thread::set_thread_res_uid(uid, uid, uid).ok()?;
         let streams = (0..count).map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();
@@ -653,7 +650,7 @@ fn connect_as_other_user(server: &Server, count: usize) -> Option<Vec<TcpStream>
 }
 
 #[test]
-fn programs_of_other_users_do_not_lock_out_the_engines_own() {
+fn other_users_cannot_exhaust_the_engines_own_places() {
     const SESSIONS_MAX: usize = 200;
     const KEPT: usize = 2;
     let options = ServerOptions {
@@ -669,15 +666,16 @@ fn programs_of_other_users_do_not_lock_out_the_engines_own() {
         return;
     };
     assert_eq!(others.len(), SESSIONS_MAX - KEPT, "idle sessions of others");
-    // Those who can stop them still come in, and the others do not take their places.
+    // Sessions that can stop the engine are still admitted, and the others do not take their
+    // places.
     let first = link(&server);
     assert_eq!(first.call(b"who is there?"), b"who is there?");
     assert_eq!(connect_as_other_user(&server, 5).unwrap().len(), 0);
     let second = link(&server);
     assert_eq!(second.call(b"and now?"), b"and now?");
     assert_eq!(server.counters().sessions, SESSIONS_MAX);
-    // The places are counted, not those of the one or the other user: what others give back is
-    // theirs again only beyond the kept ones.
+    // Places are counted in total, not per user: other users get a released place only beyond the
+    // reserved ones.
     drop((second, others));
     until(&first, || server.counters().sessions == 1);
     let others = connect_as_other_user(&server, SESSIONS_MAX).unwrap();

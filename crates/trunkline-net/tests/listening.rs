@@ -1,6 +1,6 @@
-//! Where a server listens, and what it says when it cannot.
+//! The addresses of a server, and its errors when it cannot listen.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -27,7 +27,7 @@ fn a_taken_port_is_named_with_what_to_do() {
     assert_eq!(
         error.to_string(),
         format!(
-            "port {} of 127.0.0.1 is in use by another program; stop it or choose another port with \
+            "port {} on 127.0.0.1 is in use by another program; stop it or choose another port with \
              --listen",
             address.port()
         )
@@ -35,14 +35,13 @@ fn a_taken_port_is_named_with_what_to_do() {
 }
 
 #[test]
-fn an_address_that_others_can_reach_is_refused_with_what_to_do() {
+fn reachable_address_is_refused_with_a_remedy() {
     let error = bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), false).unwrap_err();
     assert!(matches!(error, BindError::NotLoopback { .. }));
     assert_eq!(
         error.to_string(),
-        "0.0.0.0:0 can be reached from other machines, and connections are not protected yet: listen \
-         on 127.0.0.1 or [::1], or set insecure = true in the configuration if everyone on that \
-         network may read and write every variable"
+        "0.0.0.0:0 can be reached from other machines, and connections are not authenticated or encrypted yet: listen \
+         on 127.0.0.1 or [::1], or use --insecure (in a configuration: insecure = true) if everyone on that network may read and write every variable"
     );
 }
 
@@ -80,7 +79,7 @@ fn an_insecure_server_listens_everywhere() {
 }
 
 #[test]
-fn an_address_of_another_machine_is_named_with_what_to_do() {
+fn address_of_another_machine_is_reported_with_a_remedy() {
     let error = bind("192.0.2.1:0".parse().unwrap(), true).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -89,7 +88,7 @@ fn an_address_of_another_machine_is_named_with_what_to_do() {
 }
 
 #[test]
-fn several_addresses_are_served_alike() {
+fn several_addresses_are_served() {
     let options = ServerOptions {
         listen: vec![LOOPBACK.into(), LOOPBACK.into()],
         ..ServerOptions::default()

@@ -1,6 +1,6 @@
 //! A session whose endpoint panics while another thread sends for it.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -25,7 +25,7 @@ struct Broken {
 #[derive(Default)]
 struct State {
     broken: AtomicBool,
-    /// How often it was asked or told something afterwards.
+    /// Number of calls afterwards.
     disturbed: AtomicUsize,
 }
 
@@ -81,7 +81,7 @@ impl Endpoint for Broken {
 }
 
 #[test]
-fn a_session_that_panicked_for_a_writer_ends_without_another_byte_or_question() {
+fn session_that_panicked_in_a_writer_ends_without_further_calls() {
     let (state, known) = (Arc::new(State::default()), Arc::new(Mutex::new(None)));
     let writer = thread::current().id();
     let options = ServerOptions {

@@ -1,6 +1,6 @@
 //! One table of scenarios over every transport.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -36,18 +36,18 @@ over_every_transport!(
     ten_thousand_messages_come_back_in_order,
     ten_thousand_messages_sent_ahead_come_back_in_order,
     long_messages_come_back_whole,
-    a_client_that_wants_no_input_gets_it_when_it_wants_it_again,
-    a_server_that_closes_sends_what_it_has_first,
-    a_client_that_closes_sends_what_it_has_first,
-    a_lost_server_is_told_with_its_cause,
-    a_restarted_server_is_dialled_again,
+    input_is_held_until_the_client_accepts_it_again,
+    closing_server_sends_pending_output_first,
+    closing_client_sends_pending_output_first,
+    lost_server_is_reported_with_the_cause,
+    client_reconnects_to_a_restarted_server,
     two_hundred_clients_are_served,
     a_session_ends_with_its_client,
-    threads_that_wait_on_one_link_all_get_theirs,
+    every_thread_waiting_on_a_link_gets_its_message,
     a_closed_link_ends_every_wait,
     a_wait_ends_at_its_deadline,
-    a_timeout_of_the_endpoint_comes_while_nobody_waits,
-    an_earlier_timeout_wakes_whoever_drives,
+    endpoint_timeout_fires_without_a_waiter,
+    earlier_timeout_wakes_the_driving_thread,
 );
 
 fn a_message_comes_back(over: Over) {
@@ -85,7 +85,7 @@ fn long_messages_come_back_whole(over: Over) {
     }
 }
 
-fn a_client_that_wants_no_input_gets_it_when_it_wants_it_again(over: Over) {
+fn input_is_held_until_the_client_accepts_it_again(over: Over) {
     let rig = Rig::new(over);
     let sut = rig.link();
     sut.wait_connected();
@@ -94,7 +94,7 @@ fn a_client_that_wants_no_input_gets_it_when_it_wants_it_again(over: Over) {
         caller.hungry = false;
         caller.send(&message);
     });
-    // Another connection shows that the server goes on, and lets the answer arrive.
+    // Another connection shows that the server continues, and lets the answer arrive.
     let other = rig.link();
     for _ in 0..100 {
         other.call(b"round trip");
@@ -106,14 +106,14 @@ fn a_client_that_wants_no_input_gets_it_when_it_wants_it_again(over: Over) {
     assert!(sut.receive() == message);
 }
 
-fn a_server_that_closes_sends_what_it_has_first(over: Over) {
+fn closing_server_sends_pending_output_first(over: Over) {
     let rig = Rig::new(over);
     let sut = rig.link();
     assert_eq!(sut.call(Echo::CLOSE), Echo::CLOSE);
     assert_eq!(sut.wait_disconnected(), Disconnect::PeerClosed);
 }
 
-fn a_client_that_closes_sends_what_it_has_first(over: Over) {
+fn closing_client_sends_pending_output_first(over: Over) {
     let (sender, received) = std::sync::mpsc::channel();
     let rig = Rig::serving(over, collector(sender));
     let sut = rig.link();
@@ -130,7 +130,7 @@ fn a_client_that_closes_sends_what_it_has_first(over: Over) {
     );
 }
 
-fn a_lost_server_is_told_with_its_cause(over: Over) {
+fn lost_server_is_reported_with_the_cause(over: Over) {
     let rig = Rig::new(over);
     let sut = rig.link();
     sut.call(b"hello");
@@ -139,16 +139,16 @@ fn a_lost_server_is_told_with_its_cause(over: Over) {
     assert!(!sut.with(|caller, _, _| caller.connected));
 }
 
-fn a_restarted_server_is_dialled_again(over: Over) {
+fn client_reconnects_to_a_restarted_server(over: Over) {
     let mut rig = Rig::new(over);
     let sut = rig.link_of(Caller::redialling());
     sut.call(b"before");
     rig.stop();
     assert_eq!(sut.wait_disconnected(), Disconnect::PeerClosed);
-    // It is refused at least once.
+    // At least one attempt is refused.
     let cause = sut.wait_disconnected();
     assert!(
-        cause.to_string().contains("no program listens there"),
+        cause.to_string().contains("no program is listening there"),
         "{cause}"
     );
     rig.start();
@@ -182,7 +182,7 @@ fn a_session_ends_with_its_client(over: Over) {
     }
 }
 
-fn threads_that_wait_on_one_link_all_get_theirs(over: Over) {
+fn every_thread_waiting_on_a_link_gets_its_message(over: Over) {
     let rig = Rig::new(over);
     let sut = rig.link();
     let take = |sut: &Link<Caller>, wanted: &[u8]| {
@@ -243,7 +243,7 @@ fn a_wait_ends_at_its_deadline(over: Over) {
     assert!(Clock::new().now() >= deadline);
 }
 
-fn a_timeout_of_the_endpoint_comes_while_nobody_waits(over: Over) {
+fn endpoint_timeout_fires_without_a_waiter(over: Over) {
     let rig = Rig::new(over);
     let sut = rig.link();
     sut.call(b"hello");
@@ -257,7 +257,7 @@ fn a_timeout_of_the_endpoint_comes_while_nobody_waits(over: Over) {
     );
 }
 
-fn an_earlier_timeout_wakes_whoever_drives(over: Over) {
+fn earlier_timeout_wakes_the_driving_thread(over: Over) {
     let rig = Rig::new(over);
     let sut = rig.link();
     sut.wait_connected();
@@ -269,7 +269,7 @@ fn an_earlier_timeout_wakes_whoever_drives(over: Over) {
     });
 }
 
-/// Sessions that keep what they receive and hand it over when the client is gone.
+/// Sessions that collect their input and send it to `sender` when the client disconnects.
 fn collector(sender: std::sync::mpsc::Sender<Vec<u8>>) -> Arc<dyn trunkline_net::SessionFactory> {
     use trunkline_net::{Notifier, Peer};
     use trunkline_proto::Endpoint;

@@ -1,6 +1,6 @@
 //! Unix sockets: made for one user, guarded, replaced, removed, and chosen where they suit.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -38,7 +38,7 @@ fn folder() -> TempDir {
 }
 
 #[test]
-fn a_socket_is_of_its_user_alone_and_goes_with_its_server() {
+fn socket_is_private_to_its_user_and_removed_with_its_server() {
     let folder = folder();
     let path = socket_in(&folder, "plant");
     let server = bind(&path).unwrap();
@@ -55,7 +55,7 @@ fn a_socket_is_of_its_user_alone_and_goes_with_its_server() {
 }
 
 #[test]
-fn a_socket_that_was_left_behind_is_replaced() {
+fn leftover_socket_is_replaced() {
     let folder = folder();
     let path = socket_in(&folder, "plant");
     drop(UnixListener::bind(path.as_path()).unwrap());
@@ -65,7 +65,7 @@ fn a_socket_that_was_left_behind_is_replaced() {
 }
 
 #[test]
-fn a_socket_that_somebody_answers_at_is_not_replaced() {
+fn socket_in_use_is_not_replaced() {
     let folder = folder();
     let path = socket_in(&folder, "plant");
     let server = bind(&path).unwrap();
@@ -87,9 +87,9 @@ fn a_socket_that_somebody_answers_at_is_not_replaced() {
     assert!(UnixStream::connect(path.as_path()).is_ok());
 }
 
-/// Whether somebody takes its callers or not, it is in use.
+/// It is in use, whether or not its connections are accepted.
 #[test]
-fn a_socket_with_a_full_queue_is_in_use_and_nobody_waits_for_it() {
+fn socket_with_a_full_queue_counts_as_in_use_without_waiting() {
     let folder = folder();
     let path = socket_in(&folder, "plant");
     let address = SockAddr::unix(path.as_path()).unwrap();
@@ -109,7 +109,7 @@ fn a_socket_with_a_full_queue_is_in_use_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn of_many_that_start_at_once_one_has_the_socket() {
+fn one_of_many_concurrent_starts_gets_the_socket() {
     let folder = folder();
     let path = socket_in(&folder, "plant");
     drop(UnixListener::bind(path.as_path()).unwrap());
@@ -126,7 +126,7 @@ fn of_many_that_start_at_once_one_has_the_socket() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named_and_left_alone() {
+fn obstructing_file_is_named_and_not_modified() {
     let folder = folder();
     let path = socket_in(&folder, "plant");
     fs::write(path.as_path(), "precious").unwrap();
@@ -154,15 +154,15 @@ fn the_socket_of_a_later_server_is_not_removed() {
 }
 
 #[test]
-fn who_finds_no_socket_is_told_what_to_check() {
+fn missing_socket_is_reported_with_a_hint() {
     let folder = folder();
     let path = socket_in(&folder, "plant");
     let cause = link(Dialler::Unix(path.clone())).wait_disconnected();
     assert_eq!(
         cause.to_string(),
         format!(
-            "the connection failed ({path}: there is no such socket); no program listens there: is \
-             the engine running, and is the path right?"
+            "the connection failed ({path}: there is no such socket); no program is listening there; start \
+             the engine, or check the path"
         )
     );
     drop(UnixListener::bind(path.as_path()).unwrap());
@@ -173,7 +173,7 @@ fn who_finds_no_socket_is_told_what_to_check() {
     );
 }
 
-/// Says why it turns somebody away.
+/// Refuses peers with a reason.
 struct Doorkeeper;
 
 impl SessionFactory for Doorkeeper {
@@ -188,7 +188,7 @@ impl SessionFactory for Doorkeeper {
 
 /// Needs a process that may become another user; elsewhere the rule itself is tested.
 #[test]
-fn a_program_of_another_user_is_turned_away_at_either_end() {
+fn program_of_another_user_is_refused_at_both_ends() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: this user cannot become another one");
         return;
@@ -201,7 +201,7 @@ fn a_program_of_another_user_is_turned_away_at_either_end() {
         ..ServerOptions::default()
     };
     let server = Server::bind(options, Arc::new(Doorkeeper)).unwrap();
-    // Also where the file itself would let anybody in.
+    // Even if the mode of the file permits every user.
     fs::set_permissions(path.as_path(), fs::Permissions::from_mode(0o666)).unwrap();
     let private = folder.path().join("private");
     fs::create_dir(&private).unwrap();
@@ -253,7 +253,7 @@ fn near_dialler(folder: &TempDir, port: u16) -> Dialler {
 }
 
 #[test]
-fn a_port_of_this_machine_is_reached_by_its_socket_where_there_is_one() {
+fn local_port_is_reached_through_its_socket() {
     let folder = folder();
     let server = near(&folder, LOOPBACK);
     let address = server.local_addrs()[0];
@@ -264,7 +264,7 @@ fn a_port_of_this_machine_is_reached_by_its_socket_where_there_is_one() {
     assert_eq!(by_socket.call(b"hello"), b"hello");
     assert!(matches!(by_socket.peer(), Some(Peer::Unix { .. })));
 
-    // Without it, or with one that nobody answers at, nobody notices a difference.
+    // Without the socket, or with one that is not answered, a client notices no difference.
     fs::remove_file(socket.as_path()).unwrap();
     for left_behind in [false, true] {
         if left_behind {
@@ -284,7 +284,7 @@ fn an_address_that_is_not_127_0_0_1_has_no_socket() {
 }
 
 #[test]
-fn a_port_without_a_socket_is_served_all_the_same() {
+fn port_without_a_socket_is_served() {
     let folder = folder();
     let options = ServerOptions {
         listen: vec![LOOPBACK.into()],
@@ -297,7 +297,7 @@ fn a_port_without_a_socket_is_served_all_the_same() {
     assert_eq!(link(Dialler::tcp("127.0.0.1", port)).call(b"x"), b"x");
 }
 
-/// Somebody who may write in the folder has put a link where the lock file belongs.
+/// Another user who may write in the folder has put a link in place of the lock file.
 #[test]
 fn a_lock_file_that_is_a_link_is_not_followed() {
     let folder = folder();
@@ -311,7 +311,7 @@ fn a_lock_file_that_is_a_link_is_not_followed() {
         let error = bind(&path).unwrap_err();
         assert!(matches!(error, BindError::SocketIo { .. }), "{error}");
         assert!(error.to_string().contains("plant"), "{error}");
-        // Nothing was made or changed behind it, and no socket was left behind.
+        // Nothing was made or changed after it, and no socket was left behind.
         assert_eq!(fs::read_to_string(&other).ok().as_deref(), content);
         assert!(!path.as_path().exists());
         assert!(fs::symlink_metadata(&lock).unwrap().is_symlink());
@@ -321,7 +321,7 @@ fn a_lock_file_that_is_a_link_is_not_followed() {
     assert_eq!(link(Dialler::Unix(path)).call(b"hello"), b"hello");
 }
 
-/// A lock on somebody else's file could be taken away by that user.
+/// A lock on another user's file could be removed by that user.
 #[test]
 fn a_lock_file_of_another_user_is_refused() {
     let folder = folder();

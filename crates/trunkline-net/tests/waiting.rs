@@ -1,6 +1,6 @@
 //! Threads and tasks that wait on one link.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -17,7 +17,7 @@ use trunkline_net::{Clock, Link, LinkOptions};
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
-/// The smallest executor there is.
+/// A minimal executor.
 fn block_on<R>(future: impl Future<Output = R>) -> R {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -159,7 +159,7 @@ fn a_waiter_that_panics_passes_the_role_on() {
 }
 
 #[test]
-fn what_one_thread_changes_reaches_those_it_wakes() {
+fn change_by_one_thread_wakes_the_waiting_threads() {
     let rig = Rig::new(Over::Tcp);
     let sut = rig.link();
     sut.wait_connected();
@@ -182,7 +182,7 @@ fn what_one_thread_changes_reaches_those_it_wakes() {
 }
 
 #[test]
-fn what_arrives_after_a_long_wait_is_taken_in_while_nobody_waits() {
+fn input_after_a_long_wait_is_processed_without_a_waiter() {
     let rig = Rig::new(Over::Tcp);
     let sut = rig.link();
     sut.wait_connected();
@@ -246,7 +246,7 @@ fn a_defect_on_the_background_thread_ends_the_link_instead_of_hanging_it() {
 }
 
 #[test]
-fn a_link_that_nobody_answers_is_closed_at_once() {
+fn unanswered_link_is_closed_at_once() {
     let rig = Rig::new(Over::Tcp);
     rig.stop();
     let sut = rig.link_of(Caller::redialling());

@@ -1,6 +1,6 @@
-//! What a sleeping round trip costs: counted in voluntary context switches, never in time.
+//! The cost of a sleeping round trip, in voluntary context switches and never in time.
 #![cfg(not(shuttle))]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod echo;
 
@@ -94,7 +94,7 @@ struct Relay {
 const FRAME: [u8; 5] = [1, 0, 0, 0, b'x'];
 
 impl Endpoint for Relay {
-    /// By its own thread: the first turn of a session is nobody else's.
+    /// Runs on its own thread: the first turn of a session belongs to no other.
     fn handle_connected(&mut self, _: Tick, _: Timestamp) {
         self.threads.lock().unwrap().insert(thread::current().id());
     }
@@ -129,7 +129,7 @@ impl Endpoint for Relay {
 }
 
 #[test]
-fn what_one_connection_thread_reads_for_another_does_not_wake_that_one() {
+fn reading_for_another_connection_thread_does_not_wake_it() {
     let _alone = alone();
     const RELAYED: u64 = 1000;
     let waiting = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);

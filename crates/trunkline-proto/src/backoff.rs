@@ -51,7 +51,6 @@ impl Backoff {
         self.attempts
     }
 
-    /// The ceiling of the next wait.
     pub fn ceiling(&self) -> Duration {
         let factor = 1u32.checked_shl(self.attempts).unwrap_or(u32::MAX);
         self.base.saturating_mul(factor).min(self.cap)

@@ -14,7 +14,6 @@ use crate::{FaultCode, FaultRef, Frame, FrameKind};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{kind} frame, {cause}")]
 pub struct DecodeError {
-    /// The kind of the frame.
     pub kind: FrameKind,
     /// The error; its offsets count from the start of the payload.
     pub cause: wire::DecodeError,
@@ -47,7 +46,6 @@ macro_rules! forward {
 }
 
 impl<'a> Payload<'a> {
-    /// The payload of a frame, which must be of this kind.
     pub(crate) fn of(frame: &Frame<'a>, kind: FrameKind) -> Result<Self, DecodeError> {
         let payload = Self {
             kind,
@@ -60,7 +58,6 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The payload of a frame, which must be of one of these kinds.
     pub(crate) fn of_kinds(
         frame: &Frame<'a>,
         kind: FrameKind,
@@ -68,14 +65,6 @@ impl<'a> Payload<'a> {
     ) -> Result<Self, DecodeError> {
         let is_found = |kind: &&FrameKind| kind.number() == frame.header().kind;
         Self::of(frame, *also.iter().find(is_found).unwrap_or(&kind))
-    }
-
-    /// The fields of a frame's extension block.
-    pub fn of_extension(frame: &Frame<'a>, kind: FrameKind) -> Self {
-        Self {
-            kind,
-            reader: Reader::new(frame.extension()),
-        }
     }
 
     forward!(u8 -> u8, u16 -> u16, u32 -> u32, u64 -> u64, i64 -> i64);
@@ -124,7 +113,6 @@ impl<'a> Payload<'a> {
             .map_err(|cause| DecodeError { kind, cause })
     }
 
-    /// Reads text of at most `max` bytes.
     pub(crate) fn text(&mut self, max: usize) -> Result<&'a str, DecodeError> {
         self.read(|reader| reader.str(max))
     }
@@ -147,7 +135,6 @@ impl<'a> Payload<'a> {
         Ok((number != 0).then(|| FaultCode::from_number(number)))
     }
 
-    /// Reads the sentence of a fault.
     pub(crate) fn fault_sentence(&mut self, code: FaultCode) -> Result<FaultRef<'a>, DecodeError> {
         Ok(FaultRef {
             code,
@@ -160,7 +147,6 @@ impl<'a> Payload<'a> {
         self.reader.rest()
     }
 
-    /// Returns true if everything was read.
     pub(crate) fn is_empty(&self) -> bool {
         self.reader.is_empty()
     }
@@ -172,7 +158,6 @@ impl<'a> Payload<'a> {
             .map(|reader| Payload { kind, reader })
     }
 
-    /// Checks that everything was read.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         self.reader.finish().map_err(|cause| self.error(cause))
     }
@@ -221,7 +206,6 @@ impl<'a> Items<'a> {
         })
     }
 
-    /// Number of items not yet read.
     pub(crate) fn left(&self) -> u32 {
         if self.ended { 0 } else { self.left }
     }

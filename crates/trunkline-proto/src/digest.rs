@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_lost_record_nor_two_that_changed_places_cancel_out() {
+    fn lost_and_reordered_records_do_not_cancel_out() {
         let sums = |pairs: &[(u32, u64)]| {
             let mixed = pairs
                 .iter()

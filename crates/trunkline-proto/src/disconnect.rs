@@ -12,12 +12,9 @@ use crate::{FaultCode, VersionMismatch, VersionRange};
 /// The reason why a connection ended or could not be established. Shown to people as it is: the
 /// sentence names the party at fault and what to do next.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Disconnect {
     /// The other end closed the connection without a goodbye.
-    #[error(
-        "the other end closed the connection without saying why; it may have been stopped or killed"
-    )]
+    #[error("the peer closed the connection without a reason; it may have been stopped or killed")]
     PeerClosed,
     /// The transport failed.
     #[error("{}", io_sentence(*kind, text))]
@@ -28,7 +25,9 @@ pub enum Disconnect {
         text: String,
     },
     /// The host name could not be resolved.
-    #[error("the host name \"{host}\" has no address ({text}); check its spelling and the DNS")]
+    #[error(
+        "the host name \"{host}\" has no address ({text}); check the spelling, and that DNS resolves the name"
+    )]
     NameLookup {
         /// The host name.
         host: String,
@@ -46,7 +45,7 @@ pub enum Disconnect {
         retry_after: Option<Duration>,
     },
     /// The other end closed the connection in an orderly way.
-    #[error("the other end closed the connection: {sentence}")]
+    #[error("the peer closed the connection: {sentence}")]
     Goodbye {
         /// The reason, for programs.
         code: FaultCode,
@@ -57,23 +56,21 @@ pub enum Disconnect {
     },
     /// Nothing came from the other end within the keep-alive deadline.
     #[error(
-        "nothing came from the other end for {:.1} s; its machine or program stands still, or the \
-         network between is cut", silent_for.as_secs_f64()
+        "nothing arrived from the peer for {:.1} s; its machine or program has stalled, or the network between is down", silent_for.as_secs_f64()
     )]
     Dead {
         /// Time since the last bytes arrived.
         silent_for: Duration,
     },
     /// The other end violated the protocol.
-    #[error("the other end does not keep to the protocol ({sentence}); its program is at fault")]
+    #[error("the peer violates the protocol ({sentence}); its program is at fault")]
     Malformed {
         /// Description of the violation.
         sentence: String,
     },
     /// The program at the other end is not Trunkline.
     #[error(
-        "the program at the other end does not speak Trunkline's protocol (its first bytes were \
-         {first_bytes}); check host and port"
+        "the peer does not speak Trunkline's protocol (its first bytes were {first_bytes}); check host and port"
     )]
     NotTrunkline {
         /// Printable form of the first bytes received.
@@ -84,8 +81,7 @@ pub enum Disconnect {
     VersionMismatch(VersionMismatch),
     /// A frame, or the hello, did not arrive in time.
     #[error(
-        "the other end did not complete its {what} within {:.1} s; its program or the network \
-         stands still", deadline.as_secs_f64()
+        "the peer did not complete its {what} within {:.1} s; its program or the network has stalled", deadline.as_secs_f64()
     )]
     Slow {
         /// "frame" or "hello".
@@ -262,13 +258,13 @@ fn io_sentence(kind: ErrorKind, text: &str) -> String {
     let advice = match kind {
         // The path of a Unix socket; an IP address does not begin with a slash.
         ErrorKind::ConnectionRefused if text.starts_with('/') => {
-            "no program listens there: is the engine running, and is the path right?"
+            "no program is listening there; start the engine, or check the path"
         }
         ErrorKind::ConnectionRefused => {
-            "no program listens there: is the engine running, and is the port right?"
+            "no program is listening there; start the engine, or check the port"
         }
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
-            "the other end was stopped or killed, or something between cut the connection"
+            "the peer was stopped or killed, or the network between broke the connection"
         }
         kind if is_unreachable(kind) => {
             "the machine does not answer: is it on, and does the network reach it?"

@@ -9,7 +9,7 @@
 //!
 //! payload, with the flag EXT:
 //! +--------------------------------+-----------------------+------------------+
-//! | what the kind says             | extension: fields     | its length  u32  |
+//! | payload of the kind            | extension: fields     | its length  u32  |
 //! +--------------------------------+-----------------------+------------------+
 //! ```
 //!
@@ -49,7 +49,6 @@ pub struct FrameHeader {
     pub flags: u8,
     /// The number of the request, or of the subscription.
     pub request: u32,
-    /// Number of items in the payload.
     pub count: u32,
 }
 
@@ -91,7 +90,6 @@ impl FrameHeader {
         }
     }
 
-    /// Encodes this header.
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let mut put = |offset: usize, field: &[u8]| {
@@ -138,9 +136,6 @@ impl<'a> Frame<'a> {
     /// Takes the first frame off `bytes` without any limit, for tests and tools that hold whole
     /// frames. Returns `None` if there is no complete frame. Connections use a
     /// [`FrameBuffer`](crate::FrameBuffer).
-    ///
-    /// # Errors
-    /// As [`Frame::new`].
     pub fn take_from(bytes: &mut &'a [u8]) -> Result<Option<Self>, FrameError> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -174,7 +169,6 @@ impl<'a> Frame<'a> {
         self.header.flags & MORE != 0
     }
 
-    /// The header.
     pub fn header(&self) -> FrameHeader {
         self.header
     }
@@ -205,7 +199,6 @@ pub struct FrameWriter<'a> {
 }
 
 impl<'a> FrameWriter<'a> {
-    /// Begins a frame at the end of `out`.
     pub fn begin(out: &'a mut Vec<u8>, kind: FrameKind, request: u32) -> Self {
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
@@ -218,12 +211,10 @@ impl<'a> FrameWriter<'a> {
         }
     }
 
-    /// The buffer to which the payload is appended.
     pub fn payload(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// Adds one to the header's item count.
     pub fn count_item(&mut self) {
         self.count = self.count.saturating_add(1);
     }
@@ -233,7 +224,6 @@ impl<'a> FrameWriter<'a> {
         self.count
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.out.len().saturating_sub(self.start)
     }
@@ -255,12 +245,10 @@ impl<'a> FrameWriter<'a> {
         self.finish_with(flags);
     }
 
-    /// Removes the frame from the buffer.
     pub fn abandon(self) {
         self.out.truncate(self.start);
     }
 
-    /// Completes the frame with these flags.
     pub(crate) fn finish_with(self, flags: u8) {
         let length = self.len_bytes().saturating_sub(HEADER_BYTES);
         let header = FrameHeader {

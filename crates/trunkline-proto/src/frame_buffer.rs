@@ -10,7 +10,6 @@ use crate::limits::{
     FRAME_DEADLINE, FRAME_MAX_DEFAULT, HELLO_DEADLINE, HELLO_FRAME_MAX, MESSAGE_MAX_DEFAULT,
 };
 
-/// The limits of a frame buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameLimits {
     /// Longest payload of one frame, in bytes.
@@ -26,48 +25,24 @@ pub struct FrameLimits {
 /// The bytes are not a frame that is legal now. The connection is closed, because the bytes after
 /// them cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum FrameError {
     /// The first bytes of the connection are not a hello.
-    #[error("the first bytes are no hello but \"{}\"", first_bytes.escape_ascii())]
-    NotTrunkline {
-        /// The first bytes.
-        first_bytes: [u8; HEADER_BYTES],
-    },
+    #[error("the first bytes are not a hello, but \"{}\"", first_bytes.escape_ascii())]
+    NotTrunkline { first_bytes: [u8; HEADER_BYTES] },
     /// A frame exceeds the agreed length.
     #[error("a frame of kind {kind} announces {length} bytes where at most {max} are agreed")]
-    TooLong {
-        /// Number of the frame's kind.
-        kind: u8,
-        /// The length in the header.
-        length: u32,
-        /// The agreed maximum.
-        max: u32,
-    },
+    TooLong { kind: u8, length: u32, max: u32 },
     /// The parts of a message exceed the agreed length.
     #[error("the parts of a message exceed {max} bytes")]
-    MessageTooLong {
-        /// The agreed maximum.
-        max: u32,
-    },
+    MessageTooLong { max: u32 },
     /// The flag EXT is set, but the payload does not end with an extension block.
     #[error("a frame of kind {kind} announces an extension block that is not there")]
-    Extension {
-        /// Number of the frame's kind.
-        kind: u8,
-    },
-    /// There is no memory for a frame or a message.
+    Extension { kind: u8 },
     #[error("there is no memory for {bytes} bytes of a frame")]
-    NoMemory {
-        /// Number of bytes requested.
-        bytes: usize,
-    },
+    NoMemory { bytes: usize },
     /// A frame did not arrive in time.
     #[error("a frame was not complete within {} ms", deadline.as_millis())]
-    Slow {
-        /// The time allowed.
-        deadline: Duration,
-    },
+    Slow { deadline: Duration },
 }
 
 /// Splits incoming bytes into frames.
@@ -121,7 +96,6 @@ enum Place<'i> {
 }
 
 impl FrameLimits {
-    /// The limits before the hello is done.
     pub const HELLO: FrameLimits = FrameLimits {
         frame_max: HELLO_FRAME_MAX,
         message_max: HELLO_FRAME_MAX,
@@ -151,7 +125,6 @@ impl FrameBuffer {
         }
     }
 
-    /// Changes the limits from the next frame on.
     pub fn set_limits(&mut self, limits: FrameLimits) {
         self.limits = limits;
     }
@@ -237,7 +210,6 @@ impl FrameBuffer {
         }
     }
 
-    /// Bytes buffered of incomplete frames and messages.
     pub fn buffered_bytes(&self) -> usize {
         if self.spent {
             0

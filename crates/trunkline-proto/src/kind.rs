@@ -20,7 +20,6 @@ macro_rules! frame_kinds {
     )+) => {
         /// The kind of a frame. Kinds unknown to this version are skipped (B-51).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[non_exhaustive]
         #[repr(u8)]
         pub enum FrameKind {
             $($(#[doc = $doc])+ $variant = $number,)+
@@ -67,23 +66,24 @@ frame_kinds! {
     Hello = 1, "HELLO", Client;
     /// The hello is accepted: version, features, limits, epoch and session.
     Welcome = 2, "WELCOME", Engine;
-    /// The hello is not accepted, and why; the connection is closed.
+    /// The hello is not accepted, with the reason; the connection is closed.
     Refused = 3, "REFUSED", Engine;
-    /// The sender closes the connection in order, and says why.
+    /// The sender closes the connection in order, with the reason.
     Goodbye = 4, "GOODBYE", Both;
     /// The sender is alive; carries the count of received records and the digest.
     Keepalive = 5, "KEEPALIVE", Both;
     /// Cumulative count of update records received.
     Ack = 6, "ACK", Client;
-    /// A part of the payload of the next frame that is no PART: for messages longer than a frame.
+    /// A part of the payload of the next frame that is not a PART: for messages longer than a
+    /// frame.
     Part = 7, "PART", Both;
     /// Opens variables by name.
     Open = 10, "OPEN", Client;
-    /// Handles, types and readings of opened variables, or why not.
+    /// Handles, types and readings of opened variables, or the reasons for a refusal.
     Opened = 11, "OPENED", Engine;
     /// Subscribes open variables under a contract.
     Subscribe = 12, "SUBSCRIBE", Client;
-    /// The items of a subscribe request are subscribed, but for the exceptions listed.
+    /// The items of a subscribe request are subscribed, except those listed.
     Subscribed = 13, "SUBSCRIBED", Engine;
     /// Ends a subscription, or some items of it.
     Unsubscribe = 14, "UNSUBSCRIBE", Client;
@@ -91,17 +91,17 @@ frame_kinds! {
     Closed = 15, "CLOSED", Engine;
     /// Asks for the current readings.
     Read = 16, "READ", Client;
-    /// The readings asked for.
+    /// The requested readings.
     Readings = 17, "READINGS", Engine;
     /// Writes values.
     Write = 18, "WRITE", Client;
-    /// What became of the writes.
+    /// The outcomes of the writes.
     WriteAnswers = 19, "WRITE_ANSWERS", Engine;
     /// Updates of a subscription: one self-contained run.
     Updates = 20, "UPDATES", Engine;
     /// Updates that a subscription did not get, by cause, ahead of the next one it gets.
     Lost = 21, "LOST", Engine;
-    /// The engine has ended items of a subscription, and why.
+    /// The engine has ended items of a subscription, with the reason.
     Ended = 22, "ENDED", Engine;
     /// Variables are gone: undeployed, or their library was removed.
     Gone = 23, "GONE", Engine;
@@ -113,9 +113,9 @@ frame_kinds! {
     Info = 26, "INFO", Client;
     /// Properties, state and ledger of variables.
     InfoAnswer = 27, "INFO_ANSWER", Engine;
-    /// Asks why a variable does not deliver.
+    /// Asks why a variable does not update.
     Why = 28, "WHY", Client;
-    /// The stages of the way to a variable, each with its verdict.
+    /// The stages of the path to a variable, each with its verdict.
     WhyAnswer = 29, "WHY_ANSWER", Engine;
     /// Asks about the engine itself.
     Engine = 30, "ENGINE", Client;
@@ -125,13 +125,13 @@ frame_kinds! {
     Fault = 32, "FAULT", Engine;
     /// Asks the sources of variables for fresh values.
     RequestValue = 33, "REQUEST_VALUE", Client;
-    /// The sources were asked, but for the exceptions listed.
+    /// The sources were asked, except those listed.
     Requested = 34, "REQUESTED", Engine;
-    /// Closes handles: their subscriptions end, and nothing more is said about them.
+    /// Closes handles: their subscriptions end, and nothing more is sent for them.
     Close = 35, "CLOSE", Client;
     /// Offers to provide variables, under a lease.
     Provide = 40, "PROVIDE", Client;
-    /// Handles and types of the variables to provide, or why not.
+    /// Handles and types of the variables to provide, or the reasons for a refusal.
     Provided = 41, "PROVIDED", Engine;
     /// Values from the provider; answered like WRITE.
     Publish = 42, "PUBLISH", Client;
@@ -139,7 +139,7 @@ frame_kinds! {
     ProviderWrite = 43, "PROVIDER_WRITE", Engine;
     /// Asks the provider for fresh values.
     ProviderRequest = 44, "PROVIDER_REQUEST", Engine;
-    /// What became of PROVIDER_WRITE and PROVIDER_REQUEST.
+    /// The outcomes of PROVIDER_WRITE and PROVIDER_REQUEST.
     ProviderAnswer = 45, "PROVIDER_ANSWER", Client;
     /// Variables that the provider is to deliver from now on, and from which of its items.
     ProviderBind = 46, "PROVIDER_BIND", Engine;
@@ -147,43 +147,43 @@ frame_kinds! {
     Deploy = 50, "DEPLOY", Client;
     /// Undeploys, starts or stops a library.
     Order = 51, "ORDER", Client;
-    /// What DEPLOY or ORDER has done.
+    /// The result of DEPLOY or ORDER.
     Report = 52, "REPORT", Engine;
-    /// Digests of what was sent last for some items, to be held against what the client has.
+    /// Digests of what was sent last for some items, to be compared with what the client has.
     Check = 53, "CHECK", Engine;
-    /// What the client has of items that may differ; without any, all are to be checked.
+    /// The client's values of items that may differ; without any, all are to be checked.
     Compare = 54, "COMPARE", Client;
-    /// What was sent last for items, again, because the client has something else.
+    /// The values sent last for items, again, because the client has a different value.
     Repaired = 55, "REPAIRED", Engine;
     /// Writes many variables together: all of them, or none.
     GroupWrite = 60, "GROUP_WRITE", Client;
-    /// What became of a group, and the number of its commit.
+    /// The outcome of a group, and the number of its commit.
     GroupAnswer = 61, "GROUP_ANSWER", Engine;
     /// Asks for the readings of many variables at one instant.
     Snapshot = 62, "SNAPSHOT", Client;
-    /// The readings asked for, and whether they are of one instant.
+    /// The requested readings, and whether they are of one instant.
     SnapshotAnswer = 63, "SNAPSHOT_ANSWER", Engine;
-    /// Takes, renews or gives back leases of variables.
+    /// Takes, renews or releases leases of variables.
     Lease = 64, "LEASE", Client;
-    /// How long each lease holds and where its variable is, or who holds it.
+    /// The remaining time of each lease and the position of its variable, or the holder.
     Leased = 65, "LEASED", Engine;
     /// Follows the names that match a pattern, until UNWATCH.
     Watch = 70, "WATCH", Client;
-    /// Names that match a watched pattern: first those there are, then those that appear.
+    /// Names that match a watched pattern: first the existing ones, then those that appear.
     Appeared = 71, "APPEARED", Engine;
-    /// Variables whose names matched a watched pattern are no more.
+    /// Variables whose names matched a watched pattern no longer exist.
     Vanished = 72, "VANISHED", Engine;
     /// Ends a WATCH.
     Unwatch = 73, "UNWATCH", Client;
-    /// Everything before it is to be carried out, and what was gathered on the way sent at once.
+    /// Everything before it is to be carried out, and gathered data is to be sent at once.
     Flush = 80, "FLUSH", Client;
-    /// What came before FLUSH is carried out, and what was gathered is being sent.
+    /// Everything before FLUSH is carried out, and gathered data is being sent.
     Flushed = 81, "FLUSHED", Engine;
-    /// Asks for the variables that are held at values, or switches that for all.
+    /// Lists the forced variables, or switches forcing on or off for all of them.
     Forcing = 84, "FORCING", Client;
-    /// Variables that are held at values: a page, or how many were switched.
+    /// The forced variables: a page, or the number that was switched.
     Forced = 85, "FORCED", Engine;
-    /// Asks who did what to the engine.
+    /// Asks for entries of the audit.
     Audit = 88, "AUDIT", Client;
     /// A page of the audit.
     AuditPage = 89, "AUDIT_PAGE", Engine;
@@ -191,21 +191,22 @@ frame_kinds! {
     StreamLookup = 100, "S_LOOKUP", Client;
     /// A ticket for one connection to an endpoint.
     StreamTicket = 101, "S_TICKET", Engine;
-    /// A stream's endpoint is not to be reached, or does not take the other; and why.
+    /// A stream's endpoint cannot be reached, or refuses the other one; with the reason.
     StreamRefused = 102, "S_REFUSED", Both;
-    /// First frame: gives the directory the name of an endpoint, for as long as the connection is.
+    /// First frame: gives the directory the name of an endpoint, for as long as the connection
+    /// lasts.
     StreamRegister = 103, "S_REGISTER", Client;
     /// The name is taken for this endpoint.
     StreamRegistered = 104, "S_REGISTERED", Engine;
-    /// Somebody has come with a ticket: with this frame goes the connection itself.
+    /// An endpoint has connected with a ticket; this frame carries the connection itself.
     StreamArrived = 105, "S_ARRIVED", Engine;
-    /// First frame between two endpoints of a stream: who dials, and how far it is.
+    /// First frame between two endpoints of a stream: the dialling endpoint and its positions.
     StreamHello = 106, "S_HELLO", Client;
-    /// The endpoint takes the other: who it is, and how far.
+    /// The endpoint accepts the other one: its identity and positions.
     StreamWelcome = 107, "S_WELCOME", Both;
     /// Bytes of the stream from a position on.
     StreamData = 108, "S_DATA", Both;
-    /// How far the reader is, and how far the writer may go.
+    /// The reader's positions and the writer's credit.
     StreamAck = 109, "S_ACK", Both;
     /// Asks for an acknowledgement as soon as a position is reached.
     StreamAsk = 110, "S_ASK", Both;
@@ -215,18 +216,19 @@ frame_kinds! {
     StreamAbort = 112, "S_ABORT", Both;
     /// The sender is alive.
     StreamKeepalive = 113, "S_KEEPALIVE", Both;
-    /// The sender closes the connection, but not the stream, and says why.
+    /// The sender closes the connection, but not the stream, with the reason.
     StreamGoodbye = 114, "S_GOODBYE", Both;
     /// First frame: asks the directory for the endpoints it knows.
     StreamList = 115, "S_LIST", Client;
-    /// A page of endpoints, and what each says of itself.
+    /// A page of endpoints, each with its status.
     StreamEndpoints = 116, "S_ENDPOINTS", Engine;
-    /// What an endpoint says of itself to the directory that has its name, each second.
+    /// The status of an endpoint, sent to its directory every second.
     StreamStatus = 117, "S_STATUS", Client;
-    /// Something has changed in the ring that both endpoints use; the first one says that the ring
-    /// is mapped.
+    /// Something has changed in the ring that both endpoints use; the first one reports that the
+    /// ring is mapped.
     StreamBell = 118, "S_BELL", Both;
-    /// Elements that come next were dropped by a writer that waits for nobody: how many in all.
+    /// Elements that come next were dropped by a writer that does not wait for slow readers: the
+    /// total number.
     StreamLost = 119, "S_LOST", Both;
 }
 

@@ -36,14 +36,12 @@ pub struct Liveness {
 /// Number of phases in an interval; connections that send keep-alives together use the same ones.
 const PHASES: u32 = 4;
 
-/// The action that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LivenessAction {
     /// Nothing before [`Liveness::poll_timeout`].
     Idle,
     /// Send a keep-alive now.
     SendKeepalive,
-    /// The peer is considered dead.
     Dead {
         /// Time since the last bytes from the peer.
         silent_for: Duration,
@@ -182,10 +180,6 @@ impl Liveness {
     }
 
     fn dead_at(&self) -> Tick {
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::DeadlineNotChecked) {
-            return Tick::MAX;
-        }
         self.grace_until
             .unwrap_or_else(|| self.last_received.saturating_add(self.deadline))
     }
@@ -210,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn keepalives_of_many_connections_go_out_at_the_same_ticks() {
+    fn keepalives_of_many_connections_are_sent_at_the_same_ticks() {
         // The ticks of a process have an arbitrary origin.
         let tick = |ms: u64| Tick::from_nanos(ms * 1_000_000);
         for opened in [3, 249, 250, 1499, 7000] {
@@ -269,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_of_ones_own_is_not_the_peers_death() {
+    fn local_stall_does_not_expire_the_peer() {
         let mut sut = Liveness::with_defaults(at(0));
         assert_eq!(sut.poll(at(60_000)), LivenessAction::SendKeepalive);
         sut.handle_received(at(60_100));
@@ -277,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stall_of_ones_own_silence_counts_once_more() {
+    fn silence_counts_again_after_a_local_stall() {
         let mut sut = Liveness::with_defaults(at(0));
         sut.poll(at(60_000));
         assert!(matches!(sut.poll(at(61_000)), LivenessAction::Dead { .. }));

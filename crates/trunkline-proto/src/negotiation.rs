@@ -39,12 +39,9 @@ pub struct VersionMismatch {
     pub client: VersionRange,
 }
 
-/// The offer of one end in the hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiation {
-    /// The versions that this end speaks.
     pub versions: VersionRange,
-    /// The features that this end has.
     pub features: Features,
     /// The longest frame payload that this end accepts, in bytes.
     pub frame_max: u32,
@@ -55,9 +52,7 @@ pub struct Negotiation {
 /// The terms of a connection after the hello, for both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreement {
-    /// The version in use.
     pub version: u8,
-    /// The features that both ends have.
     pub features: Features,
     /// The longest frame payload, in bytes.
     pub frame_max: u32,
@@ -220,7 +215,6 @@ impl Default for Negotiation {
 }
 
 impl Agreement {
-    /// The limits of the frame buffer after the hello.
     pub fn frame_limits(&self) -> FrameLimits {
         FrameLimits {
             frame_max: self.frame_max,

@@ -66,7 +66,6 @@ pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
     parts.saturating_add(2).saturating_mul(HEADER_BYTES)
 }
 
-/// A piece of a payload, with its header.
 struct Piece {
     at: usize,
     bytes: usize,
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_cut_in_place_and_what_lies_before_and_between_stays() {
+    fn frames_are_split_in_place_and_other_bytes_are_kept() {
         let max = 10;
         let lengths = [0, 5, 10, 11, 3, 20, 21, 40, 0, 7, 95];
         let (mut whole, mut expected) = (vec![99; 3], vec![99; 3]);

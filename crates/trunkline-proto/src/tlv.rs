@@ -15,7 +15,6 @@ pub fn put_field(out: &mut Vec<u8>, id: u64, bytes: &[u8]) {
     put_bytes(out, bytes);
 }
 
-/// Appends a field with a varint.
 pub fn put_number(out: &mut Vec<u8>, id: u64, number: u64) {
     put_varint(out, id);
     put_varint(out, varint_len(number) as u64);
@@ -57,7 +56,6 @@ pub(crate) fn read_fields<'a>(
 }
 
 impl<'a> Payload<'a> {
-    /// Reads the whole field as text.
     pub(crate) fn whole_text(&mut self) -> Result<&'a str, DecodeError> {
         let bytes = self.rest();
         std::str::from_utf8(bytes).map_err(|_| self.unexpected("text in UTF-8", 0))
@@ -67,19 +65,5 @@ impl<'a> Payload<'a> {
     pub(crate) fn sized(&mut self) -> Result<Payload<'a>, DecodeError> {
         let size = self.varint_u32("a size in bytes")?;
         self.sub(size as usize)
-    }
-
-    /// Reads the fields of an extension block; see the [module](self). Unknown ids are skipped.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the block is not a sequence of fields.
-    pub fn for_each_field(
-        mut self,
-        mut read: impl FnMut(u64, &'a [u8]),
-    ) -> Result<(), DecodeError> {
-        read_fields(&mut self, |id, field| {
-            read(id, field.rest());
-            Ok(true)
-        })
     }
 }

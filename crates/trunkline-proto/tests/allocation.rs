@@ -1,11 +1,7 @@
-//! How much memory bytes from outside can make a decoder take: never many times what was sent
-//! (F16).
+//! Memory use of the decoders on untrusted input: at most a small multiple of its size (F16).
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(
-    unsafe_code,
-    reason = "counting what is allocated needs an allocator of one's own"
-)]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+#![allow(unsafe_code, reason = "counting allocations needs a custom allocator")]
 
 #[path = "frames/reencode.rs"]
 mod reencode;
@@ -21,7 +17,7 @@ use trunkline_proto::{FrameBuffer, FrameKind, FrameLimits};
 use trunkline_types::Tick;
 
 thread_local! {
-    /// Bytes that this thread holds, and the most it held.
+    /// Bytes that this thread has allocated, and their peak.
     static HELD: Cell<usize> = const { Cell::new(0) };
     static PEAK: Cell<usize> = const { Cell::new(0) };
 }
@@ -36,13 +32,13 @@ unsafe impl GlobalAlloc for Counting {
             held.set(held.get().wrapping_add(layout.size()));
             PEAK.with(|peak| peak.set(peak.get().max(held.get())));
         });
-        // SAFETY: the caller's promise about `layout` is the one that is needed.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         HELD.with(|held| held.set(held.get().wrapping_sub(layout.size())));
-        // SAFETY: `pointer` came from `alloc` above, that is from the system, with this layout.
+        // SAFETY: `pointer` was allocated by `System` with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -50,7 +46,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The most bytes held at once while `run` runs, beyond those held before.
+/// Returns the peak allocation during `run`, above the level before it.
 fn peak_of(run: impl FnOnce()) -> usize {
     let before = HELD.with(Cell::get);
     PEAK.with(|peak| peak.set(before));
@@ -60,10 +56,10 @@ fn peak_of(run: impl FnOnce()) -> usize {
 
 const SENT: usize = 1 << 20;
 
-/// Bytes of the patterns: enough to see the ratio, few enough to try many.
+/// Size of a pattern: large enough to measure the ratio, small enough to try many.
 const PATTERN: usize = 1 << 16;
 
-/// Hostile payloads: a MiB of noise, and patterns that many decoders can follow for long.
+/// Hostile payloads: 1 MiB of random bytes, and patterns that many decoders accept for a long time.
 fn payloads() -> Vec<Vec<u8>> {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = || {
@@ -107,7 +103,7 @@ fn payloads() -> Vec<Vec<u8>> {
 #[test]
 fn decoding_hostile_bytes_takes_less_than_four_times_their_size() {
     let payloads = payloads();
-    // What is written again goes here and is not the decoder's.
+    // Buffer for the re-encoded frames, allocated in advance so that it is not counted.
     let mut out = Vec::with_capacity(16 * SENT);
     for kind in FrameKind::ALL {
         for (index, payload) in payloads.iter().enumerate() {
@@ -130,11 +126,11 @@ fn decoding_hostile_bytes_takes_less_than_four_times_their_size() {
     }
 }
 
-/// A type is the worst there is: each of its labels becomes a text of its own. Only engines send
-/// types, and their limits bound what one can hold.
+/// Types are the worst case: each label becomes a separate string. Only engines send types, and
+/// their limits bound the size of one.
 #[test]
 fn a_hostile_type_takes_less_than_sixteen_times_its_size() {
-    // No fault, handle 1, a type of its own: an enum of 65,536 labels.
+    // No fault, handle 1, an inline type: an enum of 65,536 labels.
     let mut payload = vec![0, 0, 0, 2, 1, 15, 0x80, 0x80, 4];
     (0..=u16::MAX).for_each(|label| payload.extend(format!("\u{4}{label:04x}").bytes()));
     payload.push(0);

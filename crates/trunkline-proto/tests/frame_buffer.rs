@@ -1,6 +1,6 @@
 //! Bytes to frames: any split of the input, limits, parts, slow peers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn frame(out: &mut Vec<u8>, kind: FrameKind, request: u32, payload: &[u8]) {
     frame.finish(false);
 }
 
-/// Request and payload of each frame that comes out when `bytes` go in, in pieces of these lengths.
+/// Request and payload of each frame that is found in `bytes`, fed in parts of these lengths.
 fn feed(
     sut: &mut FrameBuffer,
     bytes: &[u8],
@@ -52,7 +52,7 @@ fn three_frames() -> (Vec<u8>, Vec<(u32, Vec<u8>)>) {
 }
 
 #[test]
-fn frames_come_out_whole_wherever_the_input_is_split() {
+fn frames_are_complete_at_any_split_of_the_input() {
     let (bytes, expected) = three_frames();
     for at in 0..=bytes.len() {
         let mut sut = FrameBuffer::default();
@@ -66,7 +66,7 @@ fn frames_come_out_whole_wherever_the_input_is_split() {
 }
 
 #[test]
-fn frames_come_out_whole_when_bytes_trickle_in() {
+fn frames_are_complete_when_bytes_trickle_in() {
     let (bytes, expected) = three_frames();
     for piece in 1..40 {
         let mut sut = FrameBuffer::default();
@@ -125,7 +125,7 @@ fn a_frame_over_the_limit_is_refused_before_its_payload_is_taken() {
 }
 
 #[test]
-fn before_the_hello_only_its_frames_and_only_short_ones_are_taken() {
+fn only_short_handshake_frames_are_accepted_before_the_hello() {
     let mut hello = Vec::new();
     Hello::default().encode(&mut hello);
     let mut sut = FrameBuffer::new(FrameLimits::HELLO);
@@ -152,7 +152,7 @@ fn before_the_hello_only_its_frames_and_only_short_ones_are_taken() {
 }
 
 #[test]
-fn a_peer_that_speaks_something_else_is_told_apart() {
+fn foreign_protocol_is_recognised() {
     let mut sut = FrameBuffer::new(FrameLimits::HELLO);
     let error = feed(&mut sut, b"GET / HTTP/1.1\r\nHost: rig7\r\n\r\n", []).unwrap_err();
     let sentence = Disconnect::from(error).to_string();
@@ -184,7 +184,7 @@ fn limits_may_change_between_two_frames_of_one_input() {
 }
 
 #[test]
-fn a_frame_that_does_not_become_complete_is_given_up() {
+fn incomplete_frame_times_out() {
     let (bytes, _) = three_frames();
     let mut sut = FrameBuffer::default();
     assert_eq!(sut.frame_started_at(), None);
@@ -209,7 +209,7 @@ fn a_frame_that_does_not_become_complete_is_given_up() {
 }
 
 #[test]
-fn the_deadline_ends_with_the_frame_and_begins_anew_with_the_next() {
+fn deadline_ends_with_the_frame_and_restarts_with_the_next() {
     let (bytes, expected) = three_frames();
     let first = HEADER_BYTES + expected[0].1.len();
     let mut sut = FrameBuffer::default();
@@ -224,7 +224,7 @@ fn the_deadline_ends_with_the_frame_and_begins_anew_with_the_next() {
 
 /// Behaviour: B-83.
 #[test]
-fn a_message_in_parts_comes_at_the_pace_of_frames_however_small_they_are() {
+fn message_in_parts_has_a_deadline_per_frame() {
     let limits = FrameLimits {
         frame_max: 100,
         message_max: 4000,
@@ -263,7 +263,7 @@ fn a_message_in_parts_comes_at_the_pace_of_frames_however_small_they_are() {
 }
 
 #[test]
-fn memory_follows_the_bytes_that_came_not_the_length_announced() {
+fn memory_follows_the_received_bytes_not_the_announced_length() {
     let header = FrameHeader {
         length: 1 << 20,
         kind: 20,

@@ -1,5 +1,5 @@
-//! The buffer of throughput mode, with the time as the test says.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+//! The buffer of throughput mode; the test supplies the time.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn at(micros: u64) -> Tick {
     Tick::ZERO.saturating_add(Duration::from_micros(micros))
 }
 
-/// What a buffer sends when these bytes are there at that time.
+/// The number of bytes that a buffer sends when these bytes are offered at that time.
 fn offer(sut: &mut Gather, micros: u64, bytes: usize) -> usize {
     let (mut out, mut left) = (Vec::new(), bytes);
     sut.poll_output(at(micros), usize::MAX, &mut out, |room, out| {
@@ -27,7 +27,7 @@ fn offer(sut: &mut Gather, micros: u64, bytes: usize) -> usize {
 
 /// Behaviour: LX-02.
 #[test]
-fn the_buffer_has_8_kib_and_10_ms_unless_said_otherwise() {
+fn defaults_are_8_kib_and_10_ms() {
     let mut sut = Gather::new(Throughput::default());
     assert_eq!(offer(&mut sut, 0, 8191), 0);
     assert_eq!(sut.poll_timeout(), Some(at(10_000)));
@@ -44,14 +44,14 @@ fn a_full_buffer_is_sent_without_waiting() {
     assert_eq!(offer(&mut sut, 0, 8_000), 0);
     assert_eq!(offer(&mut sut, 1, 192), 8_192);
     assert_eq!(sut.poll_timeout(), None);
-    // Of much more, only what does not fill a buffer waits.
+    // Of a larger amount, only the rest that does not fill a buffer waits.
     assert_eq!(offer(&mut sut, 2, 100_000), 98_304);
     assert_eq!(sut.poll_timeout(), Some(at(10_002)));
 }
 
 /// Behaviour: LX-04, LX-07.
 #[test]
-fn a_lone_byte_waits_for_the_delay_and_not_longer_for_what_comes_behind_it() {
+fn lone_byte_waits_for_the_delay_regardless_of_later_bytes() {
     let mut sut = Gather::new(Throughput::default());
     assert_eq!(offer(&mut sut, 0, 1), 0);
     for micros in 1..10 {
@@ -62,7 +62,7 @@ fn a_lone_byte_waits_for_the_delay_and_not_longer_for_what_comes_behind_it() {
 }
 
 #[test]
-fn a_flush_sends_what_there_is_and_the_next_byte_waits_anew() {
+fn flush_sends_the_buffer_and_restarts_the_delay() {
     let mut sut = Gather::new(Throughput::default());
     assert_eq!(offer(&mut sut, 0, 5), 0);
     let mut out = Vec::new();
@@ -73,7 +73,7 @@ fn a_flush_sends_what_there_is_and_the_next_byte_waits_anew() {
 }
 
 #[test]
-fn figures_out_of_bounds_become_the_nearest_ones() {
+fn out_of_bounds_numbers_are_clamped() {
     let sut = |bytes, delay| Gather::new(Throughput { bytes, delay }).terms();
     let least = sut(0, Duration::ZERO);
     assert_eq!((least.bytes, least.delay), (1, Duration::from_micros(1)));
@@ -119,7 +119,7 @@ fn figures_are_written_as_bytes_and_a_time() {
 }
 
 #[test]
-fn a_transport_that_takes_little_gets_the_rest_when_it_asks_again() {
+fn transport_with_little_room_gets_the_rest_later() {
     let terms = Throughput {
         bytes: 10,
         ..Throughput::DEFAULT

@@ -1,6 +1,6 @@
 //! Two ends of different releases, played out in frames: the versions are made up, the code is not.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use trunkline_proto::frame::{FrameHeader, FrameWriter};
 use trunkline_proto::limits::{FRAME_MAX_MAX, FRAME_MAX_MIN};
@@ -13,7 +13,7 @@ use trunkline_proto::{
 };
 use trunkline_types::Tick;
 
-/// What a release whose newest version is `newest` brings.
+/// The versions of a release whose newest version is `newest`.
 fn release(newest: u8) -> Negotiation {
     Negotiation {
         versions: VersionRange::of_release(newest),
@@ -21,7 +21,7 @@ fn release(newest: u8) -> Negotiation {
     }
 }
 
-/// The client's hello goes to the engine, the answer comes back, both as bytes.
+/// Passes the client's hello to the engine and the answer back, both as bytes.
 fn meet(
     client: &Negotiation,
     engine: &Negotiation,
@@ -107,7 +107,7 @@ fn neighbouring_versions_work_together_at_the_older_ones_newest() {
 
 /// Behaviour: B-50.
 #[test]
-fn other_versions_are_refused_naming_both_and_the_cure() {
+fn other_versions_are_refused_with_both_ranges_and_the_remedy() {
     let (at_engine, at_client) = meet(&release(2), &release(5));
     assert_eq!(at_engine, None);
     assert_eq!(
@@ -144,7 +144,7 @@ fn this_release_meets_its_neighbours_and_refuses_the_rest() {
 }
 
 #[test]
-fn a_range_that_is_none_meets_nobody() {
+fn empty_version_range_matches_no_version() {
     let confused = Negotiation {
         versions: VersionRange { min: 3, max: 1 },
         ..Negotiation::OURS
@@ -175,7 +175,7 @@ fn a_welcome_with_a_version_that_was_not_offered_is_refused_by_the_client() {
 }
 
 #[test]
-fn features_hold_only_where_both_have_them() {
+fn features_apply_only_if_both_ends_have_them() {
     let all = Negotiation {
         features: Features::from_bits(0b1011),
         ..Negotiation::OURS
@@ -190,7 +190,7 @@ fn features_hold_only_where_both_have_them() {
 }
 
 #[test]
-fn limits_are_the_tighter_ones_within_reason() {
+fn tighter_limits_are_agreed_within_bounds() {
     let tight = Negotiation {
         frame_max: 70_000,
         message_max: 90_000,
@@ -221,7 +221,7 @@ fn limits_are_the_tighter_ones_within_reason() {
 }
 
 #[test]
-fn a_refusal_for_another_reason_keeps_its_words() {
+fn refusal_for_another_reason_keeps_its_text() {
     let refused = Refused {
         code: FaultCode::Overloaded,
         versions: VersionRange::OURS,

@@ -1,6 +1,6 @@
 //! `docs/reference/protocol.md` says what the code does.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 #[path = "../examples/write_protocol_tables/tables.rs"]
 mod tables;

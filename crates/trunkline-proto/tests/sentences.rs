@@ -1,7 +1,7 @@
-//! What people read when a connection or a request fails: a sentence that says who is at fault and
-//! what to do next.
+//! The texts of a failed connection or request: a sentence that names the party at fault and the
+//! remedy.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind};
@@ -12,7 +12,7 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, FaultRef, FrameError, FrameK
 use trunkline_types::Reason;
 
 #[test]
-fn every_fault_has_a_number_a_name_and_a_sentence_of_its_own() {
+fn every_fault_has_a_distinct_number_name_and_sentence() {
     let numbers: BTreeSet<u16> = FaultCode::ALL.iter().map(|code| code.number()).collect();
     let names: BTreeSet<&str> = FaultCode::ALL.iter().map(|code| code.name()).collect();
     assert_eq!(
@@ -57,7 +57,7 @@ fn a_fault_without_a_sentence_gets_the_general_one() {
 }
 
 #[test]
-fn every_kind_has_a_number_and_a_name_of_its_own() {
+fn every_kind_has_a_distinct_number_and_name() {
     let names: BTreeSet<&str> = FrameKind::ALL.iter().map(|kind| kind.name()).collect();
     assert_eq!(names.len(), FrameKind::ALL.len());
     for kind in FrameKind::ALL {
@@ -67,7 +67,7 @@ fn every_kind_has_a_number_and_a_name_of_its_own() {
 }
 
 #[test]
-fn a_disconnect_says_who_is_at_fault_and_what_to_do() {
+fn disconnect_names_the_party_at_fault_and_the_remedy() {
     let refused = Disconnect::from(Error::new(
         ErrorKind::ConnectionRefused,
         "connection refused",
@@ -79,18 +79,18 @@ fn a_disconnect_says_who_is_at_fault_and_what_to_do() {
     for (cause, words) in [
         (
             &refused,
-            ["no program listens there", "is the engine running"],
+            ["no program is listening there", "start the engine"],
         ),
-        (&lookup, ["\"rig7\" has no address", "check its spelling"]),
+        (&lookup, ["\"rig7\" has no address", "check the spelling"]),
         (
             &Disconnect::PeerClosed,
-            ["the other end closed", "stopped or killed"],
+            ["the peer closed", "stopped or killed"],
         ),
         (
             &Disconnect::Dead {
                 silent_for: Duration::from_millis(3050),
             },
-            ["for 3.0 s", "stands still"],
+            ["for 3.0 s", "has stalled"],
         ),
         (
             &Disconnect::Malformed {
@@ -103,7 +103,7 @@ fn a_disconnect_says_who_is_at_fault_and_what_to_do() {
                 what: "hello",
                 deadline: Duration::from_secs(5),
             },
-            ["complete its hello within 5.0 s", "stands still"],
+            ["complete its hello within 5.0 s", "has stalled"],
         ),
     ] {
         let sentence = cause.to_string();
@@ -114,7 +114,7 @@ fn a_disconnect_says_who_is_at_fault_and_what_to_do() {
 }
 
 #[test]
-fn a_disconnect_knows_the_quality_it_leaves_and_whether_to_dial_again() {
+fn disconnect_determines_quality_and_redialling() {
     let io = |kind| Disconnect::Io {
         kind,
         text: String::new(),
@@ -161,7 +161,7 @@ fn a_disconnect_knows_the_quality_it_leaves_and_whether_to_dial_again() {
 }
 
 #[test]
-fn a_peer_is_told_why_it_is_given_up() {
+fn peer_gets_the_reason_for_the_disconnect() {
     let error = FrameError::TooLong {
         kind: 20,
         length: 9,

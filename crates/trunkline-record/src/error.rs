@@ -7,11 +7,8 @@ use trunkline_ring::ReadRegion;
 
 /// The step of writing a segment that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum FailedStep {
-    /// Writing the body.
     Body,
-    /// Writing the header.
     Header,
     /// Writing checksums.
     Sums,
@@ -32,7 +29,7 @@ impl std::fmt::Display for FailedStep {
             Self::Sums => "writing checksums of data",
             Self::Sync => "syncing",
             Self::Removed => "finding the file at its name",
-            Self::Trim => "cutting off what is no part of the file",
+            Self::Trim => "truncating data that is not part of the file",
         })
     }
 }
@@ -40,11 +37,9 @@ impl std::fmt::Display for FailedStep {
 /// The failure after which a file accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// The step that failed.
     pub step: FailedStep,
     /// The position in the file of the first segment or region that is missing.
     pub position: u64,
-    /// The operating system's error number.
     pub os_error: i32,
     /// Length of the complete beginning of the file, in bytes.
     pub written: u64,
@@ -57,7 +52,7 @@ impl std::fmt::Display for Failure {
         if self.step == FailedStep::Removed {
             return f.write_str(
                 "the file was removed or replaced while it was written, and its content is lost; \
-                 record in another file, which no program removes",
+                 record to another file, and make sure that no program removes it",
             );
         }
         let (step, position, written) = (self.step, self.position, self.written);
@@ -72,61 +67,48 @@ impl std::fmt::Display for Failure {
 
 /// An error of appending to a queue or of closing it.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum QueueError {
-    /// The maximum number of writes is outstanding, and none completed in time.
     #[error(
         "the maximum of {outstanding} writes is still outstanding after {waited:?}; the disk is too \
          slow or stuck: write less, wait longer, or allow more"
     )]
     Busy {
-        /// Number of outstanding writes.
         outstanding: usize,
-        /// Time spent waiting for one of them.
         waited: Duration,
     },
-    /// Some writes did not complete in time.
     #[error("{outstanding} writes were not done after {waited:?}; the disk is too slow or stuck")]
     NotDone {
         /// Number of outstanding writes; 0 if only the sync did not complete.
         outstanding: usize,
-        /// Time spent waiting.
         waited: Duration,
     },
     /// The file has failed and accepts no more data.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The file was closed.
     #[error("the file is closed; continue in another one")]
     Closed,
-    /// The region is not aligned for a direct write and may not be copied.
     #[error(
         "the region begins at address {address:#x}, and direct writes need a multiple of \
          {block_bytes}; acquire regions of whole blocks, write through the system's cache, or allow \
          regions of {bytes} bytes to be copied (copying; now {copy_bytes_max})"
     )]
     Unaligned {
-        /// The address at which the region begins.
         address: usize,
         /// The required alignment in bytes.
         block_bytes: usize,
-        /// The length of the region.
         bytes: usize,
         /// The longest region that is copied; 0 if copying is off.
         copy_bytes_max: usize,
     },
-    /// The header does not fit into the memory reserved for it.
     #[error(
         "the header has {bytes} bytes, and its memory has {limit}; increase header_bytes_max, or \
          use fewer channels and properties"
     )]
     HeaderTooLong {
-        /// The length of the header.
         bytes: usize,
         /// The longest header that fits.
         limit: usize,
     },
-    /// The header and the region do not end on block boundaries.
     #[error(
         "header and body end at byte {end} of the file, and direct writes need whole blocks of \
          {block_bytes} bytes; pad them"
@@ -134,16 +116,11 @@ pub enum QueueError {
     OddBlocks {
         /// The end position of the header or of the body.
         end: u64,
-        /// The block size.
         block_bytes: usize,
     },
     /// The disk has no room for the next bytes to be reserved. Nothing was written.
     #[error("there is no room on the disk for {bytes} more bytes; free some, or record elsewhere")]
-    DiskFull {
-        /// The number of bytes that could not be reserved.
-        bytes: u64,
-    },
-    /// The backend itself failed.
+    DiskFull { bytes: u64 },
     #[error("the system refused the call: {0}")]
     Backend(#[from] io::Error),
 }
@@ -152,9 +129,7 @@ pub enum QueueError {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
-    /// The region, still held.
     pub region: ReadRegion,
-    /// The reason why it was not accepted.
     #[source]
     pub error: QueueError,
 }

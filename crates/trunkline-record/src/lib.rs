@@ -64,8 +64,9 @@ mod tdms_series;
 mod variables;
 
 pub use backend::{
-    Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, FileToRead, OpenedFile,
-    PlainWrites, Read, Span, Token, Uring, Wait, WhyNot, Write, open_file, open_to_read,
+    Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, FileToRead, LocalFile,
+    OpenedFile, PlainWrites, Read, Span, Token, Uring, Wait, WhyNot, Write, open_file,
+    open_to_read,
 };
 #[cfg(feature = "sim")]
 pub use backend::{SimDisk, SimFault};

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 /// The location of a file that is no longer at the name it was created with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Whereabouts {
     /// The file has no name any more: it was removed, or another file took its name. Its data is
     /// lost when the file is closed.
@@ -35,7 +34,6 @@ pub struct Displaced {
 
 impl Displaced {
     /// Returns true if the data is lost.
-    #[must_use]
     pub fn is_removed(&self) -> bool {
         matches!(self.now, Whereabouts::Removed { .. })
     }
@@ -152,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_whose_name_is_gone_and_that_has_another_one_is_not_lost() {
+    fn file_with_another_link_is_not_lost() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tdms");
         let file = File::create(&path).unwrap();

@@ -62,7 +62,6 @@ impl Staging {
         self.place_bytes
     }
 
-    /// Returns the whole memory.
     pub(crate) fn span(&self) -> Span {
         Span {
             start: self.start,

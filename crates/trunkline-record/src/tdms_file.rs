@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trunkline_ring::RegionMemory;
 
-use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_file};
+use crate::backend::{BackendWanted, Directness, FileReport, open_file};
 use crate::queue::{QueueOptions, WriteQueue};
 
 /// Returns the path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
@@ -29,7 +29,6 @@ pub fn series_path(folder: &Path, name: &str, number: u32) -> io::Result<PathBuf
 
 /// Returns the path of file `number` of the series that begins with `first`: for `run.tdms` that is
 /// `run.tdms`, `run_0002.tdms`, and so on.
-#[must_use]
 pub fn series_file(first: &Path, number: u32) -> PathBuf {
     if number < 2 {
         return first.to_owned();
@@ -47,16 +46,13 @@ pub fn series_file(first: &Path, number: u32) -> PathBuf {
 /// options ask for one. Removes an index file and checksums left over from an earlier file of this
 /// name, because readers would trust them. If the queue is dropped before anything was written, the
 /// new file is removed.
-///
-/// # Errors
-/// As [`open_file`].
 pub fn tdms_queue(
     path: &Path,
     wanted: BackendWanted,
     directness: Directness,
     options: QueueOptions,
     memories: Vec<Arc<RegionMemory>>,
-) -> io::Result<(WriteQueue<Box<dyn Backend>>, FileReport)> {
+) -> io::Result<(WriteQueue, FileReport)> {
     let opened = open_file(path, wanted, directness, options.writes_max())?;
     let mut paths = vec![path.to_owned()];
     let mut queue = WriteQueue::new(opened.backend, options, memories);
@@ -85,7 +81,6 @@ pub(crate) fn remove_leftovers(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the path of a file's checksums: `x.tdms.sums` for `x.tdms`.
-#[must_use]
 pub fn sums_path(path: &Path) -> PathBuf {
     let mut sums = path.as_os_str().to_owned();
     sums.push(".sums");

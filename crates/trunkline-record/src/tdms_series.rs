@@ -7,7 +7,6 @@ use std::time::Duration;
 use trunkline_ring::ReadRegion;
 use trunkline_tdms::{ObjectPath, Waveform};
 
-use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, FullDisk, WriteQueue};
 use crate::tdms_recording::{DiskStop, RecordError, TdmsLayout, TdmsRecording};
@@ -32,13 +31,10 @@ impl Default for Rotation {
 
 /// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct EndedFile {
     /// The number of the file in the series, counted from 1.
     pub number: u32,
-    /// The final state of the file.
     pub closed: Closed,
-    /// Rows in the file.
     pub rows: u64,
     /// Rows accepted for this file that are not in it because it failed. The next file records them
     /// as a gap.
@@ -51,17 +47,17 @@ pub struct EndedFile {
 /// the next is written, so at most two are open. Every file has all channels, and its group has the
 /// property `series_row`: the number of rows in the files before it.
 #[derive(Debug)]
-pub struct TdmsSeries<B: Backend, O> {
+pub struct TdmsSeries<O> {
     open: O,
     layout: TdmsLayout,
     rotation: Rotation,
     wait: Duration,
     number: u32,
-    current: TdmsRecording<B>,
+    current: TdmsRecording,
     /// When the current file was begun, by the backend's clock.
     since: Duration,
     /// The previous file, until it is closed.
-    ending: Option<Ending<B>>,
+    ending: Option<Ending>,
     ended: VecDeque<EndedFile>,
     /// Rows in the files before the current one. A file that is still closing counts with the rows
     /// it accepted.
@@ -75,19 +71,16 @@ pub struct TdmsSeries<B: Backend, O> {
 
 /// A file that accepts no more data and is not closed yet.
 #[derive(Debug)]
-struct Ending<B: Backend> {
+struct Ending {
     number: u32,
-    recording: TdmsRecording<B>,
+    recording: TdmsRecording,
     /// The rows of this file that `rows_before` includes.
     rows: u64,
 }
 
-impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
+impl<O: FnMut(u32) -> io::Result<WriteQueue>> TdmsSeries<O> {
     /// Begins the first file. `open` creates the queue for a file, given its number counted from 1.
     /// `wait` bounds the time for opening and closing a file.
-    ///
-    /// # Errors
-    /// [`RecordError`].
     pub fn start(
         mut open: O,
         layout: TdmsLayout,
@@ -298,9 +291,6 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     }
 
     /// Processes completions that have arrived, without waiting.
-    ///
-    /// # Errors
-    /// [`RecordError::Queue`].
     pub fn poll(&mut self) -> Result<(), RecordError> {
         match self.current.poll() {
             // The next region goes into another file.
@@ -316,9 +306,6 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     /// Waits until all accepted data has the given durability, in the current file and the previous
     /// ones. If the current file fails, the recording continues in the next, which records the
     /// loss.
-    ///
-    /// # Errors
-    /// As [`TdmsRecording::flush`] and [`rotate`](Self::rotate).
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
         self.end_ending(wait)?;
         match self.current.flush(durability, wait) {
@@ -346,13 +333,12 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
         self.bytes_before
     }
 
-    /// Returns the file that is being written.
-    pub fn file(&self) -> &TdmsRecording<B> {
+    pub fn file(&self) -> &TdmsRecording {
         &self.current
     }
 
     /// Returns the file that is being written, mutably.
-    pub fn current(&mut self) -> &mut TdmsRecording<B> {
+    pub fn current(&mut self) -> &mut TdmsRecording {
         &mut self.current
     }
 
@@ -385,9 +371,9 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> TdmsSeries<B, O> {
     }
 }
 
-fn end<B: Backend>(
+fn end(
     number: u32,
-    recording: &mut TdmsRecording<B>,
+    recording: &mut TdmsRecording,
     wait: Duration,
 ) -> Result<EndedFile, RecordError> {
     let closed = recording.end(wait)?;

@@ -1,6 +1,6 @@
 //! A recording that runs asks for no memory.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -24,37 +24,37 @@ struct Counting;
 static ALLOCATOR: Counting = Counting;
 
 fn count() {
-    // A thread that is ending has no counter any more, and nothing to check either.
+    // While a thread exits, its counter may already be destroyed; nothing needs to be counted then.
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to `System`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count();
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller keeps the contract of `realloc`.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
 /// Behaviour: ZC-22.
 #[test]
-fn after_the_first_regions_nothing_is_allocated() {
+fn nothing_is_allocated_after_the_first_regions() {
     const REGION_ROWS: u64 = 512;
     let folder = tempfile::tempdir().unwrap();
-    // As it is; with checksums; and with regions that are collected.
+    // Unchanged; with checksums; and with collected regions.
     for (index, (wanted, has_sums, odd_rows)) in [
         (BackendWanted::BestThereIs, false, 0),
         (BackendWanted::PlainWrites, false, 0),
@@ -68,7 +68,7 @@ fn after_the_first_regions_nothing_is_allocated() {
         let path = folder.path().join(format!("{index}.tdms"));
         let options = QueueOptions {
             reserve_bytes: 1 << 20,
-            // By length alone: a segment with another number of rows is described anew.
+            // By length alone: a segment with another number of rows is described again.
             copying: (odd_rows > 0).then(|| Copying {
                 age_max: Duration::MAX,
                 segment_bytes: 8 * REGION_ROWS as usize * rig::ROW,
@@ -84,7 +84,7 @@ fn after_the_first_regions_nothing_is_allocated() {
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         let data = rows(0..400 * REGION_ROWS as i64);
         let mut regions = data.chunks_exact(REGION_ROWS as usize * rig::ROW);
-        let mut write = |sut: &mut TdmsRecording<_>, count: usize| {
+        let mut write = |sut: &mut TdmsRecording, count: usize| {
             for region in regions.by_ref().take(count) {
                 while ring.filler.room().unwrap() < REGION_ROWS {
                     sut.poll().unwrap();

@@ -1,6 +1,6 @@
-//! Regions that come while the disk is busy stand under one header.
+//! Regions that arrive while the disk is busy share one header.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -38,7 +38,7 @@ fn ring(rows: usize) -> Ring {
     }
 }
 
-/// Records a region of so many blocks.
+/// Records a region of this number of blocks.
 fn write(ring: &mut Ring, sut: &mut Sut, blocks: i64) {
     let from = ring.filler.written() as i64;
     let count = blocks * BLOCK_ROWS;
@@ -47,14 +47,14 @@ fn write(ring: &mut Ring, sut: &mut Sut, blocks: i64) {
         .unwrap();
 }
 
-/// How many blocks were taken since the file began.
+/// Returns the number of blocks accepted since the file began.
 fn blocks(sut: &Sut, begin: u64) -> u64 {
     (sut.progress().accepted - begin) / BLOCK as u64
 }
 
 /// Behaviour: ZC-11, B-70.
 #[test]
-fn a_file_has_fewer_headers_than_regions_and_is_whole_wherever_it_ends() {
+fn file_has_fewer_headers_than_regions_and_is_whole_at_any_end() {
     let mut headers = 0;
     for seed in 0..20 {
         let disk = SimDisk::new(seed, BLOCK);
@@ -92,7 +92,7 @@ fn a_header_has_at_most_64_regions_4_mib_and_those_of_100_ms() {
         write(&mut ring, &mut sut, 1);
     }
     assert_eq!(blocks(&sut, begin), 64 + 6 + 2);
-    // Of another length, so that they have a header of their own: four of 1 MiB, and another one.
+    // Of another length, so that they have a separate header: four of 1 MiB, and another one.
     for number in 1..=4 {
         write(&mut ring, &mut sut, 2048);
         assert_eq!(blocks(&sut, begin), 72 + number * 2048 + 1);
@@ -107,11 +107,11 @@ fn a_header_has_at_most_64_regions_4_mib_and_those_of_100_ms() {
     assert_eq!(blocks(&sut, begin), 72 + 7 * 2048 + 3);
 }
 
-/// A gap has to be said before the rows behind it.
+/// A gap must be recorded before the rows after it.
 ///
 /// Behaviour: ZC-11.
 #[test]
-fn what_a_header_has_to_say_begins_another_segment() {
+fn change_of_the_header_begins_a_new_segment() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(4096);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
@@ -126,7 +126,7 @@ fn what_a_header_has_to_say_begins_another_segment() {
     sut.set(&ObjectPath::File, "operator", "M").unwrap();
     write(&mut ring, &mut sut, 1);
     assert_eq!(blocks(&sut, begin), 7);
-    // The same where the disk goes on.
+    // Like above, where the disk continues.
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = self::ring(4096);
     let mut sut = rig::recording(disk.clone(), &ring, options(100));
@@ -146,11 +146,11 @@ fn what_a_header_has_to_say_begins_another_segment() {
     assert_eq!(number("gap_1_lost"), PropertyValue::U64(7));
 }
 
-/// A header of several blocks that was made longer, and is written in pieces or not begun.
+/// An extended header of several blocks is written in parts, or its write fails.
 ///
 /// Behaviour: B-70.
 #[test]
-fn a_header_that_was_made_longer_is_written_whole_whatever_the_disk_does() {
+fn extended_header_is_written_completely_despite_disk_faults() {
     for (number, fault) in (0..24).flat_map(|n| {
         let faults = [
             SimFault::Short(BLOCK),
@@ -194,14 +194,14 @@ fn a_header_that_was_made_longer_is_written_whole_whatever_the_disk_does() {
 
 /// Behaviour: ZC-11, B-70.
 #[test]
-fn what_stands_before_a_region_that_fails_is_in_the_file() {
+fn regions_before_a_failed_region_are_in_the_file() {
     let mut cases = 0;
     for seed in 0..200 {
         let (data, sums) = (SimDisk::new(seed, BLOCK), SimDisk::new(!seed, 1));
         let mut ring = ring(4096);
         let memories = vec![ring.memory.clone()];
-        let queue = WriteQueue::new(data.clone(), options(6), memories);
-        let queue = queue.with_sums(sums.clone()).unwrap();
+        let queue = WriteQueue::new(Box::new(data.clone()), options(6), memories);
+        let queue = queue.with_sums(Box::new(sums.clone())).unwrap();
         let mut sut = TdmsRecording::start(queue, &rig::layout(), LONG).unwrap();
         let begin = sut.progress().accepted;
         let first = data.operations();
@@ -213,12 +213,12 @@ fn what_stands_before_a_region_that_fails_is_in_the_file() {
             continue;
         }
         cases += 1;
-        // The same once more, with a fault in the third of them.
+        // Like above, with a fault in the third of them.
         let (data, sums) = (SimDisk::new(seed, BLOCK), SimDisk::new(!seed, 1));
         let mut ring = self::ring(4096);
         let memories = vec![ring.memory.clone()];
-        let queue = WriteQueue::new(data.clone(), options(6), memories);
-        let queue = queue.with_sums(sums.clone()).unwrap();
+        let queue = WriteQueue::new(Box::new(data.clone()), options(6), memories);
+        let queue = queue.with_sums(Box::new(sums.clone())).unwrap();
         let mut sut = TdmsRecording::start(queue, &rig::layout(), LONG).unwrap();
         data.fault(first + 2, SimFault::Fails(EIO));
         for _ in 0..5 {
@@ -241,7 +241,7 @@ fn what_stands_before_a_region_that_fails_is_in_the_file() {
     assert!(cases > 10, "{cases}");
 }
 
-/// Where a segment begins, its values, and its end, of every one of a file.
+/// The start, the values and the end of every segment of a file.
 fn segments(file: &[u8]) -> Vec<[usize; 3]> {
     let mut segments = Vec::new();
     let mut begin = 0;
@@ -259,8 +259,8 @@ fn segments(file: &[u8]) -> Vec<[usize; 3]> {
     segments
 }
 
-/// What a device gets of a recording, and how many bytes of it were copied: read by this machine,
-/// or by a disk that does reads in any order.
+/// The data that a device gets from a recording, and the number of copied bytes: read by this
+/// machine, or by a disk that reads in any order.
 fn played(path: &Path, on: Option<SimDisk>) -> (Vec<u8>, u64) {
     let recording = Recording::open(path, &Selection::default()).unwrap();
     assert_eq!(recording.rows_in_place(), recording.rows());
@@ -299,11 +299,11 @@ fn played(path: &Path, on: Option<SimDisk>) -> (Vec<u8>, u64) {
     panic!("it never ends: {:?}", sut.progress());
 }
 
-/// Each row comes once and in order, in the blocks in which it was recorded.
+/// Each row is played once and in order, in the blocks in which it was recorded.
 ///
 /// Behaviour: ZC-08, ZC-12, ZC-25, B-72.
 #[test]
-fn regions_under_one_header_are_played_as_they_were_recorded() {
+fn regions_with_a_shared_header_are_played_as_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let (mut of_several, mut cut_within) = (0, 0);

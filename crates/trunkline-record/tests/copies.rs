@@ -1,6 +1,6 @@
 //! Regions that are copied: small ones, and those that do not begin where a write may.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -45,7 +45,7 @@ fn is_aligned(region: &ReadRegion) -> bool {
 
 /// Behaviour: ZC-13.
 #[test]
-fn regions_of_any_length_and_begin_are_written_whole_and_every_copied_byte_is_counted() {
+fn unaligned_regions_are_written_whole_and_copies_are_counted() {
     for seed in 0..50 {
         let disk = SimDisk::new(seed, BLOCK);
         let mut ring = ring(1 << 15);
@@ -87,7 +87,7 @@ fn regions_of_any_length_and_begin_are_written_whole_and_every_copied_byte_is_co
 
 /// Behaviour: ZC-13.
 #[test]
-fn a_region_that_is_too_long_to_be_copied_is_refused_with_what_would_help() {
+fn region_too_long_to_copy_is_refused_with_a_remedy() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, copying(0, 4 * BLOCK));
@@ -113,11 +113,11 @@ fn a_region_that_is_too_long_to_be_copied_is_refused_with_what_would_help() {
 
 /// Behaviour: ZC-10, ZC-13.
 #[test]
-fn a_queue_copies_what_does_not_begin_at_a_block_and_hands_it_back_at_once() {
+fn unaligned_region_is_copied_and_returned_at_once() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(8192);
     let memories = vec![ring.memory.clone()];
-    let mut sut = WriteQueue::new(disk.clone(), copying(0, 4 * BLOCK), memories);
+    let mut sut = WriteQueue::new(Box::new(disk.clone()), copying(0, 4 * BLOCK), memories);
     drop(next(&mut ring, 1));
     let region = next(&mut ring, BLOCK_ROWS + 1);
     let odd = [9; BLOCK - ROW];
@@ -137,7 +137,7 @@ fn a_queue_copies_what_does_not_begin_at_a_block_and_hands_it_back_at_once() {
 
 /// Behaviour: ZC-16.
 #[test]
-fn small_regions_are_collected_into_few_segments_and_large_ones_go_from_where_they_lie() {
+fn small_regions_are_collected_and_large_ones_written_in_place() {
     assert_eq!(Copying::default().below_bytes, COPY_BELOW_BYTES);
     for seed in 0..20 {
         let disk = SimDisk::new(seed, BLOCK);
@@ -151,7 +151,7 @@ fn small_regions_are_collected_into_few_segments_and_large_ones_go_from_where_th
             assert_eq!(progress.regions_copied, number);
             assert!(progress.bytes_collected <= 16 * BLOCK);
         }
-        // What is collected goes first.
+        // Collected data is written first.
         sut.write(next(&mut ring, 4 * BLOCK_ROWS)).unwrap();
         assert_eq!(sut.progress().path, Some(WritePath::InPlace));
         assert_eq!(sut.progress().bytes_collected, 0);
@@ -166,7 +166,7 @@ fn small_regions_are_collected_into_few_segments_and_large_ones_go_from_where_th
 
 /// Behaviour: ZC-16.
 #[test]
-fn what_is_collected_is_written_when_it_is_old() {
+fn collected_data_is_written_at_its_maximum_age() {
     let disk = SimDisk::new(2, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, copying(4 * BLOCK, 16 * BLOCK));
@@ -269,7 +269,7 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
 
 /// Behaviour: ZC-13, ZC-16, ZC-29.
 #[test]
-fn regions_of_any_length_go_to_files_of_this_machine() {
+fn regions_of_any_length_are_written_to_real_files() {
     let folder = tempfile::tempdir().unwrap();
     for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
         .into_iter()
@@ -279,7 +279,7 @@ fn regions_of_any_length_go_to_files_of_this_machine() {
         let options = copying(8 << 10, 256 << 10);
         let opened = open_file(&path, wanted, Directness::IfPossible, options.writes_max());
         let mut ring = ring(1 << 14);
-        let mut sut = recording(opened.unwrap().backend, &ring, options);
+        let mut sut = rig::recording_of(opened.unwrap().backend, &ring, options);
         let mut random = fastrand::Rng::with_seed(5);
         let mut all = 0;
         for _ in 0..300 {
@@ -307,7 +307,7 @@ fn regions_of_any_length_go_to_files_of_this_machine() {
 
 /// Behaviour: B-70.
 #[test]
-fn what_was_copied_and_cannot_be_written_is_never_called_safe() {
+fn unwritten_copies_are_never_reported_as_durable() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, copying(BLOCK, 16 * BLOCK));
@@ -327,7 +327,7 @@ fn what_was_copied_and_cannot_be_written_is_never_called_safe() {
         assert!(matches!(error, RecordError::Over), "{error}");
     }
     assert_eq!((sut.rows(), sut.rows_in_file()), (14, 7));
-    // It is closed all the same.
+    // It is closed nevertheless.
     assert_eq!(disk.reserved_to(), sut.progress().written);
     assert_prefix(disk.file(), 7, 7);
 }

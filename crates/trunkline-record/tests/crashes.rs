@@ -1,6 +1,6 @@
-//! A recording that ends at any moment: what is in the file then.
+//! A recording that ends at any moment: the content of its file.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -19,7 +19,7 @@ fn options(outstanding: usize) -> QueueOptions {
     }
 }
 
-/// What was promised at a moment: rows in the file and rows on the disk, and rows taken.
+/// The guarantees at a moment: rows in the file, rows on the disk, and rows accepted.
 struct Promised {
     written: u64,
     durable: u64,
@@ -31,7 +31,7 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &Promised)) -> (SimDisk, u64) 
     let disk = SimDisk::new(seed, 512);
     let mut ring = ring(4096);
     let mut sut = recording(disk.clone(), &ring, options(3));
-    // Where segments end, in bytes of the file, and how many rows there are before that.
+    // The ends of segments, in bytes of the file, and the number of rows before each.
     let mut ends = vec![(sut.progress().written, 0)];
     let mut look = |sut: &rig::Sut, ends: &[(u64, u64)]| {
         let progress = sut.progress();
@@ -77,7 +77,7 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &Promised)) -> (SimDisk, u64) 
 
 /// Behaviour: B-70, ZC-11.
 #[test]
-fn a_recording_killed_at_any_write_opens_and_holds_every_region_that_is_in_the_file() {
+fn killed_recording_opens_with_every_written_region() {
     let (mut files, mut longest_tail) = (0, 0);
     for seed in 0..100 {
         let (disk, all) = record(seed, |disk, promised| {
@@ -99,7 +99,7 @@ fn a_recording_killed_at_any_write_opens_and_holds_every_region_that_is_in_the_f
 
 /// Behaviour: B-70.
 #[test]
-fn after_a_loss_of_power_everything_that_was_durable_is_there() {
+fn durable_data_survives_a_power_failure() {
     let mut files = 0;
     for seed in 0..40 {
         record(seed, |disk, promised| {

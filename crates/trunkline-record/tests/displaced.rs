@@ -1,7 +1,7 @@
-//! Files that are removed, replaced or renamed while they are written: what a recording says of
-//! itself is true of what can be opened by its name.
+//! Files that are removed, replaced or renamed while they are written: the reports of a recording
+//! are true for the file that can be opened by its name.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -38,11 +38,11 @@ fn renamed() -> Option<Displaced> {
 
 /// Behaviour: B-70.
 #[test]
-fn rows_of_a_simulated_file_that_is_removed_are_not_called_safe() {
+fn rows_of_a_removed_simulated_file_are_not_durable() {
     for (remove_after, is_renamed) in [(1, false), (3, false), (5, false), (2, true)] {
         let disk = SimDisk::new(7, BLOCK);
         let mut ring = ring(1 << 12);
-        let queue = WriteQueue::new(disk.clone(), options(), vec![ring.memory.clone()]);
+        let queue = WriteQueue::new(Box::new(disk.clone()), options(), vec![ring.memory.clone()]);
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
         let mut refused = 0;
         for number in 0..6_i64 {
@@ -85,7 +85,7 @@ fn rows_of_a_simulated_file_that_is_removed_are_not_called_safe() {
 fn a_file_that_is_removed_after_its_last_row_is_noticed_when_it_is_closed() {
     let disk = SimDisk::new(8, BLOCK);
     let mut ring = ring(1 << 12);
-    let queue = WriteQueue::new(disk.clone(), options(), vec![ring.memory.clone()]);
+    let queue = WriteQueue::new(Box::new(disk.clone()), options(), vec![ring.memory.clone()]);
     let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
     ring.filler.push(&rows(0..64)).unwrap();
     sut.write(ring.reader.acquire(64).unwrap()).unwrap();
@@ -99,7 +99,7 @@ fn a_file_that_is_removed_after_its_last_row_is_noticed_when_it_is_closed() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_series_one_of_whose_files_is_removed_goes_on_in_the_next_and_counts_its_rows_as_lost() {
+fn removed_file_of_a_series_counts_as_lost_and_the_series_continues() {
     let folder = tempfile::tempdir().unwrap();
     let path = |number| series_path(folder.path(), "run", number).unwrap();
     let mut ring = ring(1 << 14);
@@ -116,7 +116,7 @@ fn a_series_one_of_whose_files_is_removed_goes_on_in_the_next_and_counts_its_row
         made.map(|(queue, _)| queue)
     };
     let mut sut = TdmsSeries::start(open, layout(), Rotation::default(), LONG).unwrap();
-    let mut write = |sut: &mut TdmsSeries<_, _>, from: i64| {
+    let mut write = |sut: &mut TdmsSeries<_>, from: i64| {
         ring.filler.push(&rows(from..from + 64)).unwrap();
         sut.write(ring.reader.acquire(64).unwrap()).unwrap();
     };
@@ -166,7 +166,7 @@ fn folder_and_path() -> (tempfile::TempDir, PathBuf) {
 
 /// Behaviour: B-70.
 #[test]
-fn updates_in_a_file_that_is_removed_are_lost_and_none_of_them_is_called_safe() {
+fn updates_in_a_removed_file_are_lost_and_never_durable() {
     for is_replaced in [false, true] {
         let (_folder, path) = folder_and_path();
         let file = SegmentFile::create_summed(&path).unwrap();
@@ -207,11 +207,11 @@ fn updates_in_a_file_that_is_removed_are_lost_and_none_of_them_is_called_safe() 
     }
 }
 
-/// The file goes between what was written last and its sync, or the end of the recording.
+/// The file is removed between the last write and its sync, or the end of the recording.
 ///
 /// Behaviour: B-70.
 #[test]
-fn updates_in_a_file_that_is_removed_before_they_are_synced_are_not_called_safe() {
+fn updates_in_a_file_removed_before_its_sync_are_not_durable() {
     for finishes in [false, true] {
         let (_folder, path) = folder_and_path();
         let file = SegmentFile::create_summed(&path).unwrap();
@@ -236,7 +236,7 @@ fn updates_in_a_file_that_is_removed_before_they_are_synced_are_not_called_safe(
 
 /// Behaviour: B-70.
 #[test]
-fn updates_in_a_file_that_is_renamed_are_safe_and_its_name_is_told() {
+fn updates_in_a_renamed_file_are_durable_and_its_name_is_reported() {
     let (_folder, path) = folder_and_path();
     let file = SegmentFile::create_summed(&path).unwrap();
     let mut sut = VariableRecording::new(file, MEMORY);
@@ -257,7 +257,7 @@ fn updates_in_a_file_that_is_renamed_are_safe_and_its_name_is_told() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_series_of_variables_goes_on_when_its_file_is_removed_and_says_what_is_missing() {
+fn series_continues_after_its_file_is_removed_and_reports_the_gap() {
     let folder = tempfile::tempdir().unwrap();
     let path = |number| series_path(folder.path(), "run", number).unwrap();
     let open = |number| SegmentFile::create(&path(number));

@@ -1,6 +1,6 @@
 //! Elements of streams that vary in size or have parts: recorded and played bit by bit.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod nptdms;
 mod random_values;
@@ -57,7 +57,7 @@ fn values(random: &mut Rng, of: &DataType, count: usize) -> Vec<Value> {
     values.collect()
 }
 
-/// Each in a segment of its own, or with the one before.
+/// Each in a separate segment, or with the one before.
 fn take_all(sut: &mut ElementSeries<SegmentFile, Open>, values: &[Value], random: &mut Rng) {
     for (number, value) in values.iter().enumerate() {
         let time = Timestamp::from_nanos(1_700_000_000_000_000_001 + number as i64);
@@ -78,7 +78,7 @@ proptest! {
     ///
     /// Behaviour: B-72, ZC-26.
     #[test]
-    fn elements_of_every_type_come_back_bit_by_bit(seed in any::<u64>(), bytes_max in 1..2000_u64) {
+    fn elements_of_every_type_round_trip_bit_by_bit(seed in any::<u64>(), bytes_max in 1..2000_u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.tdms");
         let random = &mut Rng::with_seed(seed);
@@ -118,7 +118,7 @@ proptest! {
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
-    /// As a recorder leaves it that is killed at any byte.
+    /// The file as a recorder leaves it that is killed at any byte.
     ///
     /// Behaviour: B-70, B-72.
     #[test]
@@ -154,7 +154,7 @@ proptest! {
     }
 }
 
-/// What an engineer sees who opens the recording of a stream elsewhere.
+/// Other programs can read the recording of a stream.
 ///
 /// Behaviour: B-72, ZC-26.
 #[test]
@@ -233,7 +233,7 @@ fn other_readers_find_the_parts_of_every_element() {
     }
 }
 
-/// A file on a disk that takes what it is told to.
+/// A file on a disk that can be switched off.
 #[derive(Clone, Default)]
 struct Disk(Rc<RefCell<(bool, Vec<u8>)>>);
 
@@ -270,7 +270,7 @@ fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
                 .unwrap();
             taken += 1;
         }
-        // The first time it becomes a segment, beside which there is room for as much again.
+        // The first time it becomes a segment; next to it there is room for the same amount again.
         assert!(sut.write_out(NOW).unwrap_err().is_disk_full());
     }
     assert!(!sut.has_room());
@@ -302,7 +302,7 @@ fn while_the_disk_is_full_elements_are_kept_and_no_more_are_to_be_taken() {
 
 /// Behaviour: ZC-08.
 #[test]
-fn what_is_given_up_is_counted() {
+fn discarded_elements_are_counted() {
     let disk = Disk::default();
     let open = |_| Ok(disk.clone());
     let of = ("stream", &DataType::String);
@@ -324,12 +324,12 @@ fn what_is_given_up_is_counted() {
     );
 }
 
-/// A file of a series that is removed takes its elements with it: they are counted, and the next
-/// file says that they are missing. No element is in two files.
+/// A removed file of a series takes its elements with it: they are counted, and the next file
+/// reports them as missing. No element is in two files.
 ///
 /// Behaviour: B-70.
 #[test]
-fn elements_of_a_file_that_is_removed_are_counted_and_the_next_one_says_so() {
+fn lost_elements_of_a_removed_file_are_reported_in_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = start(&path, &DataType::String, Some(Rotation::default()));
@@ -367,7 +367,7 @@ fn elements_of_a_file_that_is_removed_are_counted_and_the_next_one_says_so() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_before_a_file_is_made() {
+fn unsupported_elements_are_refused_before_a_file_is_created() {
     let wide = (0..1024).map(|number| format!("f{number}: bytes"));
     let wide = format!("struct({})", wide.collect::<Vec<_>>().join(", "));
     let fields = (0..9).map(|number| format!("g{number}: {wide}"));

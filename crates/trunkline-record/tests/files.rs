@@ -1,6 +1,6 @@
 //! Recordings to files of this machine, with every backend.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -12,14 +12,15 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::ptr::NonNull;
 use std::sync::mpsc::sync_channel;
 
-use rig::{LONG, assert_prefix, layout, recording, ring, rows};
+use rig::{LONG, assert_prefix, layout, recording_of, ring, rows};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Copying, Directness, Durability, OpenedFile, QueueOptions,
-    Read, Reservation, Span, TdmsRecording, Token, Uring, WhyNot, open_file, sums_path, tdms_queue,
+    Backend, BackendKind, BackendWanted, Copying, Directness, Durability, LocalFile, OpenedFile,
+    QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Uring, WhyNot, open_file,
+    sums_path, tdms_queue,
 };
 use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
 
@@ -37,7 +38,7 @@ fn opened(path: &Path, wanted: BackendWanted, directness: Directness) -> OpenedF
     .unwrap()
 }
 
-/// Whether this machine lets a program have io_uring; where it does not, that is what is checked.
+/// Returns true if this machine permits io_uring; otherwise the refusal is checked.
 fn has_uring() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probe");
@@ -46,7 +47,7 @@ fn has_uring() -> bool {
 
 /// Behaviour: ZC-09, ZC-13, ZC-14, ZC-27, ZC-29.
 #[test]
-fn every_backend_records_the_same_and_says_which_it_is() {
+fn every_backend_records_the_same_and_reports_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let best = match has_uring() {
         true => BackendKind::Uring,
@@ -80,14 +81,14 @@ fn every_backend_records_the_same_and_says_which_it_is() {
             [1, 4096][usize::from(report.is_direct)]
         );
         let mut ring = ring(4 * REGION_ROWS as usize);
-        // Every other time not ahead of what is written.
+        // Every other time without lengthening ahead.
         let lengthen_bytes = [8 * REGION_BYTES, 0][index % 2];
         let options = QueueOptions {
             reserve_bytes: 4 << 20,
             lengthen_bytes,
             ..rig::options()
         };
-        let mut sut = recording(backend, &ring, options);
+        let mut sut = recording_of(backend, &ring, options);
         assert_eq!(sut.queue().not_registered(), None);
         record(&mut ring, &mut sut, 24);
         assert_eq!(sut.progress().bytes_copied, 0);
@@ -124,13 +125,13 @@ fn every_backend_records_the_same_and_says_which_it_is() {
     }
 }
 
-/// Where this system forbids io_uring, or this disk has no direct writes, the reasons are said and
+/// If this system forbids io_uring, or this disk has no direct writes, the reasons are printed and
 /// nothing else is checked.
 ///
 /// Behaviour: B-71.
 #[test]
 fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
-    // Beside what was built: temporary files may lie in memory, where nothing is direct.
+    // Next to the build output: temporary files may be in memory, where nothing is direct.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("run.tdms");
     let mut ring = ring(4 * REGION_ROWS as usize);
@@ -166,8 +167,8 @@ fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
     assert_prefix(File::open(&path).unwrap(), all, all);
 }
 
-/// Fills the ring as fast as there is room, and writes so many regions.
-fn record<B: Backend>(ring: &mut rig::Ring, sut: &mut TdmsRecording<B>, regions: u64) {
+/// Fills the ring as fast as there is room, and writes this number of regions.
+fn record(ring: &mut rig::Ring, sut: &mut TdmsRecording, regions: u64) {
     for _ in 0..regions {
         let from = ring.filler.written() as i64;
         let numbers = rows(from..from + REGION_ROWS as i64);
@@ -181,7 +182,7 @@ fn record<B: Backend>(ring: &mut rig::Ring, sut: &mut TdmsRecording<B>, regions:
 }
 
 #[test]
-fn a_file_that_is_there_is_not_touched() {
+fn existing_file_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("there.tdms");
     std::fs::write(&path, "mine").unwrap();
@@ -191,18 +192,19 @@ fn a_file_that_is_there_is_not_touched() {
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
 }
 
-/// A queue that is dropped frees what the kernel reads into: it waits, whatever the kernel says.
+/// A dropped queue frees memory that the kernel reads into: it waits, regardless of errors of the
+/// kernel.
 #[test]
-fn io_uring_is_waited_for_even_when_it_cannot_be_entered_any_more() {
+fn dropping_io_uring_waits_even_if_it_cannot_be_entered() {
     if !has_uring() {
         return;
     }
     let (reader, mut writer) = std::io::pipe().unwrap();
     let (soon, begun) = std::sync::mpsc::channel();
-    // A filter stays with its thread for ever.
+    // A filter stays with its thread forever.
     let dropped = std::thread::spawn(move || {
         let file = File::from(std::os::fd::OwnedFd::from(reader));
-        let mut sut = Uring::new(file, false, 4).unwrap();
+        let mut sut = Uring::new(LocalFile::new(file, false), 4).unwrap();
         let mut memory = [0_u8; 8];
         let read = Read {
             token: Token(1),
@@ -212,7 +214,7 @@ fn io_uring_is_waited_for_even_when_it_cannot_be_entered_any_more() {
                 bytes: memory.len(),
             },
         };
-        // SAFETY: the memory outlives the backend, which is dropped before it is looked at.
+        // SAFETY: the memory outlives the backend, which is dropped before the memory is read.
         unsafe { sut.submit_read(read) }.unwrap();
         refuse(libc::SYS_io_uring_enter, Vec::new(), libc::EPERM);
         soon.send(()).unwrap();
@@ -224,7 +226,7 @@ fn io_uring_is_waited_for_even_when_it_cannot_be_entered_any_more() {
     assert_eq!(&dropped.join().unwrap(), b"whole ok");
 }
 
-/// Forbids io_uring to this thread, as a container does, or says that there is none.
+/// Forbids io_uring to this thread, as a container does, or makes it appear missing.
 fn forbid_uring(error: i32) {
     refuse(libc::SYS_io_uring_setup, Vec::new(), error);
 }
@@ -244,12 +246,12 @@ fn refuse(call: i64, rules: Vec<SeccompRule>, error: i32) {
 
 /// Behaviour: ZC-29.
 #[test]
-fn where_io_uring_is_forbidden_the_reason_is_said_and_nothing_falls_back_unasked() {
+fn forbidden_io_uring_is_reported_without_silent_fallback() {
     for (error, reason) in [
         (libc::EPERM, "io_uring is forbidden to this program"),
         (libc::ENOSYS, "this kernel has no io_uring"),
     ] {
-        // A filter stays with its thread for ever.
+        // A filter stays with its thread forever.
         let checked = std::thread::spawn(move || {
             forbid_uring(error);
             let folder = tempfile::tempdir().unwrap();
@@ -264,7 +266,7 @@ fn where_io_uring_is_forbidden_the_reason_is_said_and_nothing_falls_back_unasked
             assert_eq!(best.report.why_not.len(), 1);
             assert_eq!(best.report.why_not[0].to_string(), text);
             let mut ring = ring(4 * REGION_ROWS as usize);
-            let mut sut = recording(best.backend, &ring, rig::options());
+            let mut sut = recording_of(best.backend, &ring, rig::options());
             record(&mut ring, &mut sut, 3);
             sut.close(LONG).unwrap();
             assert_prefix(File::open(&path).unwrap(), 3 * REGION_ROWS, 3 * REGION_ROWS);
@@ -274,7 +276,7 @@ fn where_io_uring_is_forbidden_the_reason_is_said_and_nothing_falls_back_unasked
 }
 
 #[test]
-fn where_memory_may_not_be_registered_that_is_said_and_it_is_written_all_the_same() {
+fn unregistered_memory_is_reported_and_recording_still_works() {
     if !has_uring() {
         return;
     }
@@ -287,7 +289,7 @@ fn where_memory_may_not_be_registered_that_is_said_and_it_is_written_all_the_sam
         let path = folder.path().join("a.tdms");
         let opened = opened(&path, BackendWanted::Uring, Directness::IfPossible);
         let mut ring = ring(4 * REGION_ROWS as usize);
-        let mut sut = recording(opened.backend, &ring, rig::options());
+        let mut sut = recording_of(opened.backend, &ring, rig::options());
         let why_not = sut.queue().not_registered().unwrap();
         assert_eq!(*why_not, WhyNot::LockedMemory);
         assert!(why_not.to_string().contains("ulimit -l"), "{why_not}");
@@ -312,7 +314,7 @@ fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
         let path = folder.path().join(format!("{index}.tdms"));
         let backend = opened(&path, wanted, Directness::IfPossible).backend;
         let mut ring = ring(4 * REGION_ROWS as usize);
-        let mut sut = recording(backend, &ring, rig::options());
+        let mut sut = recording_of(backend, &ring, rig::options());
         ring.filler.push(&rows(0..4 * REGION_ROWS as i64)).unwrap();
         for _ in 0..4 {
             sut.write(ring.reader.acquire(REGION_ROWS).unwrap())
@@ -327,7 +329,7 @@ fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
 /// The name of the test below, and how its other process knows its file.
 const IN_CHILD: &str = "a_recording_that_is_killed_holds_everything_that_was_durable";
 const PATH: &str = "TRUNKLINE_TEST_RECORDING";
-/// How often it is killed; 12 unless set, as a long run sets it.
+/// Number of kills; 12 unless set by a long run.
 const KILLS: &str = "RECORD_KILLS";
 const HAS_SUMS: &str = "TRUNKLINE_TEST_SUMS";
 
@@ -335,14 +337,14 @@ const HAS_SUMS: &str = "TRUNKLINE_TEST_SUMS";
 #[test]
 fn a_recording_that_is_killed_holds_everything_that_was_durable() {
     if let Some(path) = std::env::var_os(PATH) {
-        return record_for_ever(Path::new(&path));
+        return record_indefinitely(Path::new(&path));
     }
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(7);
     let mut judge = NpTdms::new();
     let kills = std::env::var(KILLS).map_or(12, |kills| kills.parse().unwrap());
     for round in 0..kills {
-        // Turn by turn with checksums, which then vouch for everything that was durable.
+        // Every other time with checksums, which then cover everything that was durable.
         let has_sums = round % 2 == 1;
         let path = folder.path().join(format!("{round}.tdms"));
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -478,15 +480,15 @@ for path in sys.stdin:
 
 impl Drop for NpTdms {
     fn drop(&mut self) {
-        // It ends by itself at the latest when nobody asks any more.
+        // It ends by itself at the latest when its pipe is closed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Records, and says how many rows are durable whenever it is more.
+/// Records, and prints the number of durable rows whenever it grows.
 #[allow(clippy::print_stdout, reason = "what the test listens to")]
-fn record_for_ever(path: &Path) {
+fn record_indefinitely(path: &Path) {
     let wanted = BackendWanted::BestThereIs;
     let options = QueueOptions {
         has_sums: std::env::var(HAS_SUMS).unwrap() == "true",

@@ -1,6 +1,6 @@
 //! Playing files whose numbers make no sense: nothing panics, and nothing is due too early.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod exercise;
 mod made;
@@ -76,7 +76,7 @@ fn a_row_that_is_never_due_stays_so() {
 
 /// Behaviour: B-72.
 #[test]
-fn updates_as_far_apart_as_numbers_go_keep_their_order_and_what_has_no_time_is_left_out() {
+fn updates_with_extreme_times_keep_order_and_invalid_are_omitted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     let mut writer = Writer::new(WriterOptions::default());
@@ -129,7 +129,7 @@ fn vectors() -> Vec<PathBuf> {
     paths
 }
 
-/// What is altered anywhere in a file is played as far as it makes sense.
+/// A file with any altered byte is played as far as it is consistent.
 ///
 /// Behaviour: B-72.
 #[test]
@@ -163,12 +163,12 @@ fn files_with_a_byte_altered_play_or_are_refused() {
 
 /// A pipe waits for its other end when it is opened, and has no length.
 #[test]
-fn what_is_no_regular_file_is_not_opened() {
+fn only_regular_files_are_opened() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.tdms");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    // Both ends are open, so that nobody waits for the other one.
+    // Both ends are open, so that neither waits for the other.
     let mut ends = std::fs::OpenOptions::new();
     let _ends = ends.read(true).write(true).open(&pipe).unwrap();
     for path in [pipe.as_path(), folder.path()] {

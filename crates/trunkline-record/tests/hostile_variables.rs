@@ -1,7 +1,7 @@
-//! Recordings of variables that contradict themselves: nothing panics, nothing is made up, and what
-//! is wrong is named.
+//! Recordings of variables that contradict themselves: nothing panics, nothing is invented, and the
+//! faults are named.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod exercise;
 mod random_values;
@@ -23,7 +23,7 @@ use trunkline_types::{Lost, Quality, Sample, Timestamp, Value};
 
 const GROUP: &str = "rig/odd";
 
-/// Writes a file with a variable of this type, and these channels of it beside `time`.
+/// Writes a file with a variable of this type, and these channels in addition to `time`.
 fn write(path: &Path, data_type: &str, rows: usize, channels: &[(&str, Data<'_>)]) {
     let mut writer = Writer::new(WriterOptions::default());
     let group = ObjectPath::group(GROUP);
@@ -46,8 +46,8 @@ fn write(path: &Path, data_type: &str, rows: usize, channels: &[(&str, Data<'_>)
     exercise(path);
 }
 
-/// How many updates a file has and how many of it are cut off, what is played of it, and what is
-/// said then.
+/// Returns the number of updates in a file and of those cut off, the played values, and the report
+/// at the end.
 fn played(path: &Path) -> (Option<(u64, u64)>, Vec<Value>, Option<String>) {
     let mut sut = RecordedVariables::open(path).unwrap();
     let counts = sut
@@ -70,7 +70,7 @@ fn played(path: &Path) -> (Option<(u64, u64)>, Vec<Value>, Option<String>) {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn elements_that_are_counted_and_not_there_end_the_variable_before_them() {
+fn missing_counted_elements_end_the_variable_before_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     let five = [1_i16, 2, 3, 4, 5];
@@ -128,7 +128,7 @@ fn dimensions_that_do_not_fit_are_named() {
 
 /// Behaviour: B-72.
 #[test]
-fn a_variable_of_which_a_part_is_missing_or_of_another_type_is_left_out() {
+fn variable_with_a_missing_or_mistyped_part_is_omitted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     let number = ("value.x", Data::from(&[1.5_f64]));
@@ -161,7 +161,7 @@ fn a_variable_of_which_a_part_is_missing_or_of_another_type_is_left_out() {
 
 /// Behaviour: B-72.
 #[test]
-fn what_no_variable_can_have_is_not_played() {
+fn values_invalid_for_a_variable_are_not_played() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     let label = [7_u32];
@@ -267,12 +267,12 @@ fn series_of_variables_with_bytes_altered_play_or_are_refused() {
     assert!((1..480).contains(&accepted), "{accepted}");
 }
 
-/// Strings in three segments, in the second of which the ends of strings are damaged from the
-/// second one on, beside a variable without strings.
+/// Strings in three segments; in the second one, the string offsets are damaged from the second one
+/// on. Next to it, a variable without strings.
 ///
 /// Behaviour: B-70.
 #[test]
-fn updates_whose_text_cannot_be_read_are_left_out_and_counted_and_no_others() {
+fn only_updates_with_unreadable_text_are_omitted_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);

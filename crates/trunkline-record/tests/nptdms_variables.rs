@@ -1,6 +1,6 @@
-//! Recordings of variables as npTDMS sees them, an independent reader of the format.
+//! Recordings of variables are readable with npTDMS, an independent implementation of the format.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod nptdms;
 
@@ -11,12 +11,12 @@ use trunkline_record::{SegmentFile, VariableRecording};
 use trunkline_types::text::parse_type;
 use trunkline_types::{Array, Elements, Lost, Quality, Sample, Timestamp, Value, Waveform};
 
-/// What an engineer sees who opens the file elsewhere: numbers in channels of their own, and how
-/// many belong to each update. In several segments, in some of which an array is empty.
+/// Other programs find each part of a value in a separate channel, with the number of elements per
+/// update. The file has several segments; in some of them an array is empty.
 ///
 /// Behaviour: B-72, ZC-26.
 #[test]
-fn other_readers_find_the_parts_of_every_value() {
+fn nptdms_reads_every_part_of_every_value() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);

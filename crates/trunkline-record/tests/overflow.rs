@@ -1,6 +1,6 @@
 //! A device that is faster than the recorder: its ring overflows.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -23,7 +23,7 @@ fn record_a_second(rate: u64) -> (u64, u64) {
         copying: None,
         ..QueueOptions::default()
     };
-    let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
+    let queue = WriteQueue::new(Box::new(disk.clone()), options, vec![memory]);
     let layout = TdmsLayout {
         timestamps: Vec::new(),
         group: "card".into(),

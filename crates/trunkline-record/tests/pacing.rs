@@ -1,6 +1,6 @@
-//! When rows are due, and what becomes of those that are not there.
+//! When rows are due, and how missing ones are handled.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod made;
 
@@ -44,7 +44,7 @@ fn set_gap(writer: &mut Writer) {
 
 /// Behaviour: B-72, ZC-25.
 #[test]
-fn rows_are_due_as_they_were_recorded_or_so_many_times_as_fast() {
+fn rows_are_due_at_the_recorded_speed_or_a_multiple() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     write(&path, 50, Arrangement::Interleaved, set_rate);
@@ -88,7 +88,7 @@ fn gaps_are_played_as_time_or_skipped() {
 
 /// Behaviour: B-72.
 #[test]
-fn a_channel_of_times_says_when_each_row_is_due() {
+fn time_channel_determines_when_each_row_is_due() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     let mut writer = Writer::new(WriterOptions::default());
@@ -122,7 +122,7 @@ fn a_channel_of_times_says_when_each_row_is_due() {
     let recording = Recording::open(&path, &selection).unwrap();
     assert_eq!(recording.channels().len(), 1);
     let pacer = |gaps| Pacer::new(&recording, Pace::Original, gaps).unwrap();
-    // The row after the clock was put back is due at once, those behind it as they follow it.
+    // The row after the clock was put back is due at once, those after it as they follow it.
     let mut sut = pacer(Gaps::AsTime);
     assert_eq!(ticks(&mut sut, 8), [1, 2, 1, 0, 0, 0, 2, 1]);
     assert!(sut.next_due().unwrap().unwrap() >= 205 * MILLISECOND);
@@ -134,7 +134,7 @@ fn a_channel_of_times_says_when_each_row_is_due() {
 
 /// Behaviour: B-72, ZC-25.
 #[test]
-fn a_row_that_is_not_there_when_it_is_due_makes_all_behind_it_late_and_is_counted() {
+fn missing_row_delays_all_later_rows_and_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     write(&path, 50, Arrangement::Interleaved, set_rate);
@@ -170,7 +170,7 @@ fn a_row_that_is_not_there_when_it_is_due_makes_all_behind_it_late_and_is_counte
 
 /// Behaviour: B-72.
 #[test]
-fn a_player_without_room_for_what_is_due_is_late_and_does_not_catch_up() {
+fn player_without_room_is_late_and_does_not_catch_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     write(&path, 4000, Arrangement::Interleaved, set_rate);
@@ -194,7 +194,7 @@ fn a_player_without_room_for_what_is_due_is_late_and_does_not_catch_up() {
     for at in (30..2030).step_by(20) {
         assert_eq!(take(&mut sut, at, 0), 0);
     }
-    // What was due when it was missed is due now, and what comes behind it at its own rate.
+    // Rows that were due when they were missed are due now, and later ones at their own rate.
     assert_eq!(take(&mut sut, 2030, 4000), 10);
     assert_eq!(sut.lateness(), Duration::from_secs(2));
     assert_eq!(take(&mut sut, 2040, 4000), 10);

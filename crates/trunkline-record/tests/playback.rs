@@ -1,6 +1,6 @@
-//! Playing recordings: where values are brought, when they are due, and what is missing.
+//! Playing recordings: where values go, when they are due, and which are missing.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod made;
 mod rig;
@@ -25,7 +25,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Rows of a region: 8 KiB of two samples.
 const REGION: u64 = 512;
 
-/// Records what a device acquires, in files of so many regions.
+/// Records the samples of a device, in files of this number of regions.
 fn record(folder: &Path, device: u16, regions: u64, per_file: u64, directness: Directness) {
     let made = RegionMemory::to_record(
         2 * SAMPLE_BYTES,
@@ -134,7 +134,7 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
         check_samples(3, 0, &all).unwrap();
         let progress = playing.sut.progress();
         let report = progress.backend.clone().unwrap();
-        // The five rows at the end are no whole block.
+        // The five rows at the end do not fill a block.
         let odd = [0, 5 * 16][usize::from(report.is_direct)];
         assert_eq!(progress.bytes_copied, odd, "{report:?}");
         assert_eq!(
@@ -144,11 +144,11 @@ fn a_series_of_files_plays_as_one_and_nothing_is_copied() {
     }
 }
 
-/// What is not there any more of a series is said, and is a gap of what is played.
+/// Missing parts of a series are reported, and are a gap in the playback.
 ///
 /// Behaviour: ZC-25, B-72.
 #[test]
-fn what_of_a_series_is_missing_is_said_and_is_a_gap() {
+fn missing_parts_of_a_series_are_reported_as_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), 3, 20, 6, Directness::Cached);
     let path = |number| series_file(&folder.path().join("run.tdms"), number);
@@ -185,7 +185,7 @@ fn what_of_a_series_is_missing_is_said_and_is_a_gap() {
     assert!(matches!(end, MissingPart::End { path: cut, .. } if *cut == path(3)));
     assert_eq!(*last, rows(4, 2));
     assert_eq!(gaps(&recording)[1], (12 * REGION - 2, 2));
-    // It was cut off before its first header was there, or is empty.
+    // It was truncated before its first header was written, or is empty.
     for length in [0, 20, 60] {
         std::fs::write(path(3), &third[..length]).unwrap();
         let recording = open(1).unwrap();
@@ -202,7 +202,7 @@ fn what_of_a_series_is_missing_is_said_and_is_a_gap() {
     );
 }
 
-/// A device plays what another one has acquired, at its rate; a disk that is too slow is told of.
+/// A device plays what another one has acquired, at its rate; a disk that is too slow learns of.
 ///
 /// Behaviour: ZC-08, ZC-25.
 #[test]
@@ -261,8 +261,8 @@ fn other_layouts_are_played_value_by_value_and_counted() {
     let progress = values.sut.progress();
     assert_eq!((progress.bytes_copied, progress.backend), (30_000, None));
 
-    // Interleaved they are as they lie; the block of a device has no part in it, so read directly
-    // they are copied.
+    // Interleaved rows are in place; a device's block has nothing to do with it, so they are copied
+    // if read directly.
     std::fs::remove_file(&path).unwrap();
     write(&path, 3000, Arrangement::Interleaved, |_| ());
     let recording = Recording::open(&path, &Selection::default()).unwrap();
@@ -294,7 +294,7 @@ fn other_layouts_are_played_value_by_value_and_counted() {
 }
 
 #[test]
-fn what_cannot_be_played_is_said() {
+fn unplayable_recordings_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     let open = |selection: &Selection| Recording::open(&path, selection);
@@ -353,7 +353,7 @@ fn what_cannot_be_played_is_said() {
 
 /// Behaviour: ZC-25.
 #[test]
-fn a_read_that_fails_ends_playing_after_what_stands_before() {
+fn failed_read_ends_playback_after_the_preceding_rows() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), 1, 8, 100, Directness::Cached);
     let first = folder.path().join("run.tdms");
@@ -387,11 +387,11 @@ fn a_read_that_fails_ends_playing_after_what_stands_before() {
     check_samples(1, 0, &got[..count as usize * 16]).unwrap();
 }
 
-/// What a direct disk makes the program copy is counted over all files.
+/// The bytes that a direct disk forces the program to copy are counted over all files.
 ///
 /// Behaviour: ZC-13, ZC-25.
 #[test]
-fn what_does_not_lie_in_its_block_is_copied_and_counted() {
+fn unaligned_data_is_copied_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     write(&path, 3000, Arrangement::Interleaved, |_| ());
@@ -415,7 +415,7 @@ fn what_does_not_lie_in_its_block_is_copied_and_counted() {
 
 /// Behaviour: B-72.
 #[test]
-fn a_file_of_many_groups_names_the_first_where_one_is_to_be_named() {
+fn file_of_many_groups_names_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     let mut writer = Writer::new(WriterOptions::default());

@@ -1,6 +1,6 @@
 //! A series of files with variables, played as one.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn shape(seconds: i64) -> Sample {
     }
 }
 
-/// An update as it is played: variable, how long after the first, and what it was.
+/// A played update: variable, time after the first, value, source time and quality.
 type Played = (String, Duration, Value, Timestamp, Quality);
 
 fn all(sut: &mut RecordedVariables) -> Vec<Played> {
@@ -134,7 +134,7 @@ impl Folder {
     }
 }
 
-/// What of it is missing, without the folder.
+/// The missing parts, without the folder.
 fn missing(sut: &RecordedVariables) -> Vec<String> {
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let all = sut.missing().iter().map(|one| match one {
@@ -150,7 +150,7 @@ fn missing(sut: &RecordedVariables) -> Vec<String> {
     all.collect()
 }
 
-/// A series and one file get the same updates: as they are played, nobody can tell them apart.
+/// A series and one file with the same updates are played identically.
 ///
 /// Behaviour: B-72.
 #[test]
@@ -167,7 +167,7 @@ fn a_series_of_variables_plays_as_one_file_does() {
     };
     let [level, valve, mode] = ["level", "valve", "mode"].map(|name| add(name, &DataType::I64));
     let axes = add("axes", &axes);
-    // What was there before is in the first file, alone.
+    // The older values are in the first file only.
     for (id, hours) in [(level, 2), (valve, 5)] {
         sut.take_initial(id, &at(-hours * HOUR), &Lost::NONE, NOW)
             .unwrap();
@@ -216,7 +216,7 @@ fn a_series_of_variables_plays_as_one_file_does() {
         assert_eq!(*played, expected);
     }
     assert!(sut.next_update().unwrap().is_none());
-    // One from the middle is played by itself, with what it has taken over.
+    // A file from the middle is played alone, with the values that it has carried over.
     let mut alone = RecordedVariables::open_series(&folder.path(3)).unwrap();
     let levels = numbers(&all(&mut alone), "level");
     assert_eq!(levels.first(), Some(&(99, 0)));
@@ -225,7 +225,7 @@ fn a_series_of_variables_plays_as_one_file_does() {
 
 /// Behaviour: B-72.
 #[test]
-fn a_value_that_was_there_before_a_later_file_is_played_there_at_once() {
+fn value_older_than_a_later_file_is_played_there_at_once() {
     let folder = Folder::new();
     let mut sut = folder.series(2);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
@@ -257,7 +257,7 @@ fn files_that_are_missing_are_named_and_their_updates_counted() {
     std::fs::remove_file(folder.path(2)).unwrap();
     std::fs::remove_file(folder.path(3)).unwrap();
     let mut sut = folder.open();
-    // Of both the last one of them is in the fourth file: 29 and 27.
+    // The last update of each is in the fourth file: 29 and 27.
     assert_eq!(
         missing(&sut),
         [
@@ -277,7 +277,7 @@ fn files_that_are_missing_are_named_and_their_updates_counted() {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_last_file_that_was_cut_off_anywhere_is_played_up_to_there_and_named() {
+fn truncated_last_file_is_played_to_its_end_and_named() {
     let folder = Folder::new();
     folder.record(&[10, 14]);
     let bytes = std::fs::read(folder.path(2)).unwrap();
@@ -306,7 +306,7 @@ fn a_last_file_that_was_cut_off_anywhere_is_played_up_to_there_and_named() {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn of_a_file_in_the_middle_that_was_cut_off_it_is_said_how_much_is_missing() {
+fn truncated_middle_file_is_reported_with_its_losses() {
     let folder = Folder::new();
     folder.record(&[10, 14, 20]);
     let bytes = std::fs::read(folder.path(2)).unwrap();
@@ -384,7 +384,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
         "{said}"
     );
 
-    // As many updates, of another time.
+    // The same number of updates, at other times.
     let mut sut = other.series(2);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
     let third = sut.add("rig/other", &DataType::I64).unwrap();
@@ -432,7 +432,7 @@ fn a_file_that_is_of_another_series_is_refused_and_named() {
 ///
 /// Behaviour: B-72.
 #[test]
-fn only_files_that_are_named_as_the_series_are_looked_at() {
+fn only_files_named_like_the_series_are_opened() {
     let folder = Folder::new();
     folder.record(&[10, 20]);
     let names = [

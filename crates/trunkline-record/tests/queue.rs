@@ -1,6 +1,6 @@
-//! The queue on a disk that does everything in any order, fails, and stands.
+//! The queue on a disk that works in any order, fails, and stalls.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -47,10 +47,10 @@ fn refused(error: RecordError) -> (ReadRegion, QueueError) {
 
 /// Behaviour: ZC-09, ZC-10, ZC-11.
 #[test]
-fn the_file_has_regions_in_the_order_of_the_calls_and_each_is_given_back_once() {
+fn file_has_regions_in_call_order_and_each_is_returned_once() {
     for seed in 0..50 {
         let disk = SimDisk::new(seed, BLOCK);
-        // As small as it may be: the device fills whatever was given back at once.
+        // The smallest possible ring: the device refills every returned region at once.
         let mut ring = ring(8 * BLOCK_ROWS as usize);
         let mut sut = recording(disk.clone(), &ring, options(4));
         let mut from = 0;
@@ -84,13 +84,13 @@ fn the_file_has_regions_in_the_order_of_the_calls_and_each_is_given_back_once() 
 
 /// Behaviour: ZC-24.
 #[test]
-fn as_many_writes_are_outstanding_as_may_be_and_then_the_call_waits_and_says_so() {
+fn call_waits_and_reports_it_at_the_limit_of_outstanding_writes() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, options(4));
     assert_eq!(rig::options().outstanding_max.get(), 4);
     assert_eq!(rig::options().wait, Duration::from_secs(5));
-    // The oldest never gets done; those behind it do, and cannot be passed over.
+    // The oldest never gets done; those after it do, and cannot be passed over.
     disk.fault(OPENING, SimFault::Stands);
     for written in 1..=4 {
         let region = next(&mut ring, 1);
@@ -118,11 +118,11 @@ fn as_many_writes_are_outstanding_as_may_be_and_then_the_call_waits_and_says_so(
 
 /// Behaviour: ZC-10.
 #[test]
-fn a_region_that_is_wanted_back_comes_back_when_it_is_in_the_file() {
+fn requested_region_is_returned_when_it_is_in_the_file() {
     let disk = SimDisk::new(3, BLOCK);
     let mut ring = ring(8192);
     let memories = vec![ring.memory.clone()];
-    let mut sut = WriteQueue::new(disk.clone(), options(4), memories);
+    let mut sut = WriteQueue::new(Box::new(disk.clone()), options(4), memories);
     for _ in 0..3 {
         let region = next(&mut ring, 1);
         sut.append(&[7; BLOCK], region, &[], true).unwrap();
@@ -140,7 +140,7 @@ fn a_region_that_is_wanted_back_comes_back_when_it_is_in_the_file() {
 }
 
 #[test]
-fn a_file_in_which_a_write_has_failed_is_whole_up_to_there_and_takes_nothing_more() {
+fn file_is_intact_up_to_a_failed_write_and_accepts_no_more() {
     for seed in 0..200 {
         let disk = SimDisk::new(seed, BLOCK);
         let mut ring = ring(8192);
@@ -184,7 +184,7 @@ fn a_file_in_which_a_write_has_failed_is_whole_up_to_there_and_takes_nothing_mor
 }
 
 #[test]
-fn nothing_is_begun_in_a_file_that_has_failed() {
+fn failed_file_gets_no_further_writes() {
     let disk = SimDisk::new(1, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, options(1));
@@ -196,7 +196,7 @@ fn nothing_is_begun_in_a_file_that_has_failed() {
 }
 
 #[test]
-fn nothing_is_called_durable_after_a_sync_that_failed() {
+fn nothing_is_durable_after_a_failed_sync() {
     let disk = SimDisk::new(5, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, options(3));
@@ -220,7 +220,7 @@ fn nothing_is_called_durable_after_a_sync_that_failed() {
 }
 
 #[test]
-fn short_writes_and_writes_that_are_put_off_are_ended() {
+fn short_and_deferred_writes_are_completed() {
     const EINTR: i32 = 4;
     const EAGAIN: i32 = 11;
     for seed in 0..50 {
@@ -250,7 +250,7 @@ fn short_writes_and_writes_that_are_put_off_are_ended() {
 
 /// Behaviour: ZC-14, ZC-27.
 #[test]
-fn room_is_reserved_ahead_and_given_back_at_the_end() {
+fn space_is_reserved_ahead_and_released_at_the_end() {
     let disk = SimDisk::new(2, BLOCK);
     let mut ring = ring(8192);
     let options = QueueOptions {
@@ -269,7 +269,7 @@ fn room_is_reserved_ahead_and_given_back_at_the_end() {
 }
 
 #[test]
-fn a_full_disk_refuses_regions_and_takes_them_when_there_is_room_again() {
+fn full_disk_refuses_regions_until_there_is_room() {
     let disk = SimDisk::new(2, BLOCK);
     let mut ring = ring(8192);
     let options = QueueOptions {
@@ -335,7 +335,7 @@ fn a_small_disk_is_used_to_its_end() {
 
 /// Behaviour: ZC-13.
 #[test]
-fn a_region_that_does_not_begin_at_a_block_is_refused_and_one_that_ends_within_is_filled_up() {
+fn unaligned_start_is_refused_and_unaligned_end_is_padded() {
     // A length by which the rest of the block has room for a segment, and one by which it has not.
     for odd in [3, BLOCK_ROWS - 1] {
         let disk = SimDisk::new(2, BLOCK);
@@ -369,7 +369,7 @@ fn a_region_that_does_not_begin_at_a_block_is_refused_and_one_that_ends_within_i
 }
 
 #[test]
-fn what_the_device_has_lost_stands_in_the_file() {
+fn device_losses_are_recorded_in_the_file() {
     let disk = SimDisk::new(2, BLOCK);
     let mut ring = ring(8192);
     let mut sut = recording(disk.clone(), &ring, options(2));

@@ -1,6 +1,6 @@
 //! Reading into regions: every backend, any order, any place, and what goes wrong.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -19,7 +19,7 @@ use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWri
 /// Bytes of an element.
 const ELEMENT: usize = 16;
 
-/// Regions have so many.
+/// Elements in a region.
 const REGION: u64 = 256;
 
 /// Waits for a read that any file of a test takes at most: a queue that never gets anywhere fails
@@ -42,7 +42,7 @@ fn ring() -> Ring {
     }
 }
 
-/// A file of which every byte is told from its neighbours.
+/// A file in which every byte differs from its neighbours.
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }
@@ -54,9 +54,9 @@ fn drained(drain: &mut RegionDrain) -> Vec<u8> {
     bytes
 }
 
-fn over(disk: &SimDisk, ring: &Ring, length: usize, options: ReadOptions) -> ReadQueue<SimDisk> {
+fn over(disk: &SimDisk, ring: &Ring, length: usize, options: ReadOptions) -> ReadQueue {
     ReadQueue::new(
-        disk.clone(),
+        Box::new(disk.clone()),
         length as u64,
         options,
         vec![ring.memory.clone()],
@@ -70,8 +70,8 @@ fn disk(seed: u64, block_bytes: usize, bytes: &[u8]) -> SimDisk {
     disk
 }
 
-/// Reads everything, as it goes; what the device has got.
-fn read_all<B: trunkline_record::Backend>(sut: &mut ReadQueue<B>, ring: &mut Ring) -> Vec<u8> {
+/// Reads everything as it arrives. Returns the data that the device got.
+fn read_all(sut: &mut ReadQueue, ring: &mut Ring) -> Vec<u8> {
     let mut got = Vec::new();
     for _ in 0..WAITS_MAX {
         if sut.progress().is_finished {
@@ -84,8 +84,8 @@ fn read_all<B: trunkline_record::Backend>(sut: &mut ReadQueue<B>, ring: &mut Rin
     panic!("it never finishes: {:?}", sut.progress());
 }
 
-/// Reads until it is told of a failure, and takes nothing out of the ring.
-fn read_until_failed(sut: &mut ReadQueue<SimDisk>, ring: &mut Ring) -> ReadQueueError {
+/// Reads until it learns of a failure, and takes nothing out of the ring.
+fn read_until_failed(sut: &mut ReadQueue, ring: &mut Ring) -> ReadQueueError {
     for _ in 0..WAITS_MAX {
         if let Err(error) = sut.fill(&mut ring.writer, REGION) {
             return error;
@@ -97,7 +97,7 @@ fn read_until_failed(sut: &mut ReadQueue<SimDisk>, ring: &mut Ring) -> ReadQueue
 
 /// Behaviour: ZC-12, ZC-13, ZC-25, ZC-29.
 #[test]
-fn every_backend_reads_the_same_and_says_which_it_is() {
+fn every_backend_reads_the_same_and_reports_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("values");
     // Whole blocks, and an odd end.
@@ -147,7 +147,7 @@ fn every_backend_reads_the_same_and_says_which_it_is() {
 }
 
 #[test]
-fn what_is_no_file_of_bytes_is_refused() {
+fn only_regular_files_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let open = |path: &Path| {
         open_to_read(path, BackendWanted::BestThereIs, Directness::Cached, 4).map(|_| ())
@@ -158,7 +158,7 @@ fn what_is_no_file_of_bytes_is_refused() {
 
 /// Behaviour: ZC-08, ZC-11, ZC-12.
 #[test]
-fn the_device_gets_everything_in_order_wherever_it_begins_and_whatever_is_read_first() {
+fn device_gets_everything_in_order_from_any_start() {
     let all = content(40_000);
     for seed in 0..200 {
         for (block, from) in [
@@ -190,7 +190,7 @@ fn the_device_gets_everything_in_order_wherever_it_begins_and_whatever_is_read_f
             let progress = sut.progress();
             let expected = match (block, from) {
                 (1, _) => 0,
-                // What is no whole block at the end.
+                // The incomplete block at the end.
                 (_, 0 | 1024) => bytes as u64 % 512,
                 _ => bytes as u64,
             };
@@ -203,11 +203,12 @@ fn the_device_gets_everything_in_order_wherever_it_begins_and_whatever_is_read_f
     }
 }
 
-/// A region that lies in its block as the bytes do in the file is copied at its ends alone.
+/// A region whose alignment in its block is that of the bytes in the file is copied only at its
+/// ends.
 ///
 /// Behaviour: ZC-12, ZC-13.
 #[test]
-fn a_region_that_begins_within_a_block_as_its_bytes_do_is_copied_at_its_ends_alone() {
+fn region_with_the_alignment_of_its_bytes_is_copied_only_at_its_ends() {
     let all = content(4096 + 3 * ELEMENT);
     for seed in 0..50 {
         let disk = disk(seed, 512, &all);
@@ -218,16 +219,16 @@ fn a_region_that_begins_within_a_block_as_its_bytes_do_is_copied_at_its_ends_alo
         sut.wait(LONG).unwrap();
         assert!(sut.progress().is_finished);
         assert!(drained(&mut ring.drain) == all);
-        // The first block, and what is behind the last one.
+        // The first block, and the bytes after the last one.
         assert_eq!(sut.progress().bytes_copied, 512 + 3 * ELEMENT as u64);
     }
 }
 
-/// Without a total everything is read; bytes at the end that are no element stay where they are.
+/// Without a total everything is read; an incomplete element at the end is not read.
 ///
 /// Behaviour: ZC-25.
 #[test]
-fn a_total_is_what_is_read_and_without_one_the_whole_file_is() {
+fn total_limits_the_read_and_without_one_the_whole_file_is_read() {
     let all = content(10 * ELEMENT + 5);
     for (total, elements) in [(None, 10), (Some(4 * ELEMENT as u64), 4), (Some(0), 0)] {
         let disk = disk(1, 1, &all);
@@ -253,7 +254,12 @@ fn a_total_is_what_is_read_and_without_one_the_whole_file_is() {
         total: Some(all.len() as u64),
         ..ReadOptions::default()
     };
-    let refused = ReadQueue::new(disk.clone(), all.len() as u64, options, Vec::new());
+    let refused = ReadQueue::new(
+        Box::new(disk.clone()),
+        all.len() as u64,
+        options,
+        Vec::new(),
+    );
     assert!(matches!(refused, Err(ReadQueueError::BeyondEnd { .. })));
     let mut ring = ring();
     let mut sut = over(&disk, &ring, all.len(), ReadOptions::default());
@@ -311,7 +317,7 @@ fn four_reads_are_outstanding_and_the_fifth_waits_five_seconds() {
 
 /// Behaviour: ZC-25.
 #[test]
-fn a_read_that_fails_ends_it_and_what_stands_before_is_played() {
+fn failed_read_ends_reading_after_the_preceding_data() {
     let all = content(8 * 4096);
     let error = rustix_eio();
     for seed in 0..200 {
@@ -332,7 +338,7 @@ fn a_read_that_fails_ends_it_and_what_stands_before_is_played() {
             assert_eq!(sut.outstanding(), 0);
             assert_eq!(drained(&mut ring.drain), all[..at as usize]);
             assert_eq!(sut.progress().read, at);
-            // The ring has a hole: nothing behind it can be played.
+            // The ring has a hole: nothing after it can be played.
             assert_eq!(ring.writer.acquire(1).unwrap_err(), NoRegion::Abandoned);
         }
     }
@@ -342,11 +348,11 @@ fn rustix_eio() -> i32 {
     rustix::io::Errno::IO.raw_os_error()
 }
 
-/// Interruptions are no errors; a file that was made shorter is.
+/// Interruptions are not errors; a shortened file is.
 ///
 /// Behaviour: ZC-25.
 #[test]
-fn a_file_that_was_made_shorter_is_told_of_and_an_interruption_is_not() {
+fn shortened_file_is_reported_and_an_interruption_is_not() {
     let all = content(8 * 4096);
     let disk = disk(3, 512, &all);
     disk.fault(1, SimFault::Fails(rustix::io::Errno::INTR.raw_os_error()));

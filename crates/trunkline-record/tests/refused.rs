@@ -1,6 +1,6 @@
-//! What a recording refuses, and how far ahead a file is made longer.
+//! What a recording refuses, and how far a file is lengthened ahead.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -30,11 +30,11 @@ fn next(ring: &mut Ring, blocks: i64) -> ReadRegion {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_with_the_reason() {
+fn unsupported_recordings_are_refused_with_the_reason() {
     let ring = ring(8192);
     let start = |channels: Vec<(&str, TdmsType)>| {
         let memories = vec![ring.memory.clone()];
-        let queue = WriteQueue::new(SimDisk::new(1, BLOCK), options(2), memories);
+        let queue = WriteQueue::new(Box::new(SimDisk::new(1, BLOCK)), options(2), memories);
         let layout = TdmsLayout {
             timestamps: Vec::new(),
             group: "rig".into(),
@@ -78,7 +78,7 @@ fn what_cannot_be_recorded_is_refused_with_the_reason() {
 
 /// Behaviour: ZC-14.
 #[test]
-fn a_file_is_always_longer_than_what_is_written_by_a_step_or_two() {
+fn file_is_lengthened_one_or_two_steps_ahead() {
     let step = 16_u64 << 10;
     for reserve_bytes in [0, 1 << 20, 8 << 10] {
         let disk = SimDisk::new(1, BLOCK);

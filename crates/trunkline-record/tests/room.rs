@@ -1,6 +1,7 @@
-//! A disk that becomes full: told before, counted while it lasts, and gone on by itself.
+//! A disk that becomes full: reported in advance, counted while it lasts, and recovered from
+//! automatically.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -49,7 +50,7 @@ fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
 }
 
 #[test]
-fn that_the_disk_becomes_full_is_told_before_by_room_and_by_time() {
+fn nearly_full_disk_is_reported_by_space_and_by_time() {
     // One that has little room; and one with much, of which much is used each second.
     for (room, blocks) in [(1 << 20, 1), (8 << 20, 512)] {
         let disk = SimDisk::new(2, BLOCK);
@@ -102,7 +103,7 @@ fn that_the_disk_becomes_full_is_told_before_by_room_and_by_time() {
 }
 
 #[test]
-fn a_full_disk_stops_a_recording_which_says_what_it_loses_and_goes_on_by_itself() {
+fn full_disk_pauses_a_recording_that_counts_its_losses() {
     for copying in [None, Some(Copying::default())] {
         let disk = SimDisk::new(2, BLOCK);
         disk.set_room(2 << 20);
@@ -176,7 +177,7 @@ fn record_series(
         prepare(number, &disk)?;
         disks.borrow_mut().push(disk.clone());
         Ok(WriteQueue::new(
-            disk,
+            Box::new(disk),
             options(full_disk),
             vec![memory.clone()],
         ))
@@ -184,7 +185,7 @@ fn record_series(
     let mut sut = TdmsSeries::start(open, layout(), Rotation::default(), LONG).unwrap();
     for region in 0..regions {
         let mut to_write = next(&mut ring, 1);
-        // What is handed back is tried again.
+        // Returned regions are written again.
         loop {
             match sut.write(to_write) {
                 Ok(()) => break,
@@ -195,7 +196,7 @@ fn record_series(
             }
         }
         if region % 3 == 0 {
-            // Where the sync before has failed, the next region goes to another file.
+            // If the previous sync has failed, the next region goes to another file.
             let _ = sut.current().begin_sync();
         }
     }
@@ -208,7 +209,8 @@ fn record_series(
     (files, of_files + last.rows_lost, sut.disk_stop().rows_lost)
 }
 
-/// Every file is whole, each row is in one file at most, in order, and what is missing is counted.
+/// Asserts that every file is whole, that each row is in at most one file, in order, and that
+/// missing rows are counted.
 fn assert_whole(files: &[Vec<u8>], regions: usize, missing: u64) {
     let mut found = Vec::new();
     for file in files {
@@ -224,7 +226,7 @@ fn assert_whole(files: &[Vec<u8>], regions: usize, missing: u64) {
 
 /// Behaviour: B-70.
 #[test]
-fn an_error_at_any_write_or_sync_of_a_series_costs_what_was_outstanding_and_nothing_else() {
+fn failed_write_or_sync_of_a_series_loses_only_outstanding_data() {
     const REGIONS: usize = 30;
     let mut failed = 0;
     for code in [EIO, ENOSPC] {
@@ -256,7 +258,7 @@ fn an_error_at_any_write_or_sync_of_a_series_costs_what_was_outstanding_and_noth
 
 /// Behaviour: B-70.
 #[test]
-fn a_series_that_cannot_open_its_next_file_for_want_of_room_goes_on_when_it_can() {
+fn series_without_room_for_its_next_file_continues_later() {
     const REGIONS: usize = 60;
     for operation in OPENING..40 {
         let tries = RefCell::new(0);
@@ -267,7 +269,7 @@ fn a_series_that_cannot_open_its_next_file_for_want_of_room_goes_on_when_it_can(
             }
             *tries.borrow_mut() += 1;
             match *tries.borrow() {
-                // Not even a name; a name and no room behind it; a first write that fails.
+                // Not even a name; a name and no room after it; a first write that fails.
                 1..=3 => Err(io::ErrorKind::StorageFull.into()),
                 4..=6 => {
                     disk.set_room(0);

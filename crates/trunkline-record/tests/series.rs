@@ -1,6 +1,6 @@
-//! A recording that goes on in other files.
+//! A recording that continues in other files.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -41,22 +41,26 @@ fn of_group(file: &[u8], name: &str) -> Option<PropertyValue> {
     group.get(name.as_bytes()).cloned()
 }
 
-/// Opens files on disks of a test, each of which `prepare` sees before anybody else.
+/// Opens files on disks of a test, each of which `prepare` gets first.
 fn open_on<'a>(
     disks: &'a RefCell<Vec<SimDisk>>,
     ring: &Ring,
     prepare: fn(u32, &SimDisk),
-) -> impl FnMut(u32) -> io::Result<WriteQueue<SimDisk>> + use<'a> {
+) -> impl FnMut(u32) -> io::Result<WriteQueue> + use<'a> {
     let memory = ring.memory.clone();
     move |number| {
         let disk = SimDisk::new(u64::from(number), BLOCK);
         prepare(number, &disk);
         disks.borrow_mut().push(disk.clone());
-        Ok(WriteQueue::new(disk, options(), vec![memory.clone()]))
+        Ok(WriteQueue::new(
+            Box::new(disk),
+            options(),
+            vec![memory.clone()],
+        ))
     }
 }
 
-/// Rows of all files, one behind the other.
+/// Rows of all files, concatenated.
 fn all_numbers(disks: &RefCell<Vec<SimDisk>>) -> Vec<i64> {
     let disks = disks.borrow();
     disks.iter().flat_map(|disk| numbers(disk.file())).collect()
@@ -95,11 +99,11 @@ fn a_file_that_is_large_is_followed_by_another_and_no_row_is_lost() {
     }
 }
 
-/// Each file of a series says when its own rows were taken, whatever was lost before.
+/// Each file of a series has the times of its own rows, despite earlier losses.
 ///
 /// Behaviour: B-70.
 #[test]
-fn rows_at_even_distances_lie_on_one_axis_in_all_files() {
+fn evenly_spaced_rows_share_one_axis_in_all_files() {
     let waveform = Waveform {
         start: Some(Timestamp::from_nanos(1_767_225_600_000_000_000).into()),
         offset: 0.25,
@@ -115,7 +119,7 @@ fn rows_at_even_distances_lie_on_one_axis_in_all_files() {
         ..Rotation::default()
     };
     let sound = |_: u32, _: &SimDisk| {};
-    // What was taken for it and is not in it is missing before the third.
+    // Rows that it accepted and does not have are missing before the third file.
     let second_fails = |number: u32, disk: &SimDisk| {
         if number == 2 {
             disk.fault(rig::OPENING + 2, SimFault::Fails(5));
@@ -213,7 +217,7 @@ fn a_wall_clock_that_steps_changes_neither_files_nor_rows() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_that_has_failed_is_followed_by_another_that_says_what_is_missing() {
+fn failed_file_is_followed_by_one_that_reports_the_gap() {
     const EIO: i32 = 5;
     let disks = RefCell::new(Vec::new());
     let mut ring = ring(8192);
@@ -247,7 +251,7 @@ fn a_file_that_has_failed_is_followed_by_another_that_says_what_is_missing() {
 }
 
 #[test]
-fn a_region_is_handed_back_where_the_next_file_cannot_be_opened_and_taken_when_it_can() {
+fn region_is_returned_until_the_next_file_can_be_opened() {
     let disks = RefCell::new(Vec::new());
     let may_open = Cell::new(true);
     let mut ring = ring(8192);

@@ -1,6 +1,6 @@
-//! A series whose files fail: counts, gaps and regions are right, whatever fails and when.
+//! A series whose files fail: counts, gaps and regions are correct for any failure at any time.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod made;
 mod rig;
@@ -24,7 +24,7 @@ const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
 
-/// What a series has come to, file by file.
+/// The result of a series, file by file.
 struct Recorded {
     disks: Vec<SimDisk>,
     ended: Vec<EndedFile>,
@@ -49,7 +49,11 @@ fn record(
         let disk = SimDisk::new(u64::from(number), BLOCK);
         prepare(number, &disk);
         disks.borrow_mut().push(disk.clone());
-        Ok(WriteQueue::new(disk, options, vec![memory.clone()]))
+        Ok(WriteQueue::new(
+            Box::new(disk),
+            options,
+            vec![memory.clone()],
+        ))
     };
     let rotation = Rotation {
         bytes_max,
@@ -85,8 +89,8 @@ fn number_of(properties: &Properties, name: &str) -> Option<u64> {
 }
 
 impl Recorded {
-    /// Every row is in a file or lost, and each file says how many the files before it have. Gaps
-    /// come to as many as are missing, and stand where they are where `is_exact`.
+    /// Every row is in a file or lost, and each file has the number of rows in the files before it.
+    /// The gaps add up to the missing rows, and are at the exact positions if `is_exact`.
     fn check(&self, is_exact: bool) {
         let (mut before, mut next, mut lost, mut told) = (0, 0, 0, 0);
         for (ended, disk) in self.ended.iter().zip(&self.disks) {
@@ -125,7 +129,7 @@ impl Recorded {
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_that_fails_after_the_next_was_begun_leaves_right_numbers_and_gaps_in_those_behind_it() {
+fn late_file_failure_corrects_the_gaps_of_the_following_files() {
     let mut lost = 0;
     for bytes_max in [1, 8 * BLOCK as u64] {
         let good = record((12, BLOCK_ROWS), rig::options(), bytes_max, |_, _| {});
@@ -157,7 +161,7 @@ fn a_file_that_fails_after_the_next_was_begun_leaves_right_numbers_and_gaps_in_t
 
 /// Behaviour: B-70.
 #[test]
-fn what_a_file_cannot_say_any_more_because_it_has_failed_too_the_next_one_says() {
+fn gap_is_recorded_in_the_next_file_if_the_current_one_fails_too() {
     for first in rig::OPENING..8 {
         for second in rig::OPENING..8 {
             for bytes_max in [1, 4 * BLOCK as u64] {
@@ -179,7 +183,7 @@ fn what_a_file_cannot_say_any_more_because_it_has_failed_too_the_next_one_says()
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_that_cannot_be_cut_ends_says_so_and_does_not_stop_the_series() {
+fn untruncatable_file_is_reported_and_does_not_stop_the_series() {
     for failing in rig::OPENING..18 {
         for bytes_max in [u64::MAX, 8 * BLOCK as u64] {
             let recorded = record(
@@ -217,12 +221,12 @@ fn a_file_that_cannot_be_cut_ends_says_so_and_does_not_stop_the_series() {
     assert_eq!(failures, [2]);
     let closed = recorded.ended[1].closed;
     assert_eq!(closed.untrimmed, Some(EROFS));
-    assert!(closed.failure.unwrap().to_string().contains("cutting"));
+    assert!(closed.failure.unwrap().to_string().contains("truncating"));
 }
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_that_fails_while_what_was_copied_is_written_costs_no_region_that_is_not_counted() {
+fn every_region_lost_with_a_failed_copy_is_counted() {
     let options = QueueOptions {
         copying: Some(Copying {
             below_bytes: BLOCK,
@@ -251,7 +255,11 @@ fn a_file_that_takes_no_further_header_is_followed_by_another() {
     let open = |number| {
         let disk = SimDisk::new(u64::from(number), BLOCK);
         disks.borrow_mut().push(disk.clone());
-        Ok(WriteQueue::new(disk, rig::options(), vec![memory.clone()]))
+        Ok(WriteQueue::new(
+            Box::new(disk),
+            rig::options(),
+            vec![memory.clone()],
+        ))
     };
     let mut sut = TdmsSeries::start(open, layout(), Rotation::default(), LONG).unwrap();
     let remark = "x".repeat(100_000);
@@ -272,14 +280,14 @@ fn a_file_that_takes_no_further_header_is_followed_by_another() {
     assert_eq!(numbers(&file)[0], 3);
     let file = TdmsFile::open(&file).unwrap();
     let group = file.properties(&ObjectPath::group("rig")).unwrap();
-    // What the device has lost is said once.
+    // Losses of the device are recorded once.
     let gaps = ["gap_1_row", "gap_1_lost", "gap_2_row"].map(|name| number_of(group, name));
     assert_eq!(gaps, [Some(0), Some(3), None]);
 }
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_gap_that_was_found_out_late_is_played_where_it_is() {
+fn late_detected_gap_is_played_at_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tdms");
     made::write(&path, 50, Arrangement::Interleaved, |writer| {
@@ -313,7 +321,7 @@ fn forbid_syncs() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_next_file_that_was_made_and_could_not_be_begun_does_not_stand_in_the_way_of_itself() {
+fn next_file_that_failed_to_start_can_be_created_again() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut ring = ring(8192);
@@ -338,7 +346,7 @@ fn a_next_file_that_was_made_and_could_not_be_begun_does_not_stand_in_the_way_of
     ring.filler.push(&rows(0..BLOCK_ROWS)).unwrap();
     let mut region: ReadRegion = ring.reader.acquire(BLOCK_ROWS as u64).unwrap();
     for _ in 0..3 {
-        // A filter stays with its thread for ever.
+        // A filter stays with its thread forever.
         region = thread::scope(|scope| {
             let (sut, region) = (&mut sut, region);
             let refused = scope.spawn(move || {

@@ -1,6 +1,6 @@
 //! A file system of this machine that becomes full, and files that are left behind or not.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -18,14 +18,13 @@ use trunkline_record::{
 use trunkline_tdms::SumsCheck;
 
 /// The name of the test below, and how its other process knows its folder.
-const IN_CHILD: &str =
-    "a_file_system_of_this_machine_that_becomes_full_stops_and_resumes_a_recording";
+const IN_CHILD: &str = "full_file_system_pauses_and_resumes_a_recording";
 const FOLDER: &str = "TRUNKLINE_TEST_SMALL_DISK";
 const BYTES_MAX: &str = "TRUNKLINE_TEST_BYTES_MAX";
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_system_of_this_machine_that_becomes_full_stops_and_resumes_a_recording() {
+fn full_file_system_pauses_and_resumes_a_recording() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         let bytes_max = std::env::var(BYTES_MAX).unwrap().parse().unwrap();
         return fill(Path::new(&folder), bytes_max);
@@ -36,8 +35,7 @@ fn a_file_system_of_this_machine_that_becomes_full_stops_and_resumes_a_recording
     }
 }
 
-/// Runs the test again with a file system of its own, in a name space of its own, which goes with
-/// the process.
+/// Runs the test again with its own file system in its own name space, which ends with the process.
 #[allow(clippy::print_stderr, reason = "why it was left out")]
 fn run_on_small_disk(bytes_max: u64) {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +69,7 @@ fn run_on_small_disk(bytes_max: u64) {
     }
 }
 
-/// Fills the file system of this folder, makes room, and goes on.
+/// Fills the file system of this folder, makes room, and continues.
 fn fill(folder: &Path, bytes_max: u64) {
     let ballast = folder.join("ballast");
     std::fs::write(&ballast, vec![1; 3 << 20]).unwrap();
@@ -100,7 +98,7 @@ fn fill(folder: &Path, bytes_max: u64) {
     };
     let mut sut = TdmsSeries::start(open, layout(), rotation, LONG).unwrap();
     let mut written = 0;
-    let mut write = |sut: &mut TdmsSeries<_, _>, until: &dyn Fn(u64, bool) -> bool| {
+    let mut write = |sut: &mut TdmsSeries<_>, until: &dyn Fn(u64, bool) -> bool| {
         let mut is_low = false;
         let mut rounds = 0;
         loop {
@@ -141,7 +139,7 @@ fn fill(folder: &Path, bytes_max: u64) {
 }
 
 #[test]
-fn a_file_into_which_nothing_has_come_does_not_stay() {
+fn empty_file_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tdms");
     for is_started in [false, true] {
@@ -169,7 +167,7 @@ fn a_file_into_which_nothing_has_come_does_not_stay() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_beside_which_something_stays_that_readers_would_believe_is_not_made() {
+fn file_is_not_created_next_to_a_stale_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tdms");
     // A folder of that name cannot be removed as a file is.

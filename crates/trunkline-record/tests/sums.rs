@@ -1,6 +1,6 @@
-//! Recordings with checksums beside the file: what they vouch for is so, wherever it ends.
+//! Recordings with a checksum file: the checksums are correct at any end.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -30,13 +30,13 @@ fn options(outstanding: usize) -> QueueOptions {
 fn recording(seed: u64, ring: &Ring, options: QueueOptions) -> (SimDisk, SimDisk, Sut) {
     let (data, sums) = (SimDisk::new(seed, BLOCK), SimDisk::new(!seed, 1));
     let memories = vec![ring.memory.clone()];
-    let queue = WriteQueue::new(data.clone(), options, memories);
-    let queue = queue.with_sums(sums.clone()).unwrap();
+    let queue = WriteQueue::new(Box::new(data.clone()), options, memories);
+    let queue = queue.with_sums(Box::new(sums.clone())).unwrap();
     let sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();
     (data, sums, sut)
 }
 
-/// Pushes so many rows, and records them as a region.
+/// Pushes this number of rows, and records them as a region.
 fn write(ring: &mut Ring, sut: &mut Sut, count: i64) -> Result<(), RecordError> {
     let from = ring.filler.written() as i64;
     ring.filler.push(&rows(from..from + count)).unwrap();
@@ -91,11 +91,11 @@ fn record(seed: u64, mut at: impl FnMut(&SimDisk, &SimDisk, &Promised)) -> (Vec<
     (data.file(), sums.file(), sut.rows())
 }
 
-/// Rows that the checksums vouch for.
+/// Rows that the checksums cover.
 fn vouched_for(data: &[u8], sums: &[u8]) -> Vec<i64> {
     let opened = TdmsFile::open_summed(data, sums, Unsummed::Cut, Limits::default()).unwrap();
     assert_eq!(opened.check.state, SumsState::OfThisFile);
-    // Cut as its repair says, it is a file like any other.
+    // Truncated by its repair, it is a normal file.
     let repair = opened.file.repair(trunkline_tdms::Mending::Cut).unwrap();
     let length = repair.map_or(data.len(), |repair| repair.length as usize);
     let cut = &data[..length];
@@ -105,7 +105,7 @@ fn vouched_for(data: &[u8], sums: &[u8]) -> Vec<i64> {
 
 /// Behaviour: B-70.
 #[test]
-fn a_recording_killed_at_any_write_has_a_checksum_for_every_region_that_is_in_the_file() {
+fn killed_recording_has_a_checksum_for_every_written_region() {
     let mut files = 0;
     for seed in 0..40 {
         let (data, sums, all) = record(seed, |data, sums, promised| {
@@ -130,7 +130,7 @@ fn a_recording_killed_at_any_write_has_a_checksum_for_every_region_that_is_in_th
 
 /// Behaviour: B-70.
 #[test]
-fn after_a_loss_of_power_what_has_a_right_checksum_is_what_was_recorded() {
+fn data_with_a_valid_checksum_is_correct_after_a_power_failure() {
     let (mut files, mut torn) = (0, 0);
     for seed in 0..60 {
         let mut lost = Vec::new();
@@ -188,7 +188,7 @@ fn nothing_counts_as_written_or_durable_before_its_checksum_does() {
     let mut ring = ring(4096);
     let (_, sums, mut sut) = recording(3, &ring, options(4));
     let before = sut.progress();
-    // The next write of checksums stands.
+    // The next write of checksums stalls.
     sums.fault(sums.operations(), SimFault::Stands);
     for _ in 0..3 {
         write(&mut ring, &mut sut, BLOCK_ROWS).unwrap();
@@ -204,13 +204,13 @@ fn nothing_counts_as_written_or_durable_before_its_checksum_does() {
         (before.written, before.durable)
     );
     assert_eq!(sut.rows_in_file(), 0);
-    // The regions are back all the same: only the checksums are held up.
+    // The regions are back nevertheless: only the checksums are delayed.
     assert_eq!(ring.reader.lent(), 0);
     assert_eq!(progress.outstanding, 0);
 }
 
 #[test]
-fn checksums_that_wait_for_a_disk_that_stands_are_bounded() {
+fn pending_checksums_are_bounded_while_the_disk_stalls() {
     let mut ring = ring(4096);
     let mut options = options(4);
     options.wait = Duration::from_secs(1);
@@ -233,12 +233,12 @@ fn checksums_that_wait_for_a_disk_that_stands_are_bounded() {
     ));
     // A segment has a header, and each of these regions is a block.
     let segments = sut.progress().accepted / BLOCK as u64 - taken;
-    // As many as fit into a page, the one that stands, and what is outstanding.
+    // The number that fits into a page, the one that stalls, and the outstanding ones.
     assert!((170..180).contains(&segments), "{segments}");
 }
 
 #[test]
-fn a_file_whose_checksums_fail_takes_nothing_more_and_says_why() {
+fn file_with_failed_checksums_accepts_no_more_and_reports_why() {
     let mut steps = [0; 2];
     for seed in 0..100 {
         let mut ring = ring(4096);
@@ -249,7 +249,7 @@ fn a_file_whose_checksums_fail_takes_nothing_more_and_says_why() {
                 Ok(()) => {}
                 Err(error) => break error,
             }
-            // Whether or not the sync has failed already.
+            // Whether or not the sync has already failed.
             let _ = sut.begin_sync();
             assert!(sut.rows() < 10_000, "it never failed");
         };
@@ -264,14 +264,14 @@ fn a_file_whose_checksums_fail_takes_nothing_more_and_says_why() {
         assert!(matches!(failure.step, FailedStep::Sums | FailedStep::Sync));
         steps[usize::from(failure.step == FailedStep::Sync)] += 1;
         let closed = sut.close(LONG).unwrap();
-        // What stays may have been synced before.
+        // The remaining part may have been synced before.
         let is_durable = sut.progress().durable == closed.length;
         assert_eq!(closed.durability == Durability::OnDisk, is_durable);
         assert_eq!(ring.reader.lent(), 0);
         let (data, sums) = (data.file(), sums.file());
         assert_eq!(data.len() as u64, closed.length);
         assert!(TdmsFile::open(&data).unwrap().report().is_sound());
-        // Only what has its checksum stays, and nothing else is there of either.
+        // Only data with a checksum remains, and nothing else of either.
         assert_eq!(numbers(&data).len() as u64, sut.rows_in_file());
         let failure = closed.failure.unwrap();
         assert_eq!(failure.written, closed.length);
@@ -286,7 +286,7 @@ fn a_file_whose_checksums_fail_takes_nothing_more_and_says_why() {
 }
 
 #[test]
-fn a_file_whose_checksums_are_not_taken_by_the_system_comes_to_an_end() {
+fn file_whose_checksums_cannot_be_written_is_closed() {
     for submit in 0..6 {
         let mut ring = ring(4096);
         let (data, sums, mut sut) = recording(submit, &ring, options(3));
@@ -307,7 +307,7 @@ fn a_file_whose_checksums_are_not_taken_by_the_system_comes_to_an_end() {
 }
 
 #[test]
-fn checksums_stand_beside_the_file_and_those_of_an_earlier_one_are_removed() {
+fn checksums_are_stored_next_to_the_file_and_stale_ones_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tdms");
     let sums = sums_path(&path);

@@ -1,6 +1,6 @@
 //! One recording of variables in several files.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ fn folder_and_path() -> (tempfile::TempDir, impl Fn(u32) -> PathBuf) {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn each_file_of_a_series_stands_on_its_own_and_together_they_have_everything_once() {
+fn series_files_are_self_contained_and_complete_together() {
     let (_folder, path) = folder_and_path();
     let rotation = Rotation {
         bytes_max: 1_000,
@@ -117,7 +117,7 @@ fn each_file_of_a_series_stands_on_its_own_and_together_they_have_everything_onc
         assert_eq!(property(&path, "rig/fast", "series_row"), series_row);
         assert_eq!(slow.iter().map(|one| one.0).collect::<Vec<_>>(), [0]);
         if let Some(last) = own.last() {
-            // What is taken over comes at once, however old it is.
+            // Values that are carried over are played at once, regardless of their age.
             assert_eq!((fast[0], slow[0].1), ((*last, 0), 0));
             assert_eq!(fast[1], (last + 1, 0));
         }
@@ -142,7 +142,7 @@ fn each_file_of_a_series_stands_on_its_own_and_together_they_have_everything_onc
 
 /// Behaviour: B-72.
 #[test]
-fn a_file_that_is_old_is_followed_by_another_when_something_has_come() {
+fn file_at_its_maximum_age_is_followed_by_another_on_new_data() {
     let (_folder, path) = folder_and_path();
     let rotation = Rotation {
         age_max: Duration::from_secs(60),
@@ -152,7 +152,7 @@ fn a_file_that_is_old_is_followed_by_another_when_something_has_come() {
     let mut sut = VariableSeries::start(open, Some(rotation), MEMORY, NOW).unwrap();
     let level = sut.add("rig/level", &DataType::I64).unwrap();
     for minute in 0..10 {
-        // Nothing comes, so there is nothing to go on with.
+        // Nothing comes, so there is nothing to continue with.
         sut.write_out(Duration::from_secs(60 * minute)).unwrap();
     }
     assert_eq!(sut.number(), 1);
@@ -173,7 +173,7 @@ fn a_file_that_is_old_is_followed_by_another_when_something_has_come() {
     assert_eq!(numbers(&path(2)), [59, 61, 100]);
 }
 
-/// A disk whose files fail as they are told to.
+/// A disk whose files fail on command.
 #[derive(Clone, Default)]
 struct Disk(Arc<Mutex<State>>);
 
@@ -247,11 +247,11 @@ fn numbers(path: &Path) -> Vec<i64> {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn what_a_file_that_fails_has_not_taken_is_in_the_next_one_with_its_gaps() {
+fn updates_refused_by_a_failed_file_are_in_the_next_one() {
     let disk = Disk::default();
     let mut sut = series(&disk);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
-    // So many that rows have other numbers in the next file.
+    // Enough that rows have other numbers in the next file.
     for number in -2..=1 {
         sut.take(level, &at(number), &Lost::NONE, NOW).unwrap();
     }
@@ -282,7 +282,7 @@ fn what_a_file_that_fails_has_not_taken_is_in_the_next_one_with_its_gaps() {
 
 /// Behaviour: B-72.
 #[test]
-fn a_value_that_was_there_before_is_played_at_once_also_where_the_first_file_fails() {
+fn initial_value_is_played_at_once_even_if_the_first_file_failed() {
     let disk = Disk::default();
     let mut sut = series(&disk);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
@@ -303,7 +303,7 @@ fn a_value_that_was_there_before_is_played_at_once_also_where_the_first_file_fai
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_sync_that_fails_is_followed_by_another_file_which_says_what_may_be_missing() {
+fn failed_sync_starts_a_file_that_reports_a_possible_gap() {
     let disk = Disk::default();
     let mut sut = series(&disk);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
@@ -340,7 +340,7 @@ fn a_sync_that_fails_is_followed_by_another_file_which_says_what_may_be_missing(
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_full_disk_is_waited_for_and_a_next_file_that_cannot_be_made_is_tried_again() {
+fn full_disk_is_awaited_and_the_next_file_is_retried() {
     let disk = Disk::default();
     let mut sut = series(&disk);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
@@ -367,11 +367,11 @@ fn a_full_disk_is_waited_for_and_a_next_file_that_cannot_be_made_is_tried_again(
     assert_eq!(numbers(&path(2)), [2, 3]);
 }
 
-/// What waits is bounded whatever fails, and what is lost then is counted and a gap.
+/// The queue is bounded for any failure, and lost updates are counted and recorded as a gap.
 ///
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_disk_that_takes_no_further_file_loses_what_memory_has_no_room_for() {
+fn losses_without_a_further_file_are_bounded_and_counted() {
     let disk = Disk::default();
     let of_disk = disk.clone();
     let open = move |number| match number {

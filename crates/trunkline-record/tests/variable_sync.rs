@@ -1,6 +1,6 @@
 //! Updates of variables whose file cannot be made safe.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::io;
 
@@ -29,7 +29,7 @@ impl Segments for FailsOnce {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn nothing_more_is_called_safe_after_a_sync_that_failed_though_a_later_one_succeeds() {
+fn nothing_is_reported_durable_after_a_failed_sync() {
     let mut sut = VariableRecording::new(FailsOnce::default(), 1 << 20);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
     let mut synced = Vec::new();

@@ -1,6 +1,6 @@
-//! Variables of every type: recorded and played bit by bit, wherever the file is cut.
+//! Variables of every type: recorded and played bit by bit, with the file truncated anywhere.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod random_values;
 
@@ -29,7 +29,7 @@ fn at(value: Value, nanoseconds: i64) -> Sample {
     }
 }
 
-/// All updates, with the variable's number as its name says it.
+/// All updates, with the variable's number from its name.
 fn all(path: &Path) -> Vec<PlayedUpdate> {
     let mut sut = RecordedVariables::open(path).unwrap();
     let names = sut.variables().iter();
@@ -51,7 +51,7 @@ fn bits(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// What was recorded.
+/// The recorded updates.
 struct Made {
     types: Vec<DataType>,
     /// Each with its variable.
@@ -74,7 +74,7 @@ fn record(path: &Path, random: &mut Rng, turns: i64) -> Made {
     for turn in 0..turns {
         for _ in 0..random.usize(..5) {
             let variable = random.usize(..types.len());
-            // Odd nanoseconds, which no microsecond says.
+            // Odd nanoseconds, which microseconds cannot represent.
             let time = Timestamp::from_nanos(turn * 1_000_003 + samples.len() as i64);
             let sample = sample(random, &types[variable], time);
             sut.take(ids[variable], &sample, &Lost::NONE).unwrap();
@@ -108,7 +108,7 @@ proptest! {
     })]
     /// Behaviour: B-72, ZC-26.
     #[test]
-    fn every_type_and_value_comes_back_bit_by_bit(seed in any::<u64>()) {
+    fn every_type_and_value_round_trips_bit_by_bit(seed in any::<u64>()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.tdms");
         let Made { types, samples, .. } = record(&path, &mut Rng::with_seed(seed), 6);
@@ -133,7 +133,7 @@ proptest! {
     })]
     /// Behaviour: B-70, B-72.
     #[test]
-    fn a_file_that_is_cut_plays_whole_updates_and_none_that_is_mixed(seed in any::<u64>()) {
+    fn truncated_file_plays_whole_updates_and_no_mixed_ones(seed in any::<u64>()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.tdms");
         let Made { samples, whole, .. } = record(&path, &mut Rng::with_seed(seed), 3);
@@ -150,7 +150,7 @@ proptest! {
             let played = all(&cut);
             let least = whole.iter().rfind(|(end, _)| *end <= length).unwrap().1;
             prop_assert!(played.len() >= least, "{length}: {} of {least}", played.len());
-            // Of the segment that is cut, each variable has its first updates or none.
+            // Of the truncated segment, each variable has its first updates or none.
             for variable in 0..8 {
                 let played: Vec<_> = played.iter().filter(|one| one.variable == variable).collect();
                 let samples = samples.iter().filter(|(of, _)| *of == variable);
@@ -165,7 +165,7 @@ proptest! {
 
 /// Behaviour: B-72.
 #[test]
-fn parts_stand_in_channels_that_other_readers_have_too() {
+fn parts_are_in_channels_that_other_readers_support() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
@@ -203,7 +203,7 @@ fn parts_stand_in_channels_that_other_readers_have_too() {
 
 /// Behaviour: B-72.
 #[test]
-fn values_longer_than_what_is_read_ahead_are_played_one_at_a_time() {
+fn values_longer_than_the_read_ahead_are_played_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
@@ -213,7 +213,7 @@ fn values_longer_than_what_is_read_ahead_are_played_one_at_a_time() {
     for number in 0..40_u32 {
         let count = if number % 3 == 0 { 200_000 } else { number };
         let elements = Elements::U32((0..count).map(|at| at * 40 + number).collect());
-        // Longer and shorter than what is read ahead of text.
+        // Longer and shorter than the read-ahead of text.
         let note = "n".repeat(if number % 7 == 0 { 3_000_000 } else { 10 } + number as usize);
         let names = (0..number * 100).map(|at| Arc::from(format!("{number}/{at}")));
         let value = Value::Struct(Arc::from([
@@ -233,7 +233,7 @@ fn values_longer_than_what_is_read_ahead_are_played_one_at_a_time() {
 
 /// Behaviour: B-72.
 #[test]
-fn what_cannot_be_recorded_is_said_with_its_name() {
+fn unsupported_variables_are_reported_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);

@@ -1,6 +1,6 @@
-//! Variables: every update with its time, what is missing, and played in their order.
+//! Variables: every update with its time, the losses, and playback in order.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::collections::HashSet;
 use std::io;
@@ -22,7 +22,7 @@ use trunkline_types::{DataType, Lost, Quality, Reason, Sample, Timestamp, Value}
 /// Much more than anything here.
 const MEMORY: usize = 1 << 20;
 
-/// As many variables as no plant has, and more than can be compared with each other in a test.
+/// More variables than any plant has, and more than a test can compare with each other.
 const MANY: usize = 50_000;
 
 /// 2023, in nanoseconds.
@@ -45,7 +45,7 @@ fn all(path: &Path) -> Vec<PlayedUpdate> {
 
 /// Behaviour: B-72.
 #[test]
-fn values_that_were_there_before_a_recording_are_played_at_once() {
+fn values_older_than_the_recording_are_played_at_once() {
     const HOUR: i64 = 3_600_000;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
@@ -85,7 +85,7 @@ fn values_that_were_there_before_a_recording_are_played_at_once() {
 
 /// Behaviour: B-72.
 #[test]
-fn many_variables_are_told_apart() {
+fn many_variables_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("many.tdms");
     let mut sut = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
@@ -176,12 +176,11 @@ fn every_update_is_recorded_and_played_in_the_order_of_the_times() {
     }
 }
 
-/// Of a segment that was cut off, numbers are there as far as they go, and with strings among them
-/// none.
+/// A truncated segment has its numbers up to the cut, and none if there are strings among them.
 ///
 /// Behaviour: B-70.
 #[test]
-fn a_recording_that_is_cut_anywhere_plays_what_is_whole() {
+fn truncated_recording_plays_its_whole_updates() {
     cut_anywhere(&DataType::String, |number| {
         Value::String(number.to_string().into())
     });
@@ -266,7 +265,7 @@ impl Segments for Full {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_full_disk_loses_what_memory_has_no_room_for_says_so_and_goes_on() {
+fn full_disk_loses_only_what_exceeds_memory_and_reports_it() {
     let disk = Full::default();
     let mut sut = VariableRecording::new(disk.clone(), 10_000);
     let level = sut.add("rig/level", &DataType::I64).unwrap();
@@ -307,7 +306,7 @@ fn a_full_disk_loses_what_memory_has_no_room_for_says_so_and_goes_on() {
 
 /// Behaviour: B-72.
 #[test]
-fn what_was_lost_before_an_update_is_a_gap_of_the_recording() {
+fn losses_before_an_update_are_recorded_as_a_gap() {
     let disk = Full::default();
     let mut sut = VariableRecording::new(disk.clone(), MEMORY);
     let level = sut.add("rig/level", &DataType::Bool).unwrap();
@@ -341,7 +340,7 @@ fn what_was_lost_before_an_update_is_a_gap_of_the_recording() {
 }
 
 #[test]
-fn what_is_not_recorded_is_said() {
+fn unrecorded_variables_are_reported() {
     let mut sut = VariableRecording::new(Full::default(), MEMORY);
     let level = sut.add("rig/level", &DataType::F64).unwrap();
     let changed = sut.add("rig/level", &DataType::I8).unwrap_err();
@@ -369,7 +368,7 @@ fn what_is_not_recorded_is_said() {
 
 /// Behaviour: B-72.
 #[test]
-fn channels_of_even_times_are_played_as_variables_too_and_a_clock_never_goes_back() {
+fn waveform_channels_are_played_as_variables_in_time_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut writer = Writer::new(WriterOptions::default());
@@ -419,7 +418,7 @@ fn channels_of_even_times_are_played_as_variables_too_and_a_clock_never_goes_bac
 
 /// Behaviour: B-70.
 #[test]
-fn checksums_beside_the_file_vouch_for_every_update_of_it() {
+fn checksums_cover_every_update_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     std::fs::write(sums_path(&path), "of an earlier file").unwrap();

@@ -1,10 +1,10 @@
-//! What a recording does with memory: who touches it, from where it is written, what may lie in it.
+//! Memory use of a recording: data is written directly from the device's memory, without copies.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     unsafe_code,
-    reason = "a test may panic, and looking at writes needs a backend of one's own"
+    reason = "tests may panic; observing writes needs a custom backend"
 )]
 
 mod rig;
@@ -24,18 +24,18 @@ use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType, Values};
 const BLOCK: usize = 512;
 const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
 
-/// What was seen of the writes of a disk.
+/// The observed writes.
 #[derive(Default, Debug)]
 struct Seen {
     writes: Vec<(usize, usize)>,
     running: usize,
-    /// How many were still running whenever one was over.
+    /// Number of operations still in flight at each completion.
     left_running: Vec<usize>,
-    /// How often room was to be set aside.
+    /// Number of reservations.
     reserved: usize,
 }
 
-/// A disk that says what is written to it, and from where.
+/// A disk that records the source address of each write.
 #[derive(Debug)]
 struct Watched(SimDisk, Arc<Mutex<Seen>>);
 
@@ -53,7 +53,7 @@ impl Backend for Watched {
     }
 
     unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { self.0.register(memory) }
     }
 
@@ -63,12 +63,12 @@ impl Backend for Watched {
         seen.writes
             .push((memory.start.as_ptr().addr(), memory.bytes));
         seen.running += 1;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { self.0.submit(write) }
     }
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { self.0.submit_read(read) }
     }
 
@@ -104,7 +104,7 @@ impl Backend for Watched {
 
 /// Behaviour: ZC-02, ZC-04, ZC-11.
 #[test]
-fn every_value_is_written_from_where_the_device_has_put_it() {
+fn every_value_is_written_directly_from_device_memory() {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let mut ring = ring(4096);
     let memory = ring.memory.span();
@@ -130,7 +130,7 @@ fn every_value_is_written_from_where_the_device_has_put_it() {
         .partition(|(at, _)| (from..to).contains(at));
     let bytes: usize = of_ring.iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(bytes, all as usize * ROW, "each byte once, from the ring");
-    // The rest is headers, of a block each.
+    // The other writes are headers of at most two blocks.
     assert!(
         others.iter().all(|(_, bytes)| *bytes <= 2 * BLOCK),
         "{others:?}"
@@ -140,16 +140,16 @@ fn every_value_is_written_from_where_the_device_has_put_it() {
 
 /// Behaviour: ZC-15.
 #[test]
-fn as_long_as_there_is_data_the_disk_has_something_to_do() {
+fn disk_is_never_idle_while_there_is_data() {
     for seed in 0..20 {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut ring = ring(4096);
         let backend = Watched(SimDisk::new(seed, BLOCK), Arc::clone(&seen));
         let mut sut = rig::recording(backend, &ring, rig::options());
-        let mut write = |sut: &mut TdmsRecording<_>| {
+        let mut write = |sut: &mut TdmsRecording| {
             let at = ring.filler.written() as i64;
             ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
-            // Nobody takes completions but this call.
+            // Only this call processes completions.
             sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
                 .unwrap();
         };
@@ -159,10 +159,10 @@ fn as_long_as_there_is_data_the_disk_has_something_to_do() {
         seen.lock().unwrap().left_running.clear();
         for _ in 0..200 {
             write(&mut sut);
-            // As soon as a call returns, there is more to do.
+            // When a call returns, at least one write is in flight.
             assert!(seen.lock().unwrap().running > 0);
         }
-        // Each region is a write, and several are on their way at a time.
+        // Each region is a write, and several are in transit at a time.
         let left = &seen.lock().unwrap().left_running;
         assert!(left.len() > 190);
         assert!(
@@ -173,7 +173,7 @@ fn as_long_as_there_is_data_the_disk_has_something_to_do() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_not_tried_again_before_it_says_that_it_has_room() {
+fn full_disk_is_not_retried_before_it_reports_free_space() {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let mut ring = ring(4096);
     let disk = SimDisk::new(1, BLOCK);
@@ -185,7 +185,7 @@ fn a_disk_that_is_full_is_not_tried_again_before_it_says_that_it_has_room() {
     disk.set_room(64 << 10);
     let backend = Watched(disk.clone(), Arc::clone(&seen));
     let mut sut = rig::recording(backend, &ring, options);
-    let mut write = |sut: &mut TdmsRecording<_>| {
+    let mut write = |sut: &mut TdmsRecording| {
         let at = ring.filler.written() as i64;
         ring.filler.push(&rows(at..at + BLOCK_ROWS)).unwrap();
         sut.write(ring.reader.acquire(BLOCK_ROWS as u64).unwrap())
@@ -209,7 +209,7 @@ fn a_disk_that_is_full_is_not_tried_again_before_it_says_that_it_has_room() {
 
 /// Behaviour: ZC-26.
 #[test]
-fn rows_hold_values_of_every_type_of_fixed_size_in_one_channel_or_in_several() {
+fn rows_hold_every_fixed_size_type_in_one_or_several_channels() {
     let one: [(&str, TdmsType, Vec<u8>); 12] = [
         ("i8", TdmsType::I8, vec![0xff]),
         ("u8", TdmsType::U8, vec![200]),
@@ -242,7 +242,7 @@ fn rows_hold_values_of_every_type_of_fixed_size_in_one_channel_or_in_several() {
         "bool" => Values::Bool(vec![true; 7]),
         name => panic!("{name}"),
     };
-    // Each alone, and all of them in one row.
+    // Each type alone, then all types in one row.
     let alone = (0..one.len()).map(|at| at..at + 1);
     for range in alone.chain(std::iter::once(0..one.len())) {
         let channels = &one[range];
@@ -250,11 +250,11 @@ fn rows_hold_values_of_every_type_of_fixed_size_in_one_channel_or_in_several() {
             .iter()
             .flat_map(|(.., bytes)| bytes.clone())
             .collect();
-        // As many rows as make whole blocks of memory.
+        // A number of rows that fills whole blocks.
         let made = RegionMemory::to_record(row.len(), 4096, PagesWanted::Ordinary, 4);
         let (memory, mut filler, mut reader) = made.unwrap();
         let disk = SimDisk::new(1, BLOCK);
-        let queue = WriteQueue::new(disk.clone(), rig::options(), vec![memory]);
+        let queue = WriteQueue::new(Box::new(disk.clone()), rig::options(), vec![memory]);
         let layout = TdmsLayout {
             channels: channels
                 .iter()
@@ -284,7 +284,7 @@ fn rows_hold_values_of_every_type_of_fixed_size_in_one_channel_or_in_several() {
     }
 }
 
-/// A wall clock may step at any time; this is not one.
+/// Backends use the monotonic clock, because a wall clock may step.
 #[test]
 fn the_clock_of_every_backend_is_the_monotonic_one() {
     let monotonic = || {

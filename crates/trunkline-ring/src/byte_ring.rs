@@ -49,7 +49,7 @@ pub struct Corrupt;
 impl std::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the program at the other end of this memory has written positions that are \
+            "the peer has written positions to shared memory that are \
              not valid; end it, and create the memory again",
         )
     }
@@ -98,8 +98,6 @@ impl RingMemory {
         }
     }
 
-    /// Returns the end that writes bytes.
-    #[must_use]
     pub fn producer(self) -> ByteProducer {
         ByteProducer {
             memory: self,
@@ -109,8 +107,6 @@ impl RingMemory {
         }
     }
 
-    /// Returns the end that reads bytes.
-    #[must_use]
     pub fn consumer(self) -> ByteConsumer {
         ByteConsumer {
             memory: self,
@@ -130,7 +126,6 @@ impl RingMemory {
         self.bytes.len() as u64
     }
 
-    /// The index of `position` in the ring.
     fn index(&self, position: u64) -> usize {
         // Below the capacity, which is a usize.
         (position & (self.capacity() - 1)) as usize
@@ -141,7 +136,6 @@ impl RingMemory {
 ///
 /// # Panics
 /// `capacity` is not a power of two.
-#[must_use]
 pub fn byte_ring(capacity: usize) -> (ByteProducer, ByteConsumer) {
     assert!(
         capacity.is_power_of_two(),
@@ -246,7 +240,6 @@ impl Bytes {
     }
 }
 
-/// The writing end of a byte ring.
 pub struct ByteProducer {
     memory: RingMemory,
     /// Own position. The copy in the header is for the other end only.
@@ -310,7 +303,6 @@ impl ByteProducer {
     }
 }
 
-/// The reading end of a byte ring.
 pub struct ByteConsumer {
     memory: RingMemory,
     /// Own position. The copy in the header is for the other end only.
@@ -346,7 +338,6 @@ impl ByteConsumer {
     }
 
     /// Returns true if nothing can be popped now. Returns false for an invalid position.
-    #[must_use]
     pub fn is_empty(&mut self) -> bool {
         self.waiting(1) == Ok(0)
     }

@@ -55,22 +55,18 @@ impl Fifo {
     /// # Panics
     ///
     /// If `capacity` or `words` is 0, or the elements do not fit in memory.
-    #[must_use]
     pub fn new(capacity: usize, words: usize) -> Self {
         Self {
             ring: SlotRing::new(capacity, words),
         }
     }
 
-    /// Maximum number of elements.
-    #[must_use]
     #[inline]
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
     }
 
     /// Width of an element, in words.
-    #[must_use]
     #[inline]
     pub fn words(&self) -> usize {
         self.ring.width()
@@ -78,14 +74,12 @@ impl Fifo {
 
     /// Number of elements in the FIFO at some moment during the call, including those that are
     /// being written or read.
-    #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
     /// Returns true if the FIFO was empty at some moment during the call.
-    #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -93,7 +87,6 @@ impl Fifo {
 
     /// Number of elements lost to [`push_overwriting`](Self::push_overwriting) so far: the sum of
     /// what its calls have reported.
-    #[must_use]
     #[inline]
     pub fn overflows(&self) -> u64 {
         self.ring.dropped()
@@ -209,7 +202,6 @@ where
 {
     /// Creates a reader whose default is words of zero, which is the default value of every
     /// [`Word`](crate::Word) type.
-    #[must_use]
     pub fn new(fifo: F) -> Self {
         let last = vec![0; fifo.words()].into();
         Self { fifo, last }
@@ -220,7 +212,6 @@ where
     /// # Panics
     ///
     /// If `default` does not have the width of the FIFO's elements.
-    #[must_use]
     #[track_caller]
     pub fn with_default(fifo: F, default: &[u64]) -> Self {
         check_width(default.len(), fifo.words());
@@ -240,7 +231,6 @@ where
         }
     }
 
-    #[must_use]
     pub fn fifo(&self) -> &Fifo {
         &self.fifo
     }

@@ -86,7 +86,6 @@ pub(crate) struct FourSlots {
     words: Box<[AtomicU64]>,
 }
 
-/// A slot claimed by one writer.
 #[derive(Debug, Clone, Copy)]
 struct Claim(u64);
 
@@ -132,7 +131,6 @@ impl FourSlots {
         }
     }
 
-    /// Width of a value, in words.
     #[inline]
     pub(crate) fn width(&self) -> usize {
         self.words.len() / SLOTS
@@ -321,7 +319,6 @@ impl FourSlots {
     }
 }
 
-/// Returns the words of a slot; `width` is the declared width.
 #[inline]
 fn words_of(words: &[AtomicU64], slot: usize, width: usize) -> &[AtomicU64] {
     &words[slot * width..][..width]

@@ -1,5 +1,7 @@
 //! The last-value cell: one writer at a time, any number of readers.
 
+use crate::reader::WordCell;
+use crate::reader::sealed::Sealed;
 use crate::snapshot::{Snapshot, check_width_of_slots, copy_in, copy_out, further_attempts};
 use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 
@@ -39,13 +41,11 @@ use crate::sync::{AtomicU64, Ordering, fence, zeroed_words};
 pub struct LastValue {
     /// Number of the last complete write; 0 before the first.
     published: AtomicU64,
-    /// Slot 0, then slot 1.
     slots: Box<[AtomicU64]>,
 }
 
 impl LastValue {
     /// A cell for values of `words` words, all zero until the first write.
-    #[must_use]
     pub fn new(words: usize) -> Self {
         Self {
             published: AtomicU64::new(0),
@@ -53,15 +53,12 @@ impl LastValue {
         }
     }
 
-    /// Width of a value, in words.
-    #[must_use]
     #[inline]
     pub fn words(&self) -> usize {
         self.slots.len() / 2
     }
 
     /// Number of writes completed so far.
-    #[must_use]
     #[inline]
     pub fn count(&self) -> u64 {
         self.published.load(Ordering::Acquire)
@@ -166,7 +163,9 @@ fn slot(slots: &[AtomicU64], count: u64, width: usize) -> &[AtomicU64] {
     &slots[first..][..width]
 }
 
-impl crate::reader::WordCell for LastValue {
+impl Sealed for LastValue {}
+
+impl WordCell for LastValue {
     fn words(&self) -> usize {
         self.words()
     }

@@ -87,9 +87,7 @@ struct Place {
     group: usize,
     /// Chunk within the group.
     chunk: usize,
-    /// Word within the chunk.
     word: usize,
-    /// Bit within the word.
     bit: usize,
 }
 
@@ -139,7 +137,6 @@ impl MarkSet {
     pub const INDEX_MAX: u32 = (CHUNKS * CHUNK_MARKS - 1) as u32;
 
     /// Creates an empty set without memory for any index.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             top: AtomicU64::new(0),
@@ -209,7 +206,6 @@ impl MarkSet {
     ///
     /// After [`unmark`](Self::unmark), or just after a drain, it may return `false` for an empty
     /// set; draining corrects that.
-    #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.load(Ordering::Acquire) == 0

@@ -32,7 +32,6 @@ impl Track {
         }
     }
 
-    /// The slot of a position.
     #[inline]
     pub(crate) fn index(self, position: u64) -> usize {
         (position & self.index_mask) as usize

@@ -2,26 +2,18 @@
 
 use std::ops::Deref;
 
-use crate::last_value::LastValue;
-use crate::rt_cell::RtCell;
 use crate::snapshot::Snapshot;
 
-/// A cell whose last complete value can be read as words: [`LastValue`], [`RtCell`].
+/// A cell whose last complete value can be read as words: [`LastValue`](crate::LastValue), [`RtCell`](crate::RtCell).
 pub trait WordCell: sealed::Sealed {
-    /// Width of a value, in words.
     fn words(&self) -> usize;
     /// Number of the last complete write; 0 before the first.
     fn count(&self) -> u64;
-    /// Copies the last complete value into `out`.
     fn read(&self, out: &mut [u64]) -> Snapshot;
 }
 
-mod sealed {
-    use super::*;
-
+pub(crate) mod sealed {
     pub trait Sealed {}
-    impl Sealed for LastValue {}
-    impl Sealed for RtCell {}
 }
 
 /// The result of `Reader::read`.
@@ -62,7 +54,6 @@ where
 {
     /// Creates a reader of `cell`. Until its first complete reading it returns words of zero,
     /// number 0.
-    #[must_use]
     pub fn new(cell: C) -> Self {
         let width = cell.words();
         let mut reader = Self {
@@ -87,7 +78,6 @@ where
         }
     }
 
-    #[must_use]
     pub fn cell(&self) -> &C::Target {
         &self.cell
     }

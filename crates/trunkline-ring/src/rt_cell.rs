@@ -1,6 +1,8 @@
 //! The single-element FIFO: several writers, several readers, reads repeat the newest value.
 
 use crate::four_slots::{CellBusy, FourSlots};
+use crate::reader::WordCell;
+use crate::reader::sealed::Sealed;
 use crate::snapshot::Snapshot;
 
 /// The single-element FIFO of a variable, in words.
@@ -45,22 +47,18 @@ pub struct RtCell {
 
 impl RtCell {
     /// Creates a cell for values of `words` words, all zero until the first write.
-    #[must_use]
     pub fn new(words: usize) -> Self {
         Self {
             cell: FourSlots::new(words),
         }
     }
 
-    /// Width of a value, in words.
-    #[must_use]
     #[inline]
     pub fn words(&self) -> usize {
         self.cell.width()
     }
 
     /// Number of the newest complete write; 0 before the first.
-    #[must_use]
     #[inline]
     pub fn count(&self) -> u64 {
         self.cell.count()
@@ -89,7 +87,9 @@ impl RtCell {
     }
 }
 
-impl crate::reader::WordCell for RtCell {
+impl Sealed for RtCell {}
+
+impl WordCell for RtCell {
     fn words(&self) -> usize {
         self.words()
     }

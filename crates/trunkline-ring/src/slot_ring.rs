@@ -58,7 +58,6 @@ impl std::fmt::Display for Empty {
 
 impl std::error::Error for Empty {}
 
-/// The result of an overwriting push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Overflow {
@@ -74,8 +73,6 @@ impl Overflow {
         dropped: 0,
     };
 
-    /// Returns true if nothing was lost.
-    #[must_use]
     pub fn is_none(self) -> bool {
         self.dropped == 0
     }
@@ -100,7 +97,6 @@ impl Turn {
     }
 }
 
-/// A slot claimed by one thread.
 struct Claimed {
     spot: Spot,
     /// The stamp that gives the slot to the other side.

@@ -48,7 +48,6 @@ struct Table<T> {
     chunks: Box<[OnceLock<Chunk<T>>]>,
     /// Current epoch: above [`NOTHING`], incremented by each removal.
     epoch: AtomicU64,
-    /// The word of each reader.
     readers: Mutex<Vec<Arc<Padded<AtomicU64>>>>,
     /// Removed values with the epoch of their removal, in ascending order.
     retired: Mutex<VecDeque<(u64, Shared<T>)>>,

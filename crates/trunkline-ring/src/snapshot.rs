@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn attempt_that_succeeds_is_the_last() {
+    fn no_attempt_follows_a_success() {
         let mut attempts = 1;
         let snapshot = further_attempts(|| {
             attempts += 1;

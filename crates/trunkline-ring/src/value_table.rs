@@ -66,13 +66,11 @@ const _: () = assert!(2 * HALF_WORDS < SLOT_WORDS);
 /// A value with its timestamps, quality, writer and sequence, in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableValue {
-    /// Sequence of the update.
     pub sequence: u64,
     /// Source timestamp in nanoseconds.
     pub source_timestamp: i64,
     /// Engine timestamp in nanoseconds.
     pub engine_timestamp: i64,
-    /// Quality of the value, as its bits.
     pub quality: u32,
     /// Number of the session that wrote it.
     pub writer: u32,
@@ -149,7 +147,6 @@ impl TableMemory {
     }
 
     /// Initialises zeroed memory as a table and returns its writer.
-    #[must_use]
     pub fn writer(self) -> TableWriter {
         if let Some(first) = self.slot(0) {
             first.words[1].store(CURRENT, Ordering::Relaxed);
@@ -159,7 +156,6 @@ impl TableMemory {
     }
 
     /// Returns a reader if the memory has been initialised as a table.
-    #[must_use]
     pub fn reader(self) -> Option<TableReader> {
         let magic = self.slot(0)?.words[0].load(Ordering::Acquire);
         (magic == MAGIC).then_some(TableReader(self))
@@ -200,7 +196,6 @@ impl Slots {
 ///
 /// # Panics
 /// If `slots` is 0.
-#[must_use]
 #[track_caller]
 pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
     assert!(slots > 0, "a table has at least the slot that describes it");
@@ -225,7 +220,6 @@ pub fn value_table(slots: usize) -> (TableWriter, TableReader) {
 
 impl TableWriter {
     /// One past the highest index that can be stored into; the lowest is 1.
-    #[must_use]
     pub fn end(&self) -> usize {
         self.0.0.len()
     }
@@ -269,13 +263,11 @@ impl TableWriter {
 
 impl TableReader {
     /// One past the highest index.
-    #[must_use]
     pub fn end(&self) -> usize {
         self.0.0.len()
     }
 
     /// Returns true while the table is written to.
-    #[must_use]
     #[inline]
     pub fn is_current(&self) -> bool {
         let first = self.0.slot(0);
@@ -285,7 +277,6 @@ impl TableReader {
     /// Returns the entry at `index` while the table is [current](Self::is_current). Returns `None`
     /// if nothing of this generation is stored there, the table has ended, or stores overtook this
     /// reader [`READ_ATTEMPTS_MAX`] times. The caller then gets the value from elsewhere.
-    #[must_use]
     #[inline]
     pub fn read(&self, index: usize, generation: u16) -> Option<TableEntry> {
         let slot = self.0.slot(index).filter(|_| index > 0)?;
@@ -341,7 +332,6 @@ fn half(slot: &TableSlot, count: u64) -> &[AtomicU64] {
 
 impl TableValue {
     /// Returns all bytes; the value is the first [`length`](Self::length) of them.
-    #[must_use]
     #[inline]
     pub fn bytes(&self) -> [u8; TABLE_VALUE_BYTES] {
         let mut bytes = [0; TABLE_VALUE_BYTES];

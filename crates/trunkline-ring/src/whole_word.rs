@@ -12,11 +12,9 @@ use crate::words::Word;
 /// assert_eq!(i64::of_words(&[u64::MAX, 7]), [-1, 7]);
 /// ```
 pub trait WholeWord: Word + sealed::Sealed {
-    /// Views values as words.
     #[must_use]
     fn as_words(values: &[Self]) -> &[u64];
 
-    /// Views words as values.
     #[must_use]
     fn of_words(words: &[u64]) -> &[Self];
 }
@@ -57,7 +55,7 @@ mod tests {
     use crate::words::Words;
 
     #[test]
-    fn slices_are_the_words_of_their_values() {
+    fn slices_convert_to_the_words_of_their_values() {
         let values = [0.0, -1.5, f64::INFINITY, f64::MIN_POSITIVE];
         assert_eq!(f64::as_words(&values), values.to_words());
         assert_eq!(f64::of_words(&values.to_words()), values);

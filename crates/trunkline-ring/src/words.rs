@@ -26,7 +26,6 @@
 /// assert_eq!(<[Celsius; 1]>::from_words([Celsius(21.5)].to_words()), [Celsius(21.5)]);
 /// ```
 pub trait Word: Copy {
-    /// Returns the word that represents this value.
     #[must_use]
     fn to_word(self) -> u64;
 
@@ -102,10 +101,8 @@ impl Word for bool {
 /// assert_eq!(<(i16, bool)>::from_words([u64::MAX, 1]), (-1, true));
 /// ```
 pub trait Words: Copy {
-    /// The words of a value, `[u64; N]`.
     type Array: WordArray;
 
-    /// Returns the words that represent this value.
     #[must_use]
     fn to_words(self) -> Self::Array;
 

@@ -1,6 +1,6 @@
-//! The byte ring, and what it makes of another end that is not to be trusted.
+//! The byte ring, and its behaviour with an untrusted peer.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::ptr::NonNull;
@@ -48,7 +48,7 @@ fn a_full_ring_takes_what_fits() {
 }
 
 #[test]
-fn who_waits_is_woken_once_and_nobody_else_is() {
+fn only_the_waiting_end_is_woken_and_only_once() {
     let (mut producer, mut consumer) = byte_ring(8);
     assert!(!producer.push(&[1]).unwrap().wake, "nobody waits");
     assert_eq!(consumer.pop(&mut [0; 8]).unwrap().count, 1);
@@ -81,7 +81,7 @@ fn two_threads_move_a_million_bytes() {
     producing.join().unwrap();
 }
 
-/// Memory in which anybody can write anything.
+/// Memory in which any content can be written.
 struct Open {
     words: Box<[AtomicU64]>,
 }
@@ -129,14 +129,14 @@ fn position() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn scribbled_headers_are_found_or_harmless(
+    fn corrupted_headers_are_detected_or_harmless(
         steps in prop::collection::vec((0..6_u8, 0..WORDS, position(), 0..100_usize), 1..60),
     ) {
         let memory = Open::new();
         let (mut producer, mut consumer) = memory.ends();
         let mut buffer = [0; 100];
         for (what, word, value, length) in steps {
-            // Whatever they answer, they answer, and move no more than is there.
+            // Any answer is allowed, as long as no more is moved than exists.
             match what {
                 0 | 1 => memory.word(word).store(value, Ordering::Relaxed),
                 2 => if let Ok(moved) = producer.push(&buffer[..length]) {
@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn nobody_takes_bytes_back() {
+fn position_never_decreases() {
     let memory = Open::new();
     let (mut producer, mut consumer) = memory.ends();
     let [tail, head] = [0, 16].map(|at| memory.word(at));

@@ -1,7 +1,7 @@
 //! The buffer of a stream that several read: each gets everything from its place on, and the
 //! producer has room where all have been.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::thread;
@@ -36,16 +36,17 @@ fn room_is_what_the_slowest_has_passed() {
         (bytes(&mut one), bytes(&mut other)),
         (b"ccdd".into(), b"bbccdd".into())
     );
-    // What was passed is not its own any more, and nothing is passed twice, or before it is there.
+    // An element that was passed is no longer accessible, and none is passed twice or before it has
+    // arrived.
     assert!(one.region_at(2, 2).is_none() && one.region_at(6, 4).is_none());
     one.pass(2, 1);
     one.pass(100, 50);
     assert_eq!((one.place().position, one.place().elements), (4, 2));
-    // Who leaves holds nothing up.
+    // A reader that leaves blocks no other.
     drop(other);
     assert_eq!((sut.freed().position, sut.freed().elements), (4, 2));
     assert!(producer.push(b"ee", 1).unwrap());
-    // Without anybody everything is kept, for who comes next.
+    // Without a reader everything is kept for the next one.
     drop(one);
     assert!(sut.is_empty() && !producer.push(b"ff", 1).unwrap());
     let (mut next, _) = sut.join();
@@ -54,7 +55,7 @@ fn room_is_what_the_slowest_has_passed() {
 
 /// Behaviour: B-62.
 #[test]
-fn elements_that_are_counted_are_given_back_too() {
+fn counted_elements_are_released_too() {
     let shape = RingShape::variable(10, 2).unwrap();
     let (mut producer, sut) = element_ring_of_many(shape, RingStart::default());
     let ((mut one, _), (mut other, _)) = (sut.join(), sut.join());
@@ -72,7 +73,7 @@ fn elements_that_are_counted_are_given_back_too() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_producer_learns_that_somebody_waits() {
+fn producer_is_notified_of_a_waiting_consumer() {
     let shape = RingShape::fixed(1, 4).unwrap();
     let (mut producer, sut) = element_ring_of_many(shape, RingStart::default());
     let ((mut one, _), (mut other, _)) = (sut.join(), sut.join());
@@ -87,7 +88,7 @@ fn a_producer_learns_that_somebody_waits() {
 proptest! {
     /// Behaviour: B-62.
     #[test]
-    fn each_reads_the_same_wherever_the_others_are(
+    fn every_reader_gets_the_same_data_at_any_position_of_the_others(
         steps in prop::collection::vec((0..5_usize, 1..6_usize), 1..200),
     ) {
         let shape = RingShape::fixed(1, 7).unwrap();

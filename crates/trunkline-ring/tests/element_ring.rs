@@ -1,7 +1,7 @@
-//! The buffer of a stream: in place and copied, in mirrored memory and in memory that is not, and
-//! what it makes of another end that is not to be trusted.
+//! The buffer of a stream: in place and copied, in mirrored and in plain memory, and its behaviour
+//! with an untrusted peer.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ const WORDS: usize = size_of::<ElementHeader>() / 8;
 const WRITTEN: usize = 0;
 const READ: usize = 16;
 
-/// Memory in which anybody can write anything, with 64 bytes for elements.
+/// Memory in which any content can be written, with 64 bytes for elements.
 struct Open {
     words: Box<[AtomicU64]>,
 }
@@ -74,7 +74,7 @@ fn a_push_is_all_or_nothing() {
 }
 
 #[test]
-fn capacity_is_in_elements_whatever_the_memory_holds() {
+fn capacity_is_in_elements_regardless_of_the_memory() {
     let memory = Open::new();
     let (mut producer, mut consumer) = memory.ends(RingShape::fixed(8, 5).unwrap());
     assert!(producer.push(&[1; 40], 5).unwrap());
@@ -82,7 +82,7 @@ fn capacity_is_in_elements_whatever_the_memory_holds() {
         !producer.push(&[1; 8], 1).unwrap(),
         "though 24 bytes are free"
     );
-    // Around the end of the 64 bytes, where an element lies in two pieces.
+    // Around the end of the 64 bytes, where an element is split in two.
     for round in 0..100_u8 {
         assert!(consumer.pull(&mut [0; 8], 1).unwrap());
         assert!(producer.push(&[round; 8], 1).unwrap());
@@ -95,7 +95,7 @@ fn capacity_is_in_elements_whatever_the_memory_holds() {
 }
 
 #[test]
-fn elements_that_vary_are_bounded_in_number_and_in_bytes() {
+fn variable_size_elements_are_bounded_in_number_and_bytes() {
     let (mut producer, mut consumer) = ring(RingShape::variable(10, 3));
     assert!(producer.push(&[1; 8], 1).unwrap());
     assert!(!producer.push(&[2; 3], 1).unwrap(), "too many bytes");
@@ -109,7 +109,7 @@ fn elements_that_vary_are_bounded_in_number_and_in_bytes() {
 }
 
 #[test]
-fn a_frame_lands_in_place_ahead_of_what_is_given_away() {
+fn frame_is_received_in_place_before_it_is_committed() {
     let (mut producer, mut consumer) = ring(RingShape::fixed(1, 8));
     assert!(producer.push(&[0; 6], 6).unwrap());
     assert!(consumer.pull(&mut [0; 6], 6).unwrap());
@@ -135,14 +135,14 @@ fn a_frame_lands_in_place_ahead_of_what_is_given_away() {
 }
 
 #[test]
-fn elements_lie_aligned() {
+fn elements_are_aligned() {
     let (mut producer, _consumer) = ring(RingShape::fixed(16, 3));
     let [first, _] = producer.free_at(16, 16).unwrap();
     assert!(first.as_ptr().cast::<u128>().is_aligned());
 }
 
 #[test]
-fn a_ring_goes_on_where_an_earlier_one_ended() {
+fn ring_continues_where_an_earlier_one_ended() {
     let start = RingStart {
         position: 1003,
         elements: 77,
@@ -158,7 +158,7 @@ fn a_ring_goes_on_where_an_earlier_one_ended() {
 }
 
 #[test]
-fn who_waits_is_woken_once_and_nobody_else_is() {
+fn only_the_waiting_end_is_woken_and_only_once() {
     let (mut producer, mut consumer) = ring(RingShape::fixed(1, 2));
     assert!(producer.push(&[1], 1).unwrap());
     assert!(!producer.must_wake(), "nobody waits");
@@ -174,12 +174,12 @@ fn who_waits_is_woken_once_and_nobody_else_is() {
 
 #[test]
 #[should_panic(expected = "no room")]
-fn giving_away_what_does_not_fit_is_a_mistake_in_the_program() {
+fn committing_more_than_fits_panics() {
     ring(RingShape::fixed(1, 2)).0.commit(3, 3);
 }
 
 #[test]
-fn shapes_that_hold_nothing_are_none() {
+fn shapes_without_capacity_are_invalid() {
     assert_eq!(RingShape::fixed(0, 5), None);
     assert_eq!(RingShape::fixed(5, 0), None);
     assert_eq!(RingShape::fixed(usize::MAX, 2), None);
@@ -194,7 +194,7 @@ fn one_ring_is_both_buffers() {
         reader: 5,
     };
     assert_eq!(fills.capacity(), 10);
-    // (written, read) and what lies in the writer's and the reader's buffer.
+    // (written, read), and the content of the writer's and the reader's buffer.
     for (written, read, writer, reader) in [
         (0, 0, 0, 0),
         (3, 0, 0, 3),
@@ -253,7 +253,7 @@ fn shape() -> impl Strategy<Value = RingShape> {
 proptest! {
     /// Against a queue of elements, each a vector.
     #[test]
-    fn elements_come_out_as_they_went_in(
+    fn elements_are_read_as_they_were_written(
         shape in shape(),
         start in (0..1000_u64, 0..1000_u64),
         steps in prop::collection::vec((0..4_u8, 0..12_usize), 1..120),
@@ -318,7 +318,7 @@ proptest! {
     }
 
     #[test]
-    fn scribbled_headers_are_found_or_harmless(
+    fn corrupted_headers_are_detected_or_harmless(
         shape in shape(),
         steps in prop::collection::vec((0..8_u8, 0..WORDS, position(), 0..100_usize), 1..60),
     ) {
@@ -348,7 +348,7 @@ proptest! {
     }
 
     #[test]
-    fn what_one_ring_as_both_buffers_holds_is_what_two_would(
+    fn shared_ring_holds_as_much_as_two_buffers(
         writer in 1..9_u64,
         reader in 1..9_u64,
         steps in prop::collection::vec((any::<bool>(), 1..9_u64), 1..60),
@@ -411,7 +411,7 @@ fn a_count_that_cannot_be_true_is_found() {
 }
 
 #[test]
-fn a_count_that_cannot_be_true_is_found_by_each_of_several_readers() {
+fn impossible_count_is_detected_by_each_of_several_readers() {
     let shape = RingShape::variable(20, 4).unwrap();
     let memory = Open::new();
     let mut producer = memory.memory(shape).producer();
@@ -426,7 +426,7 @@ fn a_count_that_cannot_be_true_is_found_by_each_of_several_readers() {
         assert_eq!(one.written_elements(), Err(Corrupt), "{nonsense}");
         assert_eq!(other.written(), Err(Corrupt), "{nonsense}");
     }
-    // Nothing of it was kept: one of four elements is behind the first reader.
+    // Nothing of it was kept: one of four elements was taken by the first reader.
     count.store(5, Ordering::Relaxed);
     assert_eq!(one.written_elements(), Ok(5));
     assert_eq!(other.written_elements(), Err(Corrupt));

@@ -1,6 +1,6 @@
 //! The buffer of a stream in memory that is mapped twice in a row.
 #![cfg(all(not(loom), target_os = "linux"))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::ptr::NonNull;
@@ -22,8 +22,8 @@ unsafe impl Sync for Mirrored {}
 
 impl Mirrored {
     fn new() -> Arc<Self> {
-        // SAFETY: plain system calls; what they return is checked, and each mapping replaces a half
-        // of the one that was reserved.
+        // SAFETY: plain system calls with checked results; each mapping replaces one half of the
+        // reserved one.
         unsafe {
             let len = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let file = libc::memfd_create(c"ring".as_ptr(), 0);
@@ -49,8 +49,8 @@ impl Mirrored {
     fn ends(self: &Arc<Self>, shape: RingShape) -> (ElementProducer, ElementConsumer) {
         let memory = || {
             let header = NonNull::from(&*self.header);
-            // SAFETY: the owner keeps both; the bytes are 0 at first, lie twice in a row, and are
-            // aligned to a page.
+            // SAFETY: the owner keeps both; the bytes are initially 0, are mapped twice in a row,
+            // and are aligned to a page.
             unsafe {
                 ElementMemory::from_raw(header, self.bytes, self.len, true, shape, self.clone())
             }
@@ -61,13 +61,13 @@ impl Mirrored {
 
 impl Drop for Mirrored {
     fn drop(&mut self) {
-        // SAFETY: what was mapped, once; nobody has an end of it any more.
+        // SAFETY: the mapping is unmapped once, when no end of it exists.
         unsafe { libc::munmap(self.bytes.as_ptr().cast(), 2 * self.len) };
     }
 }
 
 #[test]
-fn every_region_lies_in_one_piece_and_aligned() {
+fn every_region_is_contiguous_and_aligned() {
     let memory = Mirrored::new();
     // 24 bytes do not divide a page: elements go over its end.
     let capacity = memory.len / 24;
@@ -95,7 +95,7 @@ fn every_region_lies_in_one_piece_and_aligned() {
 }
 
 #[test]
-fn copies_go_over_the_end_too() {
+fn copies_may_wrap_around_the_end() {
     let memory = Mirrored::new();
     let (mut producer, mut consumer) = memory.ends(RingShape::fixed(1, memory.len).unwrap());
     let mut sent = (0..=255_u8).cycle();

@@ -1,6 +1,6 @@
 //! The multi-element FIFO, one thread at a time.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ fn each_element_is_taken_by_one_reader_only() {
 }
 
 #[test]
-fn failed_pop_leaves_the_callers_words_as_they_are() {
+fn failed_pop_leaves_the_callers_words_unchanged() {
     let fifo = Fifo::new(1, 3);
     let mut words = [1, 2, 3];
     assert_eq!(fifo.try_pop(&mut words), Err(Empty));
@@ -113,7 +113,7 @@ fn fifo_larger_than_the_address_space_is_refused() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_name_a_remedy() {
     assert!(
         Full.to_string()
             .contains("write again later, make it longer, or overwrite")
@@ -186,8 +186,8 @@ proptest! {
 }
 
 #[test]
-fn element_in_parts_is_one_element_and_is_shown_where_it_lies() {
-    // Narrow ones that share a line, and one that has its stamp on a line of its own.
+fn element_written_in_parts_is_one_element_and_is_read_in_place() {
+    // Narrow ones that share a line, and one with its stamp on a separate line.
     for width in [1, 2, 3, 64, 65, 129] {
         let fifo = Fifo::new(3, width);
         let mut place_before = None;
@@ -206,7 +206,7 @@ fn element_in_parts_is_one_element_and_is_shown_where_it_lies() {
 }
 
 #[test]
-fn slot_is_free_again_when_whoever_is_shown_it_panics() {
+fn slot_is_released_when_its_reader_panics() {
     let fifo = Fifo::new(1, 1);
     fifo.try_push(&[1]).expect("it has room");
     let panics = || fifo.try_pop_with(|words| assert_ne!(words, [1], "on purpose"));

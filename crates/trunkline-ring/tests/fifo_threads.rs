@@ -1,7 +1,7 @@
-//! The multi-element FIFO between threads: nothing torn, lost or doubled, and each writer's
+//! The multi-element FIFO between threads: nothing torn, lost or duplicated, and each writer's
 //! elements in its order.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn element(writer: u64, sequence: u64) -> [u64; WIDTH] {
     [writer, sequence, !writer, !sequence, writer ^ sequence << 8]
 }
 
-/// What the readers have taken, reader by reader, in the order taken.
+/// The elements that the readers have taken, per reader, in order.
 struct Taken(Vec<Vec<[u64; WIDTH]>>);
 
 impl Taken {
@@ -104,7 +104,7 @@ fn read_one(fifo: &Fifo, taken: &mut Vec<[u64; WIDTH]>) -> usize {
 
 /// Behaviour: SP-11, SP-12, SP-19.
 #[test]
-fn writers_and_readers_of_one_fifo_lose_and_double_nothing() {
+fn concurrent_writers_and_readers_lose_and_duplicate_nothing() {
     const ELEMENTS: u64 = 30_000;
     for capacity in [1, 3, 64] {
         let fifo = Arc::new(Fifo::new(capacity, WIDTH));

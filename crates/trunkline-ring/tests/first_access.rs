@@ -1,13 +1,8 @@
-//! The first access costs what later ones cost: all memory is there from the beginning.
+//! The first access costs as much as later ones: all memory is mapped at creation.
 //!
-//! A test process of its own, because a process that forks beside it would have its pages to fault
-//! in again.
+//! A separate test binary, because a fork in the same process would make its pages fault again.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(all(not(loom), target_os = "linux"))]
 
 #[path = "realtime/counting.rs"]
@@ -20,7 +15,7 @@ static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Page faults of this thread so far.
 fn page_faults() -> i64 {
-    // SAFETY: `getrusage` fills the structure it is given, which may be all zero before.
+    // SAFETY: `getrusage` fills the structure; all zeros is a valid initial value.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
@@ -28,7 +23,7 @@ fn page_faults() -> i64 {
     }
 }
 
-/// 16 MiB are 4,096 pages; a first access that paid for them would show.
+/// 16 MiB are 4,096 pages; faults on first access would exceed the limit.
 ///
 /// Behaviour: SP-20.
 #[test]

@@ -1,10 +1,10 @@
-//! A thread that loses its processor in the middle of an operation blocks nobody.
+//! A thread that is preempted in the middle of an operation blocks no other.
 //!
-//! A signal stops a thread that repeats an operation, wherever it is; the values are wide, so that
-//! this is mostly in the middle of a copy. While it stands still, the other side works and must get
-//! done. The `tests` modules beside the protocols do the same at every single step.
+//! A signal stops a thread that repeats an operation at an arbitrary point; the values are wide, so
+//! that this is mostly in the middle of a copy. While it is stopped, the other side must complete
+//! its work. The `tests` modules next to the protocols do the same at every single step.
 #![cfg(all(not(loom), target_os = "linux"))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +37,8 @@ fn wait_until(is_held: bool) {
     }
 }
 
-/// Repeats `operation` on a thread of its own, and stops it at arbitrary points of it; `check` runs
-/// each time while it stands still.
+/// Repeats `operation` on a separate thread, and stops it at arbitrary points; `check` runs each
+/// time while it is stopped.
 fn hold_again_and_again(mut operation: impl FnMut() + Send + 'static, mut check: impl FnMut(u64)) {
     let _one = HOLDING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the handler loads and stores atomics and yields, which a handler may.
@@ -64,7 +64,7 @@ fn hold_again_and_again(mut operation: impl FnMut() + Send + 'static, mut check:
     let who = who.recv().unwrap();
     for round in 1..=ROUNDS {
         IS_RELEASED.store(false, Ordering::Release);
-        // SAFETY: the thread runs until it is told that all is over, below.
+        // SAFETY: the thread runs until it learns that all is over, below.
         assert_eq!(unsafe { libc::pthread_kill(who, libc::SIGUSR1) }, 0);
         wait_until(true);
         check(round);
@@ -113,7 +113,7 @@ fn interrupted_writer_of_a_cell_blocks_neither_writers_nor_readers() {
 
 /// Behaviour: SP-13, SP-15.
 #[test]
-fn interrupted_reader_of_a_cell_blocks_nobody_and_reads_whole_values() {
+fn interrupted_cell_reader_blocks_no_thread_and_reads_whole_values() {
     let cell = Arc::new(RtCell::new(WIDTH));
     let reader = Arc::clone(&cell);
     let mut words = [0; WIDTH];
@@ -135,7 +135,7 @@ fn interrupted_reader_of_a_cell_blocks_nobody_and_reads_whole_values() {
 
 /// Behaviour: SP-13.
 #[test]
-fn interrupted_writer_of_a_last_value_leaves_readers_the_last_complete_one() {
+fn readers_of_an_interrupted_writer_keep_the_last_complete_value() {
     let cell = Arc::new(LastValue::new(WIDTH));
     let writer = Arc::clone(&cell);
     let publish = move || {
@@ -153,7 +153,7 @@ fn interrupted_writer_of_a_last_value_leaves_readers_the_last_complete_one() {
     });
 }
 
-/// Fills and empties a FIFO as far as it goes; ends, whatever the other thread is in the middle of.
+/// Fills and empties a FIFO as far as possible; ends in any state of the other thread.
 fn fill_and_empty(fifo: &Fifo) {
     let mut words = [0; WIDTH];
     let mut pushed: u64 = 0;
@@ -172,7 +172,7 @@ fn fill_and_empty(fifo: &Fifo) {
 
 /// Behaviour: SP-12, SP-13, SP-21.
 #[test]
-fn interrupted_writer_of_a_fifo_blocks_nobody() {
+fn interrupted_fifo_writer_blocks_no_thread() {
     let fifo = Arc::new(Fifo::new(4, WIDTH));
     let writer = Arc::clone(&fifo);
     let mut number = 0;
@@ -185,7 +185,7 @@ fn interrupted_writer_of_a_fifo_blocks_nobody() {
 
 /// Behaviour: SP-12, SP-13, SP-21.
 #[test]
-fn interrupted_reader_of_a_fifo_blocks_nobody() {
+fn interrupted_fifo_reader_blocks_no_thread() {
     let fifo = Arc::new(Fifo::new(4, WIDTH));
     let reader = Arc::clone(&fifo);
     let mut words = [0; WIDTH];
@@ -198,7 +198,7 @@ fn interrupted_reader_of_a_fifo_blocks_nobody() {
 }
 
 #[test]
-fn interrupted_marker_holds_up_no_drain_and_its_mark_is_not_lost() {
+fn interrupted_marker_delays_no_drain_and_keeps_its_mark() {
     let set = Arc::new(MarkSet::new());
     set.ensure(70_000).unwrap();
     set.ensure(5).unwrap();
@@ -211,7 +211,7 @@ fn interrupted_marker_holds_up_no_drain_and_its_mark_is_not_lost() {
     let mut each = |index: u32| of_marker += u64::from(index == 70_000);
     hold_again_and_again(mark, |_| {
         set.mark(5);
-        // The second time there is nothing left but what the marker has not brought up yet.
+        // The second time only the marks remain that the marker has not raised yet.
         for _ in 0..2 {
             assert!(!set.take(&mut cursor, usize::MAX, &mut each).more);
         }

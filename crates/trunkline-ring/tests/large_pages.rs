@@ -1,6 +1,6 @@
 //! Which memory is advised to be in large pages.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 #![cfg(all(not(loom), target_os = "linux"))]
 
 use std::fs;
@@ -10,7 +10,7 @@ use trunkline_ring::advise_large_pages;
 
 const LARGE_PAGE: usize = 2 << 20;
 
-/// Whether the system was advised to use large pages for the mapping that has this byte.
+/// Returns true if the system was advised to use large pages for the mapping with this byte.
 fn is_advised(byte: &u8) -> bool {
     let address = std::ptr::from_ref(byte).addr();
     let mut is_its_mapping = false;

@@ -1,6 +1,6 @@
 //! The last-value cell: one writer at a time, any number of readers.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use proptest::prelude::*;
 use trunkline_ring::{LastValue, Reader};
 
 #[test]
-fn cell_is_three_words() {
+fn cell_occupies_three_words() {
     assert!(size_of::<LastValue>() <= 24);
 }
 
 #[test]
-fn cell_that_was_never_written_has_words_of_zero_and_number_0() {
+fn unwritten_cell_reads_as_zeros_with_count_0() {
     let cell = LastValue::new(3);
     let mut words = [9; 3];
     let snapshot = cell.read(&mut words);
@@ -35,26 +35,26 @@ fn writes_are_numbered_from_1() {
 /// Behaviour: SP-22.
 #[test]
 #[should_panic(expected = "the slice has 2 words and the element 3: pass a slice of the declared")]
-fn value_of_another_length_is_not_written() {
+fn write_of_the_wrong_length_panics() {
     LastValue::new(3).publish(&[1, 2]);
 }
 
 /// Behaviour: SP-22.
 #[test]
 #[should_panic(expected = "the slice has 4 words and the element 3")]
-fn value_of_another_length_is_not_read() {
+fn read_of_the_wrong_length_panics() {
     let _ = LastValue::new(3).read(&mut [0; 4]);
 }
 
 #[test]
-fn value_without_words_is_a_counter() {
+fn value_without_words_acts_as_a_counter() {
     let cell = LastValue::new(0);
     cell.publish(&[]);
     assert_eq!(cell.read(&mut []).count, 1);
 }
 
 #[test]
-fn reader_keeps_its_reading_until_a_newer_one_is_there() {
+fn reader_keeps_its_reading_until_a_newer_one_exists() {
     let cell = Arc::new(LastValue::new(2));
     cell.publish(&[1, 2]);
     let mut sut = Reader::new(Arc::clone(&cell));
@@ -93,7 +93,7 @@ proptest! {
 
 /// Behaviour: SP-13.
 #[test]
-fn readers_beside_a_writer_see_whole_values_in_order() {
+fn concurrent_readers_see_whole_values_in_order() {
     const WRITES: u64 = 100_000;
     const WIDTH: usize = 16;
     let value = |count: u64| std::array::from_fn::<u64, WIDTH, _>(|word| count ^ word as u64);
@@ -108,7 +108,7 @@ fn readers_beside_a_writer_see_whole_values_in_order() {
                 while before < WRITES {
                     let reading = reader.read();
                     assert_eq!(reading.words, value(reading.count), "torn");
-                    assert!(reading.count >= before, "went back");
+                    assert!(reading.count >= before, "the count decreased");
                     before = reading.count;
                 }
             })
@@ -123,7 +123,7 @@ fn readers_beside_a_writer_see_whole_values_in_order() {
 }
 
 #[test]
-fn writers_that_take_turns_under_a_lock_write_one_sequence() {
+fn writers_under_a_lock_share_one_sequence() {
     const WRITES: u64 = 20_000;
     let cell = Arc::new(std::sync::Mutex::new(LastValue::new(4)));
     let writers: Vec<_> = (0..2)

@@ -2,14 +2,14 @@
 //!
 //! loom checks the bytes too: it reports two threads that have one byte at the same time.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use trunkline_ring::byte_ring;
 
-/// What an end sleeps on; a bell that is never rung is a deadlock, which loom reports.
+/// The event that an end sleeps on; a bell that is never rung is a deadlock, which loom reports.
 #[derive(Clone)]
 struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
@@ -33,7 +33,7 @@ impl Bell {
 }
 
 #[test]
-fn who_waits_for_bytes_is_woken_for_them() {
+fn reader_waiting_for_bytes_is_woken() {
     loom::model(|| {
         let (mut producer, mut consumer) = byte_ring(2);
         let bell = Bell::new();
@@ -62,7 +62,7 @@ fn who_waits_for_bytes_is_woken_for_them() {
 }
 
 #[test]
-fn who_waits_for_room_is_woken_for_it() {
+fn writer_waiting_for_room_is_woken() {
     loom::model(|| {
         let (mut producer, mut consumer) = byte_ring(1);
         let bell = Bell::new();

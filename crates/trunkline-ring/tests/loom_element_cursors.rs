@@ -2,7 +2,7 @@
 //!
 //! loom checks the bytes too: it reports who writes what another one reads.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::thread;
@@ -20,7 +20,7 @@ fn read(cursor: &mut ElementCursor) {
 
 /// Behaviour: B-62.
 #[test]
-fn nothing_is_written_over_that_one_of_two_still_reads() {
+fn slot_is_not_overwritten_while_a_reader_holds_it() {
     loom::model(|| {
         let shape = RingShape::fixed(1, 1).unwrap();
         let (mut producer, cursors) = element_ring_of_many(shape, RingStart::default());

@@ -2,14 +2,14 @@
 //!
 //! loom checks the bytes too: it reports two threads that have one byte at the same time.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use trunkline_ring::{RingShape, RingStart, element_ring};
 
-/// What an end sleeps on; a bell that is never rung is a deadlock, which loom reports.
+/// The event that an end sleeps on; a bell that is never rung is a deadlock, which loom reports.
 #[derive(Clone)]
 struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
@@ -59,7 +59,7 @@ fn elements_arrive_in_order_and_whole() {
 }
 
 #[test]
-fn what_is_written_in_place_is_seen_when_it_is_given_away_and_not_before() {
+fn data_written_in_place_is_visible_only_after_commit() {
     loom::model(|| {
         let shape = RingShape::fixed(1, 2).unwrap();
         let (mut producer, mut consumer) = element_ring(shape, RingStart::default());
@@ -79,7 +79,7 @@ fn what_is_written_in_place_is_seen_when_it_is_given_away_and_not_before() {
 }
 
 #[test]
-fn elements_that_are_counted_are_there() {
+fn counted_elements_have_arrived() {
     loom::model(|| {
         let shape = RingShape::variable(4, 2).unwrap();
         let (mut producer, mut consumer) = element_ring(shape, RingStart::default());
@@ -98,7 +98,7 @@ fn elements_that_are_counted_are_there() {
 }
 
 #[test]
-fn who_waits_for_elements_is_woken_for_them() {
+fn reader_waiting_for_elements_is_woken() {
     loom::model(|| {
         let shape = RingShape::fixed(1, 2).unwrap();
         let (mut producer, mut consumer) = element_ring(shape, RingStart::default());
@@ -124,7 +124,7 @@ fn who_waits_for_elements_is_woken_for_them() {
 }
 
 #[test]
-fn who_waits_for_room_is_woken_for_it() {
+fn writer_waiting_for_room_is_woken() {
     loom::model(|| {
         let shape = RingShape::fixed(1, 1).unwrap();
         let (mut producer, mut consumer) = element_ring(shape, RingStart::default());

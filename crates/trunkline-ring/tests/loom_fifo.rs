@@ -1,10 +1,10 @@
 //! Interleavings of writers and readers of the multi-element FIFO.
 //!
 //! loom checks the elements too: it reports two threads that have one slot at the same time. The
-//! models with three threads explore every interleaving with up to so many preemptions, which is
-//! where almost all mistakes show; the others every interleaving.
+//! models with three threads explore every interleaving with a limited number of preemptions, which
+//! finds almost all bugs; the others explore every interleaving.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::model::Builder;
@@ -29,7 +29,7 @@ fn drain(fifo: &Fifo) -> impl Iterator<Item = u64> {
 
 /// Behaviour: SP-12, SP-13, SP-19.
 #[test]
-fn two_writers_and_a_reader_lose_and_double_nothing() {
+fn two_writers_and_a_reader_lose_and_duplicate_nothing() {
     for capacity in [1, 2] {
         model(3, move || {
             let fifo = Arc::new(Fifo::new(capacity, 1));
@@ -80,7 +80,7 @@ fn two_readers_never_get_the_same_element() {
 
 /// A slot goes through several laps, between a writer and a reader that run at will.
 #[test]
-fn slots_are_used_again_lap_after_lap() {
+fn slots_are_reused_every_lap() {
     loom::model(|| {
         let fifo = Arc::new(Fifo::new(1, 2));
         let writer = thread::spawn({
@@ -107,8 +107,8 @@ fn slots_are_used_again_lap_after_lap() {
     });
 }
 
-/// An element in two parts is one element, and one that is shown where it lies is the reader's
-/// alone until it has seen it.
+/// An element in two parts is one element, and an element that is read in place belongs to the
+/// reader until it has finished.
 #[test]
 fn elements_in_two_parts_are_shown_whole() {
     model(3, || {

@@ -2,7 +2,7 @@
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p trunkline-ring --release --test 'loom_*'`.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use loom::thread;
 use trunkline_ring::LastValue;
 
 /// Without a bound these run for many minutes. A preemption takes the processor from a thread that
-/// could go on; waits and ends are not counted. To tear a value takes two: the reader is stopped
+/// could continue; waits and ends are not counted. To tear a value takes two: the reader is stopped
 /// between its words, and the writer between its own, or after lapping the reader. With four, both
 /// reads of a reader may be hit so in one execution, or the retry of one of them.
 const PREEMPTIONS_MAX: usize = 4;

@@ -7,7 +7,7 @@
 //! `take_bits`, which keep those words in order on machines that have no such one order; the
 //! comments there argue it.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::model::Builder;
@@ -19,7 +19,7 @@ use trunkline_ring::{Cursor, MarkSet};
 /// Preemptions that the models of two markers and a drainer go through: all of three.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// A set, who is to be woken, and a value per index that its mark stands for.
+/// A set, the consumers to wake, and a value per index that its mark represents.
 struct Rig {
     set: MarkSet,
     is_woken: AtomicBool,
@@ -41,8 +41,8 @@ impl Rig {
         })
     }
 
-    /// A swap and not a store: loom lets a swap elsewhere read what was before a concurrent store
-    /// and still come after it, which no machine does.
+    /// A swap and not a store: loom lets a swap elsewhere read the value before a concurrent store
+    /// and still be ordered after it, which no machine does.
     fn wake(&self) {
         self.is_woken.swap(true, Ordering::AcqRel);
     }
@@ -74,7 +74,7 @@ impl Rig {
         true
     }
 
-    /// After all threads: drains as long as somebody asks, and checks that this was enough.
+    /// Runs after all threads: drains as long as it is requested, and checks that this was enough.
     fn check_nothing_is_lost(&self, cursor: &mut Cursor, limit: usize, seen: &mut [u64]) {
         while self.drain_if_woken(cursor, limit, seen) {}
         for (seen, value) in seen.iter().zip(&self.values) {
@@ -159,7 +159,7 @@ fn marks_left_by_a_limit_in_another_chunk() {
 
 /// The drain begins in the middle of a word whose beginning is marked too.
 #[test]
-fn marks_before_and_behind_the_cursor() {
+fn marks_before_and_after_the_cursor() {
     loom::model(|| {
         let rig = Rig::new(&[5, 6]);
         let mut cursor = Cursor::default();
@@ -198,10 +198,10 @@ fn index_unmarked_while_it_is_drained_is_delivered_or_not() {
     });
 }
 
-/// Another marker may be interrupted at any step in the same word: what is marked before a drain is
+/// Another marker may be interrupted at any step in the same word: a mark set before a drain is
 /// found by it.
 #[test]
-fn a_mark_is_found_by_the_drain_behind_it_whoever_was_interrupted() {
+fn mark_is_found_by_the_next_drain_despite_interrupted_markers() {
     loom::model(|| {
         let rig = Rig::new(&[5, 6]);
         let marker = thread::spawn({

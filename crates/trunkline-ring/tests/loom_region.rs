@@ -2,7 +2,7 @@
 //!
 //! loom checks the bytes too: it reports who writes what another one reads.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::thread;
@@ -16,7 +16,7 @@ fn first(region: &ReadRegion) -> u8 {
 
 /// Behaviour: ZC-05, ZC-10.
 #[test]
-fn a_device_never_writes_over_a_region_that_somebody_holds() {
+fn device_never_overwrites_a_held_region() {
     loom::model(|| {
         let shape = RingShape::fixed(1, 2).unwrap();
         let (mut filler, mut reader) = region_ring_to_record(shape, 2);
@@ -41,7 +41,7 @@ fn a_device_never_writes_over_a_region_that_somebody_holds() {
 
 /// Behaviour: ZC-05.
 #[test]
-fn a_gap_is_known_before_what_lies_behind_it() {
+fn gap_is_known_before_the_data_after_it() {
     loom::model(|| {
         let shape = RingShape::fixed(1, 2).unwrap();
         let (mut filler, mut reader) = region_ring_to_record(shape, 1);
@@ -68,7 +68,7 @@ fn a_gap_is_known_before_what_lies_behind_it() {
 
 /// Behaviour: ZC-08, ZC-10.
 #[test]
-fn what_is_filled_by_two_is_played_in_order() {
+fn regions_filled_by_two_threads_are_played_in_order() {
     loom::model(|| {
         let shape = RingShape::fixed(1, 2).unwrap();
         let (mut writer, mut drain) = region_ring_to_play(shape, 2);

@@ -1,9 +1,9 @@
 //! Interleavings of writers and readers of the single-element FIFO.
 //!
-//! Where a model is bounded, it explores every interleaving with up to that many preemptions, which
-//! is where almost all mistakes show; without the bound it would run for hours.
+//! A bounded model explores every interleaving with up to that many preemptions, which finds almost
+//! all bugs; without the bound it would run for hours.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::model::Builder;
@@ -17,7 +17,8 @@ fn model(preemptions_max: usize, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// Writes a value that says who wrote it and is torn if its words differ; returns its number.
+/// Writes a value that identifies its writer and whose words make a torn read visible. Returns its
+/// count.
 fn write(cell: &RtCell, value: u64) -> (u64, u64) {
     let count = cell
         .write(&[value, value * 10])
@@ -52,15 +53,15 @@ fn two_writers_lose_nothing_and_the_newest_wins() {
         written.sort();
         let counts: Vec<u64> = written.iter().map(|(count, _)| *count).collect();
         assert_eq!(counts, [1, 2, 3, 4], "every write has its number");
-        assert!(mine[0].0 < mine[1].0, "in the order of the claims");
-        assert!(others[0].0 < others[1].0, "in the order of the claims");
+        assert!(mine[0].0 < mine[1].0, "counts follow program order");
+        assert!(others[0].0 < others[1].0, "counts follow program order");
         assert_eq!(read(&cell), written[3], "the newest claimed write wins");
     });
 }
 
 /// Behaviour: SP-12, SP-13.
 #[test]
-fn reader_beside_two_writers_sees_what_was_written_and_never_goes_back() {
+fn reader_concurrent_with_two_writers_sees_written_values_in_order() {
     model(3, || {
         let cell = Arc::new(RtCell::new(2));
         let writer = thread::spawn({
@@ -78,17 +79,17 @@ fn reader_beside_two_writers_sees_what_was_written_and_never_goes_back() {
         for reading in [before, after] {
             assert!(
                 reading == (0, 0) || written.contains(&reading),
-                "a value nobody wrote"
+                "a value that was never written"
             );
         }
     });
 }
 
-/// Slots are used again only from the fourth write on; this is where a reader can be overtaken.
+/// Slots are reused only from the fourth write on; this is where a reader can be overtaken.
 ///
 /// Behaviour: SP-13.
 #[test]
-fn reader_of_a_slot_that_is_written_again_sees_whole_values() {
+fn reader_of_a_reused_slot_sees_whole_values() {
     model(3, || {
         let cell = Arc::new(RtCell::new(2));
         write(&cell, 1);
@@ -107,7 +108,7 @@ fn reader_of_a_slot_that_is_written_again_sees_whole_values() {
 
 /// Behaviour: SP-12.
 #[test]
-fn three_writers_at_once_find_a_slot_each_and_the_newest_wins() {
+fn three_concurrent_writers_each_get_a_slot_and_the_newest_wins() {
     model(2, || {
         let cell = Arc::new(RtCell::new(2));
         let writers = [2, 3].map(|value| {
@@ -121,11 +122,11 @@ fn three_writers_at_once_find_a_slot_each_and_the_newest_wins() {
     });
 }
 
-/// A slot changes hands from one writer to another: nothing of the first one's arrives late.
+/// A slot passes from one writer to another: no store of the first writer becomes visible late.
 ///
 /// Behaviour: SP-12.
 #[test]
-fn slots_go_from_writer_to_writer_whole() {
+fn slots_pass_between_writers_without_tearing() {
     model(2, || {
         let cell = Arc::new(RtCell::new(2));
         let writer = thread::spawn({

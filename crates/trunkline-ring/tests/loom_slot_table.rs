@@ -1,7 +1,7 @@
 //! Interleavings of readers that follow slots and a remover: nothing is dropped while a reader can
 //! follow it, and everything is dropped in the end.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc as Value;
@@ -57,7 +57,7 @@ fn look(reader: &mut SlotReader<Probe>) -> Vec<u32> {
 }
 
 #[test]
-fn what_a_reader_follows_is_dropped_after_it_has_ended() {
+fn removed_value_is_dropped_after_its_reader_has_finished() {
     loom::model(|| {
         let table = SlotTable::new(2);
         let (probe, is_dropped) = Probe::new(7);
@@ -76,7 +76,7 @@ fn what_a_reader_follows_is_dropped_after_it_has_ended() {
 }
 
 #[test]
-fn a_slot_that_is_used_again_has_the_old_value_none_or_the_new_one() {
+fn reused_slot_has_the_old_value_no_value_or_the_new_one() {
     loom::model(|| {
         let table = SlotTable::new(2);
         let (old, is_old_dropped) = Probe::new(1);
@@ -98,7 +98,7 @@ fn a_slot_that_is_used_again_has_the_old_value_none_or_the_new_one() {
 }
 
 #[test]
-fn two_readers_and_a_count_keep_what_they_follow() {
+fn two_readers_and_a_count_keep_their_values_alive() {
     let mut model = Builder::new();
     model.preemption_bound = Some(PREEMPTIONS_MAX);
     model.check(|| {

@@ -3,7 +3,7 @@
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p trunkline-ring --release --test 'loom_*'`.
 #![cfg(loom)]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use loom::sync::Arc;
@@ -25,7 +25,8 @@ fn value(number: u64) -> TableEntry {
 
 fn bounded() -> loom::model::Builder {
     let mut builder = loom::model::Builder::new();
-    // Seven words for each store: without a bound this runs for hours, with 3 for minutes.
+    // A store writes seven words: without a bound this runs for hours, with a bound of 3 for
+    // minutes.
     builder.preemption_bound = Some(2);
     builder
 }
@@ -38,10 +39,10 @@ fn reader_sees_whole_values_in_order_within_two_preemptions() {
             let mut before = 0;
             for _ in 0..2 {
                 match reader.read(1, 0) {
-                    None => assert_eq!(before, 0, "it was there"),
+                    None => assert_eq!(before, 0, "a stored value disappeared"),
                     Some(TableEntry::Value(read)) => {
                         assert_eq!(TableEntry::Value(read), value(read.sequence), "torn");
-                        assert!(read.sequence >= before, "went back");
+                        assert!(read.sequence >= before, "the sequence decreased");
                         before = read.sequence;
                     }
                     other => panic!("{other:?} was never stored"),
@@ -56,7 +57,7 @@ fn reader_sees_whole_values_in_order_within_two_preemptions() {
 }
 
 #[test]
-fn who_has_seen_a_value_newer_than_the_tables_end_finds_none_in_it_within_two_preemptions() {
+fn finished_table_has_no_value_for_a_reader_that_saw_a_newer_one() {
     bounded().check(|| {
         let (writer, reader) = value_table(2);
         writer.store(1, 0, &value(1));

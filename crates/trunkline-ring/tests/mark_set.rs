@@ -1,6 +1,6 @@
 //! The mark set.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ fn only_the_mark_that_finds_the_whole_set_empty_asks_for_a_wake_up() {
 }
 
 #[test]
-fn index_is_in_the_set_once_however_often_it_is_marked() {
+fn index_marked_repeatedly_is_in_the_set_once() {
     let set = set_for(&[5]);
     for _ in 0..10 {
         set.mark(5);
@@ -60,7 +60,7 @@ fn index_is_in_the_set_once_however_often_it_is_marked() {
 }
 
 #[test]
-fn limit_leaves_the_rest_marked_and_says_so() {
+fn limit_leaves_the_rest_marked_and_reports_it() {
     let indices = [3, 70, 5_000, 70_000, 1_000_000];
     let set = set_for(&indices);
     for index in indices {
@@ -84,7 +84,7 @@ fn limit_leaves_the_rest_marked_and_says_so() {
 }
 
 #[test]
-fn index_marked_again_and_again_does_not_starve_the_others() {
+fn repeatedly_marked_index_does_not_starve_the_others() {
     for busy in [0, 63, 64, 4_096] {
         let others = [1, 65, 4_097, 262_144, MarkSet::INDEX_MAX];
         let set = set_for(&others);
@@ -94,7 +94,7 @@ fn index_marked_again_and_again_does_not_starve_the_others() {
         }
         let mut cursor = Cursor::default();
         let mut waiting = BTreeSet::from(others);
-        // One index a time, and the busy one marked before each: two rounds reach everybody.
+        // One index at a time, with the busy one marked before each: two rounds reach all indices.
         for _ in 0..2 * (others.len() + 1) {
             set.mark(busy);
             let (indices, _) = take(&set, &mut cursor, 1);
@@ -105,7 +105,7 @@ fn index_marked_again_and_again_does_not_starve_the_others() {
 }
 
 #[test]
-fn mark_made_while_draining_is_delivered_by_this_drain_or_asks_for_another() {
+fn mark_set_during_a_drain_is_delivered_or_requests_another_drain() {
     let set = set_for(&[10, 20]);
     set.mark(10);
     set.mark(20);
@@ -139,7 +139,7 @@ fn unmarked_index_is_not_delivered() {
 }
 
 #[test]
-fn set_emptied_by_unmarking_may_say_it_is_not_empty_until_it_is_drained() {
+fn set_emptied_by_unmarking_may_look_non_empty_until_drained() {
     let set = set_for(&[9]);
     set.mark(9);
     set.unmark(9);
@@ -169,7 +169,7 @@ fn marks_not_handed_out_survive_a_panic() {
 }
 
 #[test]
-fn drain_that_is_dropped_puts_back_what_it_did_not_hand_out() {
+fn dropped_drain_returns_the_undelivered_updates() {
     let set = set_for(&[0, 100, 200_000]);
     for index in [0, 100, 200_000] {
         set.mark(index);
@@ -244,7 +244,7 @@ proptest! {
         let mut model = BTreeSet::new();
         let mut cursor = Cursor::default();
         let mut next = 0;
-        // Whether somebody is bound to drain: a mark has asked for it, or a take has said `more`.
+        // True if a drain must follow: a mark has requested it, or a take has returned `more`.
         let mut is_drain_due = false;
         for step in steps {
             match step {
@@ -314,11 +314,11 @@ fn no_mark_and_no_wake_up_is_lost_between_threads() {
             thread::yield_now();
             continue;
         }
-        // Never drains unless it has been woken, or told that there is more.
+        // Drains only if it was woken, or if `more` was returned.
         while {
             let each = &mut |index: u32| {
                 let which = index as usize / 21_007;
-                // The mark carries what was written before it.
+                // A mark publishes the writes before it.
                 seen[which] = values[which].load(Ordering::Relaxed);
             };
             set.take(&mut cursor, 10, each).more

@@ -1,18 +1,18 @@
 //! The real-time side allocates nothing and makes no system call.
 //!
-//! Each operation runs in a child process, on a thread of its own, under a filter that lets no
-//! system call pass but the one that ends the process; whoever makes another is killed. At the same
-//! time another thread works on the other side of the same structure. The allocator counts. Then
-//! the same again from a `SCHED_FIFO` thread, where the system permits one.
+//! Each operation runs in a child process, on a separate thread, under a seccomp filter that
+//! permits only the call that ends the process; any other system call kills it. At the same time
+//! another thread works on the other side of the same structure. The allocator counts its calls.
+//! Then everything is repeated on a `SCHED_FIFO` thread, if the system permits one.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test stops at what it did not expect"
+    reason = "tests may panic"
 )]
 #![cfg(all(not(loom), target_os = "linux"))]
-// Says when the system refuses a real-time thread; what a test calls may panic as the test may.
+// Prints a note if the system refuses a real-time thread. Test helpers may panic.
 
 #[path = "realtime/child.rs"]
 mod child;
@@ -37,7 +37,7 @@ fn check_all(policy: Policy) {
             }
             Ended::Allocated => panic!("{name} allocates"),
             Ended::Killed => panic!("{name} makes a system call"),
-            Ended::Otherwise(status) => panic!("{name} failed with status {status:#x}"),
+            Ended::Other(status) => panic!("{name} failed with status {status:#x}"),
         }
     }
 }
@@ -55,7 +55,7 @@ fn real_time_side_runs_on_a_sched_fifo_thread() {
 }
 
 #[test]
-fn check_finds_a_system_call() {
+fn filter_detects_a_system_call() {
     // SAFETY: asks for the number of the parent process and touches nothing.
     let ask = || assert!(unsafe { libc::getppid() } >= 0);
     assert_eq!(
@@ -65,8 +65,8 @@ fn check_finds_a_system_call() {
 }
 
 #[test]
-fn check_finds_an_allocation() {
-    // Small, so that the allocator has it at hand and asks the system for nothing.
+fn counter_detects_an_allocation() {
+    // Small enough that the allocator needs no system call.
     let allocate = || drop(std::hint::black_box(Box::new(1_u8)));
     assert_eq!(
         run_filtered(Policy::Normal, operations::alone("box", allocate)),

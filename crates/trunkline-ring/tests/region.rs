@@ -1,6 +1,6 @@
-//! Regions of a ring: lent in order, given back in any, filled by who never waits.
+//! Regions of a ring: lent in order, returned in any, filled by who never waits.
 #![cfg(all(not(loom), target_os = "linux"))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::fd::AsFd;
@@ -22,7 +22,7 @@ fn ring(lent_max: usize) -> (RegionFiller, RegionReader) {
     (filler, reader)
 }
 
-/// Elements that say which they are.
+/// Elements that contain their own number.
 fn numbers(range: std::ops::Range<u64>) -> Vec<u8> {
     range.flat_map(u64::to_le_bytes).collect()
 }
@@ -36,7 +36,7 @@ fn numbers_in(region: &ReadRegion) -> Vec<u64> {
 
 /// Behaviour: ZC-05, ZC-10.
 #[test]
-fn regions_are_lent_from_the_read_position_on_and_come_back_in_any_order() {
+fn regions_are_lent_from_the_read_position_and_returned_in_any_order() {
     let (mut filler, mut reader) = ring(4);
     assert_eq!(filler.push(&numbers(0..1024)).unwrap(), 1024);
     let mut regions: Vec<ReadRegion> = (0..4).map(|_| reader.acquire(256).unwrap()).collect();
@@ -51,7 +51,7 @@ fn regions_are_lent_from_the_read_position_on_and_come_back_in_any_order() {
         NoRegion::AllLent { limit: 4 }
     );
     assert_eq!((filler.room().unwrap(), reader.lent()), (0, 4));
-    // The last three come back: the first one still lies before them.
+    // The last three are returned: the first one still precedes them.
     regions.drain(1..).rev().for_each(ReadRegion::release);
     assert_eq!((filler.room().unwrap(), reader.lent()), (0, 4));
     drop(regions);
@@ -64,7 +64,7 @@ fn regions_are_lent_from_the_read_position_on_and_come_back_in_any_order() {
 
 /// Behaviour: ZC-06.
 #[test]
-fn a_region_does_not_go_over_the_end_of_the_memory_and_says_how_long_it_is() {
+fn region_ends_at_the_end_of_the_memory_and_has_its_length() {
     let (mut filler, mut reader) = ring(4);
     filler.push(&numbers(0..1000)).unwrap();
     assert_eq!(reader.acquire(1000).unwrap().elements(), 1000);
@@ -97,7 +97,7 @@ fn regions_that_divide_the_capacity_are_all_of_one_length() {
 
 /// Behaviour: ZC-05, ZC-06.
 #[test]
-fn what_has_no_room_is_lost_and_counted_and_said_where_it_is_missing() {
+fn lost_elements_are_counted_and_reported_at_the_gap() {
     let (mut filler, mut reader) = ring(4);
     assert_eq!(filler.push(&numbers(0..1500)).unwrap(), 1024);
     assert_eq!(filler.push(&numbers(1500..1510)).unwrap(), 0);
@@ -120,9 +120,9 @@ fn what_has_no_room_is_lost_and_counted_and_said_where_it_is_missing() {
 }
 
 #[test]
-fn more_gaps_than_are_written_down_become_one_longer_one() {
+fn excess_gaps_are_merged() {
     let (mut filler, mut reader) = ring(4);
-    // Each one element and then a gap, until no gap can be written down any more.
+    // Each one element and then a gap, until no more gaps can be recorded.
     let mut number = 0_u64;
     for _ in 0..40 {
         filler.push(&numbers(number..number + 1)).unwrap();
@@ -193,7 +193,7 @@ fn regions_to_play_are_filled_in_any_order_and_played_in_theirs() {
 
 /// Behaviour: ZC-08.
 #[test]
-fn nothing_behind_a_region_that_was_not_filled_is_played() {
+fn playback_stops_at_an_unfilled_region() {
     let pages = PagesWanted::Ordinary;
     let (_, mut writer, mut drain) = RegionMemory::to_play(ELEMENT, 1024, pages, 3).unwrap();
     let unfinished = writer.acquire(100).unwrap();
@@ -267,9 +267,8 @@ fn memory_of_another_process_is_checked_before_it_is_used() {
     let file = || memory.as_fd().try_clone_to_owned().unwrap();
     let same = RegionMemory::accept(file()).unwrap();
     assert_eq!(same.shape(), memory.shape());
-    // The end of a process that begins anew where the ring has gone on.
-    // SAFETY: the only end of this kind; the other filler is in another mapping, as another
-    // process would be.
+    // The end of a process that starts again where the ring has continued. SAFETY: the only end of
+    // this kind; the other filler is in another mapping, as another process would be.
     let mut reader = unsafe { memory.reader(1) };
     // SAFETY: as above.
     let mut filler = unsafe { memory.filler() };
@@ -290,7 +289,7 @@ fn tempfile_of(bytes: u64) -> std::os::fd::OwnedFd {
 
 /// Behaviour: ZC-13.
 #[test]
-fn a_ring_is_whole_blocks_and_says_what_would_be() {
+fn ring_has_whole_blocks_and_errors_suggest_a_size() {
     let pages = PagesWanted::Ordinary;
     let error = RegionMemory::create(6, 3000, pages).unwrap_err();
     assert!(
@@ -307,7 +306,7 @@ fn a_ring_is_whole_blocks_and_says_what_would_be() {
 }
 
 #[test]
-fn which_pages_there_are_is_said() {
+fn page_kind_is_reported() {
     let set_aside = || -> u64 {
         let path = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -349,7 +348,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Behaviour: ZC-05, ZC-06, ZC-10.
     #[test]
-    fn every_element_comes_once_and_in_order_or_is_counted_as_lost(
+    fn every_element_arrives_once_in_order_or_counts_as_lost(
         steps in prop::collection::vec(step(), 1..200)
     ) {
         let (mut filler, mut reader) = ring(4);
@@ -374,7 +373,7 @@ proptest! {
                     }
                 }
             }
-            // Whatever the device has done since, what is held has not changed.
+            // A held region does not change, regardless of the device.
             for (first, region) in &held {
                 let range = *first..*first + region.elements();
                 prop_assert!(numbers_in(region).into_iter().eq(range));
@@ -385,20 +384,20 @@ proptest! {
         while let Ok(region) = reader.acquire_available(u64::MAX) {
             expected += region.lost_before() + region.elements();
         }
-        // What was lost at the very end has nothing behind it that could say so.
+        // A loss at the very end has nothing after it that could report it.
         prop_assert!(expected <= delivered && expected + filler.lost() >= delivered);
     }
 }
 
 #[test]
-fn a_reader_that_sleeps_is_woken_for_what_it_waits_for() {
+fn sleeping_reader_is_woken_for_the_awaited_data() {
     let (mut filler, mut reader) = ring(2);
     assert!(reader.wait_for(10).unwrap());
     filler.push(&numbers(0..10)).unwrap();
     assert!(filler.must_wake());
     assert!(!reader.wait_for(10).unwrap());
     let _held = reader.acquire(10).unwrap();
-    // What is lent does not count.
+    // Lent elements do not count.
     assert!(reader.wait_for(10).unwrap());
     let reader = Arc::new(reader);
     assert_eq!(reader.lent(), 1);

@@ -1,6 +1,6 @@
 //! The single-element FIFO: several writers, several readers, no lock.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn writes_without_reads_and_reads_without_writes_report_nothing() {
 }
 
 #[test]
-fn cell_that_was_never_written_has_words_of_zero_and_number_0() {
+fn unwritten_cell_reads_as_zeros_with_count_0() {
     let cell = RtCell::new(2);
     let mut words = [9; 2];
     let snapshot = cell.read(&mut words);
@@ -55,19 +55,19 @@ fn cell_that_was_never_written_has_words_of_zero_and_number_0() {
 /// Behaviour: SP-22.
 #[test]
 #[should_panic(expected = "the slice has 2 words and the element 1")]
-fn value_of_another_length_is_not_written() {
+fn write_of_the_wrong_length_panics() {
     let _ = RtCell::new(1).write(&[1, 2]);
 }
 
 /// Behaviour: SP-22.
 #[test]
 #[should_panic(expected = "the slice has 0 words and the element 1")]
-fn value_of_another_length_is_not_read() {
+fn read_of_the_wrong_length_panics() {
     let _ = RtCell::new(1).read(&mut []);
 }
 
 #[test]
-fn busy_cell_says_what_to_do() {
+fn busy_cell_error_names_a_remedy() {
     let message = CellBusy.to_string();
     assert!(
         message.contains("write again, or let fewer threads write"),
@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// What writer `writer` writes as its value number `sequence`: 14 words that belong together.
+/// Value number `sequence` of writer `writer`: 14 words that belong together.
 fn value(writer: u64, sequence: u64) -> [u64; 14] {
     std::array::from_fn(|word| match word {
         0 => writer,

@@ -1,10 +1,6 @@
 //! Slots that are followed without a lock.
 #![cfg(not(loom))]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,7 +9,7 @@ use std::thread;
 use trunkline_ring::SlotTable;
 
 #[test]
-fn a_slot_has_what_it_was_filled_with_until_it_is_emptied() {
+fn slot_keeps_its_content_until_it_is_emptied() {
     let table = SlotTable::new(10_000);
     let mut reader = table.reader();
     assert!(table.get(5_000).is_none());
@@ -39,7 +35,7 @@ fn there_is_nothing_beyond_the_slots() {
 }
 
 #[test]
-fn a_value_stays_while_a_reading_that_began_before_its_removal_goes_on() {
+fn removed_value_is_kept_until_earlier_readings_finish() {
     let table = SlotTable::new(2);
     let mut before = table.reader();
     let mut after = table.reader();
@@ -61,7 +57,7 @@ fn a_value_stays_while_a_reading_that_began_before_its_removal_goes_on() {
 }
 
 #[test]
-fn what_is_removed_while_nobody_reads_is_dropped_at_once() {
+fn value_removed_without_readers_is_dropped_at_once() {
     let table = SlotTable::new(2);
     let _idle = table.reader();
     let level = Arc::new(1.5);
@@ -74,7 +70,7 @@ fn what_is_removed_while_nobody_reads_is_dropped_at_once() {
 }
 
 #[test]
-fn one_call_drops_some_of_what_was_removed_and_says_whether_there_is_more() {
+fn one_call_drops_a_part_and_reports_if_more_remains() {
     let table = SlotTable::new(200);
     let mut reader = table.reader();
     let values: Vec<Arc<usize>> = (0..200).map(Arc::new).collect();
@@ -106,10 +102,10 @@ fn a_reader_keeps_the_table() {
     assert_eq!(reader.pin().get(1), Some(&1.5));
 }
 
-/// Its number twice: what was freed and used again has others, sooner or later.
+/// Its number twice: freed and reused memory has other content, sooner or later.
 struct Twice(u64, Box<u64>);
 
-/// How many of them there are.
+/// The number of existing instances.
 static ALIVE: AtomicU64 = AtomicU64::new(0);
 
 impl Drop for Twice {
@@ -120,7 +116,7 @@ impl Drop for Twice {
 }
 
 #[test]
-fn readers_beside_a_remover_see_whole_values_and_all_are_dropped() {
+fn concurrent_readers_see_whole_values_and_all_removed_are_dropped() {
     const ROUNDS: u64 = 20_000;
     let table = SlotTable::new(4);
     let has_ended = AtomicBool::new(false);

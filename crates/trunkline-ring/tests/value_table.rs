@@ -1,6 +1,6 @@
-//! The table of last values, and what a reader makes of memory that anything may be in.
+//! The table of last values, and its readers' behaviour with arbitrary memory.
 #![cfg(not(loom))]
-// What a test calls may panic as the test may.
+// Test helpers may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::ptr::NonNull;
@@ -37,7 +37,8 @@ fn tampered() -> (Arc<Tampered>, TableWriter, TableReader) {
     let words = Arc::new(Tampered(std::array::from_fn(|_| AtomicU64::new(0))));
     let memory = || {
         let start = NonNull::from(words.0.as_slice()).cast::<TableSlot>();
-        // SAFETY: so many slots, aligned, and kept by the owner; all are atomics.
+        // SAFETY: aligned memory for this number of slots, kept by the owner; all words are
+        // atomics.
         #[allow(unsafe_code)]
         unsafe {
             TableMemory::from_raw(start, SLOTS, words.clone())
@@ -71,7 +72,7 @@ fn the_last_store_is_read() {
 }
 
 #[test]
-fn bytes_are_those_of_the_words() {
+fn bytes_are_the_bytes_of_the_words() {
     let mut short = value(1);
     (short.value, short.length) = ([0x0403_0201, 0, 0], 4);
     let (writer, reader) = value_table(SLOTS);
@@ -84,7 +85,7 @@ fn bytes_are_those_of_the_words() {
 
 /// A table that has ended holds nothing that could be taken for the last value.
 #[test]
-fn nothing_is_read_from_a_table_that_has_ended() {
+fn ended_table_returns_no_values() {
     let (writer, reader) = value_table(SLOTS);
     writer.store(1, 0, &TableEntry::Value(value(1)));
     writer.finish();
@@ -92,9 +93,9 @@ fn nothing_is_read_from_a_table_that_has_ended() {
     assert_eq!(reader.read(1, 0), None);
 }
 
-/// A writer that is killed in the middle of a store has changed one half and not said so.
+/// A writer that is killed in the middle of a store has changed one half and not published it.
 #[test]
-fn a_store_that_was_cut_off_anywhere_leaves_the_one_before() {
+fn interrupted_store_leaves_the_previous_value() {
     for cut in 0..=7 {
         let (words, writer, reader) = tampered();
         for number in 1..=4 {
@@ -139,8 +140,8 @@ fn readers_get_whole_values_in_order() {
 }
 
 proptest! {
-    /// Whatever the other program writes, and whenever: a read ends, and says nothing that has no
-    /// room in its answer.
+    /// With any content, changed at any time: a read ends, and returns nothing that does not fit
+    /// its answer.
     #[test]
     fn any_content_is_read(content in prop::collection::vec(any::<u64>(), SLOTS * WORDS)) {
         let (words, _writer, reader) = tampered();
@@ -158,7 +159,7 @@ proptest! {
         }
     }
 
-    /// The last of any stores into any slots is what is there.
+    /// The last store into each slot is the one that is read.
     #[test]
     fn slots_do_not_disturb_each_other(
         stores in prop::collection::vec((1..SLOTS, any::<u32>(), 0..4_u8), 0..40),

@@ -40,7 +40,9 @@ impl Answers {
         split_oversized(&mut self.frames, 0, frame_max);
         if self.waiting.is_empty() && self.frames.len() <= room {
             out.append(&mut self.frames);
-            give_back(&mut self.frames);
+            if self.frames.capacity() > KEPT_BYTES_MAX {
+                self.frames = Vec::new();
+            }
             return;
         }
         self.queue();
@@ -59,7 +61,6 @@ impl Answers {
         }
     }
 
-    /// Appends the frames to the waiting buffers.
     fn queue(&mut self) {
         self.waiting_bytes += self.frames.len();
         match self.waiting.back_mut() {
@@ -71,17 +72,6 @@ impl Answers {
             }
             _ => {}
         }
-    }
-
-    /// Drops everything, because it will not be read.
-    pub(crate) fn discard(&mut self) {
-        *self = Self::default();
-    }
-}
-
-fn give_back(buffer: &mut Vec<u8>) {
-    if buffer.capacity() > KEPT_BYTES_MAX {
-        *buffer = Vec::new();
     }
 }
 
@@ -106,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_whole_however_little_room_there_is() {
+    fn frames_are_sent_whole_with_any_amount_of_room() {
         let (mut sut, mut out) = (Answers::default(), Vec::new());
         let expected: Vec<String> = (0..20).map(|n| "x".repeat(40 * n)).collect();
         for name in &expected {
@@ -122,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_not_kept() {
+    fn sent_frames_are_not_kept() {
         let (mut sut, mut out) = (Answers::default(), Vec::new());
         let name = "x".repeat(60);
         Why { name: &name }.encode(1, &mut sut.frames);

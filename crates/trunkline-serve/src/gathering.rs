@@ -3,37 +3,32 @@
 use std::collections::BTreeMap;
 
 use trunkline_engine::{Wake, Whose};
-use trunkline_proto::message::hello::Hello;
-use trunkline_proto::message::single::{decode_empty, encode_empty};
-use trunkline_proto::{
-    Agreement, Disconnect, Endpoint, Features, Frame, FrameKind, Gather, Throughput,
-};
-use trunkline_types::{Tick, Timestamp};
+use trunkline_proto::{Gather, Throughput};
+use trunkline_types::Tick;
 
-use crate::session::Session;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
-use crate::work::{Progress, Work};
 
 /// The flushes of one engine, seen by every session that gathers.
 ///
 /// A flush is counted before the sessions are woken, so that every session that checks after its
 /// wake-up sees it. The lock is a leaf: no other lock is taken under it, and it is held only to
 /// list the wakes, to join and to leave.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Flushes {
     count: AtomicU64,
     members: Mutex<Members>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Members {
     next: u64,
     wakes: BTreeMap<u64, SharedWake>,
 }
 
 /// The gather buffer of a session. It leaves the engine's flushes when it is dropped.
+#[derive(Debug)]
 pub(crate) struct Gathering {
-    gather: Gather,
+    pub(crate) gather: Gather,
     flushes: Arc<Flushes>,
     member: u64,
     /// The number of flushes seen so far.
@@ -55,16 +50,8 @@ impl Flushes {
     }
 }
 
-impl std::fmt::Debug for Flushes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Flushes")
-            .field("count", &self.count())
-            .finish_non_exhaustive()
-    }
-}
-
 impl Gathering {
-    fn new(terms: Throughput, flushes: Arc<Flushes>, wake: SharedWake) -> Self {
+    pub(crate) fn new(terms: Throughput, flushes: Arc<Flushes>, wake: SharedWake) -> Self {
         let seen = flushes.count();
         let member = {
             let mut members = lock(&flushes.members);
@@ -91,7 +78,7 @@ impl Gathering {
     }
 
     /// Returns true if there was a flush since the last call.
-    fn take_flush(&mut self) -> bool {
+    pub(crate) fn take_flush(&mut self) -> bool {
         let count = self.flushes.count();
         std::mem::replace(&mut self.seen, count) != count
     }
@@ -100,74 +87,6 @@ impl Gathering {
 impl Drop for Gathering {
     fn drop(&mut self) {
         lock(&self.flushes.members).wakes.remove(&self.member);
-    }
-}
-
-impl std::fmt::Debug for Gathering {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gathering")
-            .field("gather", &self.gather)
-            .field("seen", &self.seen)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Session {
-    /// Starts throughput mode if the client asks for it and it was agreed. Returns the granted
-    /// terms.
-    pub(crate) fn begin_to_gather(
-        &mut self,
-        hello: &Hello,
-        agreement: &Agreement,
-    ) -> Option<Throughput> {
-        let asked = hello.throughput?;
-        if !agreement.features.contains(Features::THROUGHPUT) {
-            return None;
-        }
-        let terms = asked.within_bounds();
-        let flushes = Arc::clone(&self.options.flushes);
-        let wake = self.wake.clone();
-        self.gathering = Some(Box::new(Gathering::new(terms, flushes, wake)));
-        Some(terms)
-    }
-
-    /// Same as `poll_output` without a buffer, but through the gather buffer.
-    pub(crate) fn gather_output(
-        &mut self,
-        now: Tick,
-        wall: Timestamp,
-        budget: usize,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let Some(mut gathering) = self.gathering.take() else {
-            return false;
-        };
-        let is_flush = gathering.take_flush();
-        let produce = |room: usize, out: &mut Vec<u8>| self.poll_output(now, wall, room, out);
-        let more = gathering.gather.poll_output(now, budget, out, produce);
-        let is_credit = self.unanswered.take_returned(&self.options);
-        let is_due = std::mem::take(&mut self.send_gathered) || is_flush || is_credit;
-        if is_due || self.is_over() {
-            gathering.gather.release(out);
-        }
-        self.gathering = Some(gathering);
-        more
-    }
-
-    pub(crate) fn handle_flush(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
-        decode_empty(frame)?;
-        let request = frame.request();
-        self.work.push(Work::Flush { request });
-        Ok(())
-    }
-
-    /// Answers a flush, once everything before it is carried out. Every connection then sends what
-    /// it has gathered.
-    pub(crate) fn run_flush(&mut self, request: u32) -> Progress {
-        encode_empty(FrameKind::Flushed, request, &mut self.answers.frames);
-        self.send_gathered = true;
-        self.options.flushes.flush();
-        Progress::Done
     }
 }
 

@@ -24,45 +24,33 @@
 //!
 //! # Layout
 //! - [`Session`]: the life of the connection, input and output.
-//! - `requests`, `work`: decoding frames into requests; carrying out requests in slices of 250
-//!   items.
-//! - `open`, `read`, `write`, `group`, `lease`, `browse`, `forcing`, `orders`: the requests;
-//!   `provider`: clients as sources; `watch`: watched patterns.
+//! - `requests`: the requests, each in the file with its name; `provider`: clients as sources;
+//!   `watch`: watched patterns; `convergence`: the sweep, and repairs.
+//! - `context`: what requests share, and the queue in which they wait; `waiting_writes`: writes
+//!   without an answer; `unfinished`: requests in several frames.
 //! - `write_run`: outcomes of writes, in packed runs.
 //! - `request_budget`: the memory of requests and items.
 //! - `answers`, `updates`, `window`: output; deliveries as UPDATES, LOST, ENDED and GONE frames,
 //!   within the client's window.
-//! - `convergence`: the sweep, and repairs.
 //! - `gathering`: throughput mode, and the effect of a flush on every session.
-//! - `explain`: reasons why a variable does not reach the client; `fault`: the engine's errors as
-//!   protocol faults.
+//! - `fault`: faults of this crate's own.
 //! - [`ServeOptions`]: settings shared by all sessions of an engine.
 
 #![forbid(unsafe_code)]
 
 mod answers;
-mod browse;
-mod convergence;
-mod explain;
+mod context;
 mod fault;
-mod forcing;
 mod gathering;
-mod group;
-mod lease;
-mod open;
 mod options;
-mod orders;
-mod provider;
-mod read;
 mod request_budget;
 mod requests;
 mod session;
 mod sync;
+mod unfinished;
 mod updates;
-mod watch;
+mod waiting_writes;
 mod window;
-mod work;
-mod write;
 mod write_run;
 
 pub use gathering::Flushes;

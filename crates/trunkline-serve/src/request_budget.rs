@@ -57,7 +57,6 @@ pub(crate) struct Account {
 }
 
 impl RequestBudget {
-    /// Returns a budget of `max` bytes.
     pub fn new(max: usize) -> Self {
         Self {
             max,
@@ -71,7 +70,6 @@ impl RequestBudget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the size of the budget in bytes.
     pub fn max(&self) -> usize {
         self.max
     }
@@ -82,7 +80,6 @@ impl RequestBudget {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum that one session may borrow.
     fn session_max(&self) -> usize {
         self.max / 2
     }
@@ -109,15 +106,11 @@ impl Account {
         }
     }
 
-    /// Returns the bytes taken for a use.
     pub(crate) fn taken(&self, of: Use) -> usize {
         self.bytes[of as usize]
     }
 
-    /// Sets the bytes taken for a use.
-    ///
-    /// # Errors
-    /// The engine's budget or the session's share is exhausted. Nothing changes in that case.
+    /// Sets the bytes taken for a use. Nothing changes if it fails.
     pub(crate) fn set(&mut self, of: Use, bytes: usize) -> Result<(), Fault> {
         let before = std::mem::replace(&mut self.bytes[of as usize], bytes);
         if before == bytes {
@@ -151,10 +144,6 @@ impl Account {
         beyond_floor(requests).saturating_add(beyond_floor(items))
     }
 
-    /// Takes `more` bytes for a use.
-    ///
-    /// # Errors
-    /// Same as for [`set`](Self::set).
     pub(crate) fn add(&mut self, of: Use, more: usize) -> Result<(), Fault> {
         self.set(of, self.taken(of).saturating_add(more))
     }
@@ -212,10 +201,6 @@ impl Drop for Loan {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::BudgetKept) {
-            return;
-        }
         self.budget.give_back(self.borrowed);
     }
 }
@@ -225,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_borrowed_is_bounded_and_comes_back() {
+    fn borrowed_memory_is_bounded_and_returned() {
         let budget = Arc::new(RequestBudget::new(1 << 20));
         let mut one = Account::new(&budget);
         let mut other = Account::new(&budget);

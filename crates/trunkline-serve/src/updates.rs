@@ -30,7 +30,6 @@ pub(crate) struct Records {
     session: u32,
     /// Maximum length of a value in a message of the connection.
     value_max: usize,
-    /// Maximum length of a frame of the connection.
     frame_max: u32,
 }
 
@@ -76,7 +75,6 @@ impl Records {
         self.room_for_bytes(update.value.as_slice().len())
     }
 
-    /// Same as `room_for`, for a value of `bytes` bytes.
     pub(crate) fn room_for_bytes(self, bytes: usize) -> Option<usize> {
         let room = bytes + part_bytes(bytes, self.frame_max) + MESSAGE_HEAD_BYTES + HEADER_BYTES;
         (bytes >= LARGE_BYTES).then_some(room)
@@ -112,8 +110,6 @@ impl Records {
         let value = update.value.as_slice();
         let fits = value.len() <= self.value_max;
         let own = update.writer == self.session;
-        #[cfg(feature = "planted")]
-        let own = own && !trunkline_types::planted::is(trunkline_types::planted::Bug::OwnNotMarked);
         let quality = match fits {
             true => update.quality,
             false => Quality::bad(Reason::BufferTooSmall)
@@ -140,8 +136,6 @@ impl Records {
         value: &'v [u8],
     ) -> Option<UpdateRecord<'v>> {
         let own = update.writer == self.session;
-        #[cfg(feature = "planted")]
-        let own = own && !trunkline_types::planted::is(trunkline_types::planted::Bug::OwnNotMarked);
         (value.len() <= self.value_max).then_some(UpdateRecord {
             handle,
             sequence: update.sequence,
@@ -153,10 +147,8 @@ impl Records {
         })
     }
 
-    /// Checks an update that answers a request, where a fault can explain the problem.
-    ///
-    /// # Errors
-    /// The value is too long for the connection's messages, or there is no memory for it.
+    /// Checks whether an update that answers a request fits into the connection's messages and the
+    /// memory.
     pub(crate) fn check(
         self,
         update: Update,
@@ -324,10 +316,6 @@ impl Sink for UpdateSink<'_> {
         subscription: u32,
         updates: &mut dyn Iterator<Item = (u32, &Update)>,
     ) {
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::SilentDrop) {
-            return;
-        }
         let mut next = updates.next();
         while let Some((handle, _)) = next {
             let nothing_lost = LostRecord {

@@ -43,7 +43,6 @@ impl Window {
         self.counts_ends = true;
     }
 
-    /// Records that the end of an item is sent.
     pub(crate) fn send_end(&mut self, handle: u32) {
         if self.counts_ends {
             self.digest = self.digest.wrapping_add(digest::of_end(handle));
@@ -55,8 +54,7 @@ impl Window {
         self.sent - self.confirmed < self.records_max && self.bytes < self.bytes_max
     }
 
-    /// Returns the number of records and bytes that may be sent. The last record may exceed the
-    /// bytes.
+    /// Returns the number of records and bytes that may be sent.
     pub(crate) fn room(&self) -> (u64, u64) {
         let records = self.sent - self.confirmed;
         (
@@ -65,19 +63,17 @@ impl Window {
         )
     }
 
-    /// Returns true if this many more records may be sent together.
     pub(crate) fn has_room_for(&self, records: u32) -> bool {
         self.sent - self.confirmed + u64::from(records) <= self.records_max
             && self.bytes < self.bytes_max
     }
 
-    /// Records that one record of this many bytes is sent, and adds to the digest.
     #[inline]
     pub(crate) fn send(&mut self, bytes: usize, digest: u64) {
         self.send_run(1, bytes, digest);
     }
 
-    /// Records that several records with this many bytes in total are sent.
+    /// Counts records that are sent, with their total size.
     #[inline]
     pub(crate) fn send_run(&mut self, records: u32, bytes: usize, digest: u64) {
         self.sent += u64::from(records);
@@ -86,7 +82,6 @@ impl Window {
         self.run_bytes += bytes as u64;
     }
 
-    /// Completes the run of the records sent last.
     pub(crate) fn end_run(&mut self) {
         let bytes = std::mem::take(&mut self.run_bytes);
         self.runs.push_back((self.sent, bytes));
@@ -106,12 +101,10 @@ impl Window {
         Some(more)
     }
 
-    /// Returns the number of records sent since the session began.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Returns the running digest of the records sent.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
@@ -130,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_not_confirmed_use_the_window_up() {
+    fn unconfirmed_records_fill_the_window() {
         let mut sut = sut(2, 1000);
         sut.send(1, 0);
         assert!(sut.has_room());
@@ -141,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_runs_that_are_not_confirmed_use_the_window_up() {
+    fn unconfirmed_bytes_fill_the_window() {
         let mut sut = sut(100, 1000);
         sut.send(999, 0);
         assert!(sut.has_room());

@@ -3,7 +3,10 @@
 use trunkline_engine::{Refusal, WriteOutcome};
 use trunkline_proto::Fault;
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+
+/// Maximum capacity, in answers, of a list that is kept for reuse.
+const KEPT_ANSWERS_MAX: usize = 4096;
 
 /// The outcome of a write, before it is encoded.
 #[derive(Debug)]
@@ -14,10 +17,10 @@ pub(crate) enum Answer {
 }
 
 /// Answers in the order of their ids. A missing id ends the run.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Run {
-    pub(crate) first: u64,
-    pub(crate) answers: Vec<Packed>,
+    first: u64,
+    answers: Vec<Packed>,
 }
 
 /// An answer that waits for the end of its run. Small, because there are thousands of them.
@@ -49,7 +52,10 @@ impl Run {
         if self.answers.is_empty() {
             return;
         }
-        let mut frame = WriteAnswersBuilder::begin(out, self.first);
+        let head = WriteAnswersHead {
+            first_write: self.first,
+        };
+        let mut frame = WriteAnswersBuilder::begin(out, 0, &head);
         for answer in self.answers.drain(..) {
             match answer {
                 Packed::Applied(sequence) => {
@@ -58,7 +64,10 @@ impl Run {
                 Packed::Other(answer) => with_wire(&answer, |wire| frame.push(wire)),
             }
         }
-        frame.finish();
+        frame.finish(false);
+        if self.answers.capacity() > KEPT_ANSWERS_MAX {
+            self.answers = Vec::new();
+        }
     }
 }
 

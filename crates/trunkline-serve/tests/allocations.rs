@@ -1,11 +1,7 @@
-//! What an update does not cost: an allocator counts what the engine's end of some connections asks
-//! for, from the write to the bytes that go out, confirmations included.
+//! The allocations per update: an allocator counts the requests of the engine's end of some
+//! connections, from the write to the bytes sent, confirmations included.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -41,7 +37,7 @@ fn count() {
     let _ended = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to `System`; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -169,7 +165,7 @@ fn round(
     peers.iter_mut().for_each(Peer::take);
 }
 
-/// One subscriber, and several that share a feed; nobody misses anything meanwhile.
+/// One subscriber, and several that share a feed; no update is lost meanwhile.
 /// Behaviour: B-03, B-06.
 #[test]
 fn updates_allocate_nothing_from_the_write_to_the_wire() {
@@ -182,7 +178,10 @@ fn updates_allocate_nothing_from_the_write_to_the_wire() {
                 description: String::new(),
                 variables: (0..VARIABLES).map(define).collect(),
             };
-            let handles = engine.deploy(&library, NOW, WALL).expect("well formed");
+            let handles = engine
+                .libraries()
+                .deploy(&library, NOW, WALL)
+                .expect("well formed");
             let variable = |handle: &u32| Arc::clone(&engine.variable(*handle).expect("deployed"));
             let variables: Vec<Arc<Variable>> = handles.iter().map(variable).collect();
             let mut peers: Vec<Peer> = (0..subscribers)

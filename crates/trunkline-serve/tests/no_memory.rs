@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::type_complexity,
-    reason = "a test may panic"
+    reason = "tests may panic"
 )]
 #![cfg(not(shuttle))]
 
@@ -24,7 +24,7 @@ use crate::rig::{Pair, World, define};
 /// Bytes of the value.
 const VALUE_BYTES: usize = 4 << 20;
 
-/// Refuses what is larger than the calling thread allows.
+/// Refuses allocations above the limit of the calling thread.
 struct Limited;
 
 thread_local! {
@@ -35,7 +35,7 @@ fn is_refused(bytes: usize) -> bool {
     LARGEST.try_with(Cell::get).is_ok_and(|most| bytes > most)
 }
 
-// SAFETY: every call that is not refused goes to the system's allocator as it came. A null pointer
+// SAFETY: every call that is not refused is forwarded unchanged to `System`. A null pointer
 // is how an allocator refuses; looking at the limit allocates nothing.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -68,7 +68,7 @@ static ALLOCATOR: Limited = Limited;
 ///
 /// Behaviour: B-06.
 #[test]
-fn a_write_that_finds_no_memory_on_the_way_to_its_provider_is_refused_by_the_engine() {
+fn write_without_memory_for_the_provider_is_refused_by_the_engine() {
     let text = define("text", DataType::String, |p| {
         p.source = "plant:text".to_owned();
     });

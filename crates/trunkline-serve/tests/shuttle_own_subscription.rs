@@ -3,9 +3,9 @@
 //! interleavings of the client's thread, the connection thread and a second writer.
 //!
 //! `SHUTTLE_SCHEDULES` says how many schedules are tried (120,000 by default), shared by the tests.
-//! A deadlock is one to shuttle as soon as nobody can go on, and it prints the schedule to replay.
+//! shuttle reports a deadlock as soon as no thread can continue, and prints the schedule to replay.
 #![cfg(shuttle)]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ const OTHER_WRITES: u32 = 2;
 const TESTS: usize = 4;
 /// So that only the owner's stall makes time pass.
 const HOUR: Duration = Duration::from_secs(3600);
-/// How long the owner of the variable lets writers wait.
+/// Time for which the owner of the variable lets writers wait.
 const STALL: Duration = Duration::from_millis(50);
 
 /// The connection and the time; both ends sleep on it.
@@ -113,7 +113,7 @@ impl Link {
                 state = changed.wait(state).unwrap();
             }
             drop(state);
-            // Asleep for a while; who has something to do does it.
+            // Asleep for a while; threads with work continue.
             thread::yield_now();
             if thread_rng().gen_bool(0.25) {
                 break;
@@ -216,7 +216,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// Connected, subscribed, and nothing on its way.
+    /// Connected, subscribed, and nothing in transit.
     fn new(stall: Duration) -> Self {
         let engine = Engine::new(EngineOptions::new("sut", 7));
         let mut properties = Properties::new(DataType::F64);
@@ -231,7 +231,10 @@ impl Setting {
             variables: vec![variable],
         };
         let link = Link::new();
-        engine.deploy(&library, link.now(), WALL).unwrap();
+        engine
+            .libraries()
+            .deploy(&library, link.now(), WALL)
+            .unwrap();
         let options = ServeOptions {
             keepalive: HOUR,
             deadline: 3 * HOUR,
@@ -266,20 +269,20 @@ impl Setting {
     }
 }
 
-/// What the client's program does with what it is sent while it waits for its writes.
+/// The client program's treatment of its input while it waits for its writes.
 #[derive(Clone, Copy, PartialEq)]
 enum Program {
-    /// It waits for the outcomes and looks at nothing else.
+    /// It waits for the outcomes and reads nothing else.
     Waits,
     /// It takes its events as they come.
     Takes,
 }
 
-/// Whether a time-out may come to the rescue.
+/// Whether time-outs may occur.
 #[derive(Clone, Copy, PartialEq)]
 enum Clock {
     Passes,
-    /// Only what the program takes makes room.
+    /// Only reading by the program makes room.
     StandsStill,
 }
 
@@ -293,7 +296,7 @@ fn write_and_be_subscribed(stall: Duration, program: Program, clock: Clock) {
         variable,
     } = Setting::new(stall);
 
-    // Nobody else makes room: the program goes on until it has the first reading and every update.
+    // Only this program makes room: it continues until it has the first reading and every update.
     let takes_all = clock == Clock::StandsStill && stall > Duration::ZERO;
 
     let connection = thread::spawn({
@@ -376,8 +379,8 @@ fn write_and_be_subscribed(stall: Duration, program: Program, clock: Clock) {
     link.tell(|state| state.done = true);
     let mut session = connection.join().unwrap();
 
-    // Nothing was lost on the way: in the end the program knows the newest update, and what it
-    // missed, which is nothing where every writer waits for room.
+    // Nothing was lost in transit: finally the program has the newest update, and its losses, which
+    // are none if every writer waits for room.
     let variable = engine.resolve(&Caller::local(3, 0), "rig/x").unwrap();
     let written = u64::from(WRITES + OTHER_WRITES);
     assert_eq!(variable.sequence(), written);
@@ -420,7 +423,7 @@ fn client_that_takes_its_updates_gets_its_answers() {
 }
 
 #[test]
-fn client_that_waits_for_its_writes_waits_no_longer_than_the_owner_lets_it() {
+fn client_waits_for_its_writes_no_longer_than_the_stall_limit() {
     explore(STALL, Program::Waits, Clock::Passes);
 }
 

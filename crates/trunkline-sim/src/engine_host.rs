@@ -242,7 +242,14 @@ impl EngineHost {
             })
         };
         let mut wakes = Wakes::new();
-        let deployed = engine.deploy_retained(&definition, false, &retained, now, wall, &mut wakes);
+        let deployed = engine.libraries().deploy_retained(
+            &definition,
+            false,
+            &retained,
+            now,
+            wall,
+            &mut wakes,
+        );
         let handles = match deployed {
             Ok(deployed) => deployed.handles,
             Err(error) => {

@@ -55,7 +55,7 @@ impl Fault {
     /// Returns a description for people.
     pub fn sentence(self) -> &'static str {
         match self {
-            Fault::Cut => "a connection is cut at any byte, in order or by reset",
+            Fault::Cut => "a connection is closed or reset at any byte",
             Fault::HalfOpen => "silence in one direction or both, of which neither end is notified",
             Fault::Slow => "a machine's connections carry 2 kB/s to 500 kB/s",
             Fault::Late => "everything from and to a machine is up to 400 ms late",

@@ -1,7 +1,7 @@
 //! A hostile peer: it leaves requests unfinished, does not read answers, and disconnects at any
 //! byte.
 //!
-//! It connects again and again, with one connection at a time, so that it uses at most half of the
+//! It connects repeatedly, with one connection at a time, so that it uses at most half of the
 //! budget for requests. No other client may be refused for lack of memory, the engine must end
 //! unfinished requests, and the memory that they used must be free once the peer is gone.
 

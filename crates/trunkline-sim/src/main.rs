@@ -29,7 +29,7 @@ struct Arguments {
     /// Chaos run: runs this many cycles of fault, heal and comparison, 50 per seed.
     #[arg(long)]
     chaos: Option<u64>,
-    /// Accepts repairs: of `records` lost on the way, 2 s after the heal, or of `marks`, after a
+    /// Accepts repairs: of `records` lost in transit, 2 s after the heal, or of `marks`, after a
     /// whole sweep.
     #[arg(long, value_enum, value_name = "WHAT")]
     tolerate: Option<Tolerate>,

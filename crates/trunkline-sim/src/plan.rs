@@ -92,10 +92,10 @@ pub enum Repairs {
     /// None: without a bug in the product a repair is a false alarm.
     #[default]
     Never,
-    /// Of marks: an update may be late by the time of a whole sweep.
+    /// Lost marks: an update may be late by the time of a whole sweep.
     Marks,
-    /// Of update records lost on the way: the loss need not be reported, and the two ends' ledgers
-    /// are not compared. The views must be correct 2 s after the heal.
+    /// Update records lost in transit: the loss need not be reported, and the two ends' ledgers are
+    /// not compared. The views must be correct 2 s after the heal.
     Records,
 }
 

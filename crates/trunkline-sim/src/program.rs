@@ -492,7 +492,6 @@ impl Follow {
                     (had.interrupted, had.ended) = (true, true);
                 }
             }
-            _ => {}
         }
     }
 }

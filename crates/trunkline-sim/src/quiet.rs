@@ -355,7 +355,7 @@ impl World {
     /// has counted an item that the engine sent again, or the client is gone.
     pub(crate) fn count_marks(&mut self) {
         if let Some(running) = &self.engine.running {
-            let (repaired, marked) = running.engine.repaired_and_marked();
+            let (repaired, marked) = running.engine.health().repaired_and_marked();
             if self.plan.repairs != Repairs::Records && repaired > 0 {
                 self.checker
                     .fail(|| format!("B-10: the engine sent {repaired} items once more"));

@@ -121,9 +121,11 @@ impl World {
         };
         let library = running.transient.remove(which).library;
         self.trace.say(now, || format!("{library} is undeployed"));
-        let undeployed = running
-            .engine
-            .undeploy(&library, now, wall, &mut Wakes::new());
+        let undeployed =
+            running
+                .engine
+                .libraries()
+                .undeploy(&library, now, wall, &mut Wakes::new());
         if let Err(error) = undeployed {
             self.checker.fail(|| format!("{library} stays: {error}"));
         }
@@ -150,7 +152,7 @@ impl World {
             description: String::new(),
             variables: numbers.clone().map(definition).collect(),
         };
-        let handles = match running.engine.deploy(&definition, now, wall) {
+        let handles = match running.engine.libraries().deploy(&definition, now, wall) {
             Ok(handles) => handles,
             Err(error) => {
                 return self
@@ -423,7 +425,6 @@ impl Followed {
                     (had.interrupted, had.ended) = (true, true);
                 }
             }
-            _ => {}
         }
     }
 }

@@ -1,11 +1,7 @@
-//! Peers of a directory that take more than they should: each one's cost is bounded by what it has
-//! sent, and is the same whether or not it reads.
+//! Peers of a directory that take more than they should: the cost of each is bounded by its input,
+//! and is the same whether or not it reads.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::sync::Arc;
 
@@ -49,7 +45,7 @@ fn header(kind: FrameKind, length: u32) -> [u8; 16] {
     .to_bytes()
 }
 
-/// As a transport does whose peer reads nothing: what the session gives is kept up to 64 KiB.
+/// Like a transport whose peer reads nothing: the output of the session is kept up to 64 KiB.
 #[test]
 fn a_peer_that_asks_and_never_reads_stops_its_own_input() {
     let mut sut = session();
@@ -102,7 +98,7 @@ fn a_peer_that_reads_late_gets_every_answer() {
 }
 
 #[test]
-fn nothing_that_comes_first_may_be_long() {
+fn first_frame_must_be_short() {
     let first = [
         (FrameKind::StreamList, 4097),
         (FrameKind::StreamLookup, 4097),
@@ -124,7 +120,7 @@ fn nothing_that_comes_first_may_be_long() {
 }
 
 #[test]
-fn a_frame_that_comes_byte_by_byte_is_out_of_time() {
+fn frame_sent_byte_by_byte_times_out() {
     let frames = [question(), {
         let mut bytes = Vec::new();
         Lookup {

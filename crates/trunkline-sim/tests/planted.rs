@@ -1,6 +1,6 @@
 //! The simulator finds every bug that is planted, and none where none is.
 //!
-//! `make test` runs it with the feature `planted`, in a target folder of its own.
+//! `make test` runs it in the tree of `cargo xtask mutants`, with the feature `planted`.
 
 #![cfg(feature = "planted")]
 
@@ -12,7 +12,7 @@ use trunkline_types::planted::{Bug, plant};
 
 /// Seeds within which every bug has to be found.
 const SEEDS: u64 = 1000;
-/// Seeds in which a fault that the product mends has to be mended.
+/// Seeds in which a fault that the product repairs has to be repaired.
 const MENDED: u64 = 100;
 
 fn seeds_until_found() -> Option<u64> {
@@ -56,7 +56,7 @@ fn every_planted_bug_in_streams_is_found() {
 }
 
 #[test]
-fn nothing_is_found_in_streams_where_nothing_is_planted() {
+fn no_bug_is_found_in_streams_without_planted_bugs() {
     plant(None);
     for seed in 0..200 {
         let outcome = streams::run::run(streams::plan::Plan::drawn(seed), false);
@@ -65,7 +65,7 @@ fn nothing_is_found_in_streams_where_nothing_is_planted() {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is_planted() {
+fn no_bug_is_found_without_planted_bugs() {
     plant(None);
     for seed in 0..200 {
         let outcome = run(Plan::drawn(seed), false);
@@ -73,7 +73,7 @@ fn nothing_is_found_where_nothing_is_planted() {
     }
 }
 
-/// The sums of what was put right, where nothing else than that may differ.
+/// The totals without the repairs, which are the only permitted difference.
 fn mended(bug: Bug, repairs: Repairs) -> Totals {
     let mut sum = Totals::default();
     for seed in 0..MENDED {
@@ -95,7 +95,7 @@ fn mended(bug: Bug, repairs: Repairs) -> Totals {
 ///
 /// Behaviour: B-10.
 #[test]
-fn what_is_dropped_silently_is_noticed_and_repaired() {
+fn silently_dropped_updates_are_detected_and_repaired() {
     let sum = mended(Bug::SilentDrop, Repairs::Records);
     assert!(sum.diverged > 0 && sum.repaired > 0, "{sum:?}");
 }

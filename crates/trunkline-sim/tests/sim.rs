@@ -1,10 +1,6 @@
 //! The simulator itself, and a few seeds of it; `make test` runs 50 simulated hours of them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::time::Duration;
 
@@ -19,7 +15,7 @@ fn passed(plan: Plan) -> Outcome {
     outcome
 }
 
-/// The thin path: what is written arrives, and the engine's and the client's ledger say so.
+/// The thin path: written values arrive, and the ledgers of engine and client agree.
 ///
 /// Behaviour: B-01, B-02, B-20.
 #[test]
@@ -43,12 +39,12 @@ fn a_seed_replays_bit_for_bit() {
     assert_ne!(one.hash, other.hash);
 }
 
-/// Seeds with faults, each of which draws its own. What the checker looks at is in
+/// Seeds with faults, each of which draws its own. The invariants are listed in
 /// `docs/reference/simulation.md`.
 ///
 /// Behaviour: B-01, B-02, B-03, B-05, B-12, B-13, B-20, B-21, B-22, B-23.
 #[test]
-fn what_must_hold_under_faults_holds() {
+fn invariants_hold_under_faults() {
     let outcomes: Vec<_> = (0..7).map(|seed| passed(Plan::drawn(seed))).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     // A checker that checks nothing finds nothing.
@@ -85,13 +81,13 @@ fn steps_of_the_clock_change_nothing() {
         plan.faults = vec![(step, Duration::from_millis(500))];
         let outcome = passed(plan.clone());
         assert!(outcome.faults.get(&step).is_some_and(|steps| *steps > 20));
-        // Nobody was disconnected.
+        // No client was disconnected.
         assert_eq!(outcome.connections, plan.programs.len() as u64);
     }
 }
 
 /// Eight clients with equal demands on a line that carries a third of them get equal shares; a
-/// small one beside large ones gets no smaller part of what it asks for than they do.
+/// small one next to large ones gets no smaller share of its demand than they do.
 ///
 /// Behaviour: B-07.
 #[test]

@@ -1,10 +1,6 @@
 //! A few seeds of streams; `make test` runs 50 simulated hours of them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use trunkline_sim::streams::plan::Plan;
 use trunkline_sim::streams::run::{Outcome, run};
@@ -16,7 +12,7 @@ fn passed(plan: Plan) -> Outcome {
     outcome
 }
 
-/// The thin path: what is written is read, and the end is told.
+/// The thin path: written elements are read, and the end is reported.
 ///
 /// Behaviour: NS-12, NS-30, NS-44, NS-68.
 #[test]
@@ -44,12 +40,12 @@ fn a_seed_replays_bit_for_bit() {
     assert_ne!(one.hash, other.hash);
 }
 
-/// Seeds with faults, each of which draws its own. What the checker looks at is in
+/// Seeds with faults, each of which draws its own. The invariants are listed in
 /// `docs/reference/simulation.md`.
 ///
 /// Behaviour: NS-31, NS-45, NS-47, NS-60, NS-61, NS-62, NS-66, NS-67, NS-68, B-60, B-61.
 #[test]
-fn what_must_hold_under_faults_holds() {
+fn invariants_hold_under_faults() {
     let outcomes: Vec<_> = (0..60).map(|seed| passed(Plan::drawn(seed))).collect();
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     // A checker that checks nothing finds nothing.

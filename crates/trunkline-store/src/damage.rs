@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_is_that_of_all_pieces_behind_one_another_however_long_they_are() {
+    fn checksum_is_that_of_the_concatenated_pieces() {
         for lengths in [[0, 1, 8], [200, 100, 300], [255, 256, 257], [1, 5000, 2]] {
             let mut sut = RowSum::new();
             let mut all = Vec::new();

@@ -1,11 +1,7 @@
-//! The audit of a store: what was appended comes back, in order, within its bound, and nobody
-//! changes it.
+//! The audit of a store: appended entries are read back, in order, within its bound, and cannot be
+//! modified.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -22,7 +18,7 @@ use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Pattern, Timestamp};
 fn all(store: &mut SqliteStore, query: &AuditQuery) -> (Vec<AuditEntry>, usize) {
     let (mut found, mut pages, mut query) = (Vec::new(), 0, query.clone());
     loop {
-        let page = store.audit(&query).expect("it can be read");
+        let page = store.audit(&query).expect("the audit is readable");
         assert!(page.entries.len() <= AUDIT_PAGE_MAX);
         found.extend(page.entries);
         pages += 1;
@@ -39,7 +35,7 @@ fn numbers(entries: &[AuditEntry]) -> Vec<u64> {
 
 /// Behaviour: B-24.
 #[test]
-fn entries_come_back_after_a_restart_and_numbers_go_on() {
+fn entries_survive_a_restart_and_numbers_continue() {
     let (_folder, path) = place();
     let written = entries(1..=1200);
     let mut store = open(&path);
@@ -66,9 +62,9 @@ fn entries_come_back_after_a_restart_and_numbers_go_on() {
     assert_eq!(store.audit_end(), Ok(1200));
 }
 
-/// A step of which nobody knows whether it was done is done again.
+/// A step with an unknown outcome is repeated.
 #[test]
-fn entries_that_are_appended_again_are_there_once() {
+fn entries_appended_again_exist_once() {
     let (_folder, path) = place();
     let mut store = open(&path);
     let written = entries(1..=30);
@@ -100,7 +96,8 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
         numbers(&page.entries).into_iter().eq(first..=last),
         "without a gap"
     );
-    // What is gone was said when it went, and the last of those entries is still there.
+    // Removed entries were reported when they were removed, and the last of these reports still
+    // exists.
     let removal = page
         .entries
         .iter()
@@ -109,7 +106,7 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
     let said = format!(" to {}, from ", page.removed);
     assert!(removal.new.contains(&said), "{said}: {}", removal.new);
     assert!(removal.new.contains("from 2023-11-14T"), "{}", removal.new);
-    // A smaller bound holds from the next entry on; one is always left, so numbers go on.
+    // A smaller bound holds from the next entry on; one is always left, so numbers continue.
     let next = last + 1;
     assert_eq!(
         store.append_audit(&entries(next..=next), keep(0)),
@@ -126,12 +123,12 @@ fn beyond_the_bound_the_oldest_are_removed_and_counted() {
     assert_eq!(open(&path).audit_end(), Ok(next + 1));
 }
 
-/// A flood of orders takes the room of writes, but not in silence: the audit itself says which
-/// entries went.
+/// A flood of orders displaces writes, but not silently: the audit itself names the removed
+/// entries.
 ///
 /// Behaviour: B-24.
 #[test]
-fn each_entry_that_went_is_in_the_range_of_an_entry_that_is_there_or_went_after_it() {
+fn every_removed_entry_is_covered_by_a_later_entry() {
     let (_folder, path) = place();
     let mut store = open(&path);
     let (mut next, mut told) = (1, Vec::new());
@@ -188,7 +185,7 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
         "{}",
         removal.new
     );
-    // However old all of them are, the last one stays, so numbers go on.
+    // However old all of them are, the last one stays, so numbers continue.
     assert_eq!(store.append_audit(&[], bound(10_000)), Ok(113));
     let page = store.audit(&AuditQuery::default()).unwrap();
     assert_eq!((page.removed, page.entries.len()), (111, 2));
@@ -211,7 +208,7 @@ fn queries_find_by_name_person_time_and_number() {
         assert!(numbers(&found) == expected, "{query:?}");
         expected.len()
     };
-    let pattern = |text: &str| Some(Pattern::parse(text).expect("it is one"));
+    let pattern = |text: &str| Some(Pattern::parse(text).expect("the pattern is valid"));
     let everything = AuditQuery::default();
     let of_name = AuditQuery {
         pattern: pattern("plant/v3"),
@@ -263,7 +260,7 @@ fn queries_find_by_name_person_time_and_number() {
 
 /// A page takes a bounded time even when it finds nothing.
 #[test]
-fn page_ends_after_so_many_entries_whether_they_match_or_not() {
+fn page_examines_a_bounded_number_of_entries() {
     let (_folder, path) = place();
     let mut store = open(&path);
     let count = AUDIT_SCAN_MAX as u64 + 100;
@@ -283,7 +280,7 @@ fn page_ends_after_so_many_entries_whether_they_match_or_not() {
 ///
 /// Behaviour: B-24.
 #[test]
-fn nobody_changes_an_entry_or_takes_one_out_of_the_middle() {
+fn entries_cannot_be_modified_or_removed() {
     let (_folder, path) = place();
     let written = entries(1..=9);
     open(&path).append_audit(&written, keep(100)).unwrap();
@@ -311,7 +308,7 @@ fn nobody_changes_an_entry_or_takes_one_out_of_the_middle() {
     assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
 }
 
-/// A store of the version before this one gets its audit, and keeps what it has.
+/// A store of the previous version gets an audit, and keeps its content.
 #[test]
 fn store_of_an_older_form_gets_an_audit() {
     let (_folder, path) = place();

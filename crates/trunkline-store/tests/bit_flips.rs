@@ -1,11 +1,11 @@
-//! A store with any one bit flipped gives what was saved, or says what is damaged: never a value
-//! that nobody stored, and never less without a word.
+//! A store with any one bit flipped returns the saved content, or names the damage: never a value
+//! that was not stored, and never less without a report.
 
 #![allow(
     clippy::expect_used,
     clippy::print_stderr,
     clippy::unwrap_used,
-    reason = "a test stops at what it did not expect, and says what it left out"
+    reason = "tests may panic and print what they skip"
 )]
 
 mod rig;
@@ -77,9 +77,9 @@ fn flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError
 
 /// Every bit of SQLite's header, and bits of the other bytes that are not zero, drawn by `SEED`.
 #[test]
-fn a_flipped_bit_is_told_or_changes_nothing() {
+fn flipped_bit_is_reported_or_harmless() {
     let (folder, path) = saved();
-    let whole = fs::read(&path).expect("it is there");
+    let whole = fs::read(&path).expect("the file can be changed");
     let copy = folder.path().join("copy.db");
     fs::write(&copy, &whole).expect("there is room");
     let expected = read(&copy).expect("it is whole");
@@ -90,7 +90,7 @@ fn a_flipped_bit_is_told_or_changes_nothing() {
         .unwrap_or(1);
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bits: Vec<usize> = (0..100 * 8).collect();
-    // The first page has the definitions of the tables, the others have what is kept.
+    // The first page has the definitions of the tables, the others have the content.
     for (from, end, count) in [(100, 4096, 200), (4096, whole.len(), 1000)] {
         let used: Vec<usize> = (from..end).filter(|at| whole[*at] != 0).collect();
         let mut draw = || used[random.usize(..used.len())] * 8 + random.usize(..8);
@@ -154,18 +154,18 @@ fn a_flipped_bit_is_told_or_changes_nothing() {
     assert!(confined > 100, "{confined} confined to a row");
 }
 
-/// The rest of the store is used, and what is damaged stays known over further starts.
+/// The rest of the store is used, and the damage stays known across further starts.
 #[test]
 fn a_damaged_value_is_kept_apart_and_named() {
     let (folder, path) = saved();
-    let whole = fs::read(&path).expect("it is there");
+    let whole = fs::read(&path).expect("the file can be changed");
     let bytes = [&b"plant/v7"[..]].concat();
     let name = whole
         .windows(bytes.len())
         .rposition(|some| some == bytes)
         .expect("it is there");
     let copy = folder.path().join("copy.db");
-    // The last byte of the number behind the name, the type and its length.
+    // The last byte of the number after the name, the type and its length.
     let altered = (name + bytes.len()..name + bytes.len() + 20)
         .find_map(|at| {
             let found = flipped(&whole, at * 8, &copy).ok()?;
@@ -183,9 +183,9 @@ fn a_damaged_value_is_kept_apart_and_named() {
 }
 
 #[test]
-fn an_emptied_store_is_no_new_one() {
+fn emptied_store_is_not_treated_as_new() {
     let (_folder, path) = saved();
-    fs::write(&path, "").expect("it is ours");
+    fs::write(&path, "").expect("the file can be changed");
     for log in ["store.db-wal", "store.db-shm"] {
         let _none = fs::remove_file(path.with_file_name(log));
     }
@@ -194,12 +194,12 @@ fn an_emptied_store_is_no_new_one() {
 }
 
 #[test]
-fn a_store_that_is_removed_or_replaced_while_it_is_used_says_so() {
+fn store_removed_or_replaced_while_in_use_is_reported() {
     let (folder, path) = saved();
     let aside = folder.path().join("aside.db");
     let mut store = open(&path);
     assert_eq!(store.check_place(), Ok(()));
-    fs::rename(&path, &aside).expect("it is ours");
+    fs::rename(&path, &aside).expect("the file can be changed");
     let is_told = |told: Result<(), StoreError>| {
         told.map_err(|error| error.trouble) == Err(StoreTrouble::Replaced)
     };
@@ -207,24 +207,24 @@ fn a_store_that_is_removed_or_replaced_while_it_is_used_says_so() {
     assert!(is_told(store.retain(&[value("plant/v1", Value::F64(1.0))])));
     fs::copy(&aside, &path).expect("there is room");
     assert!(is_told(store.retain(&[value("plant/v1", Value::F64(1.0))])));
-    fs::rename(&aside, &path).expect("it is ours");
+    fs::rename(&aside, &path).expect("the file can be changed");
     assert_eq!(store.check_place(), Ok(()));
     assert_eq!(store.retain(&[value("plant/v1", Value::F64(1.0))]), Ok(()));
 }
 
 #[test]
-fn nobody_else_may_read_a_store() {
+fn store_is_readable_only_by_its_user() {
     use std::os::unix::fs::PermissionsExt;
     let (_folder, path) = saved();
     let mode = |path: &Path| {
         fs::metadata(path)
-            .expect("it is there")
+            .expect("the file can be changed")
             .permissions()
             .mode()
             & 0o777
     };
     assert_eq!(mode(&path), 0o600);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("the file can be changed");
     let mut store = open(&path);
     store.begin_start().expect("there is room");
     assert_eq!(mode(&path), 0o600);

@@ -1,10 +1,6 @@
-//! What is saved comes back, whoever opens the store and whatever was in its place.
+//! Saved content is read back by any engine, with any file in place of the store.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod rig;
 
@@ -18,7 +14,7 @@ use trunkline_engine::store::{Start, Store, StoreTrouble, StoredLibrary};
 use trunkline_store::SqliteStore;
 use trunkline_types::{DataType, Value};
 
-/// What is wrong with a store that is in that place.
+/// The fault of a store at that path.
 fn trouble(path: &PathBuf) -> StoreTrouble {
     SqliteStore::open(path)
         .expect_err("it cannot be opened")
@@ -40,7 +36,7 @@ fn every_start_has_a_higher_number_and_the_identity_of_the_store() {
     assert_ne!(other.engine_id, first.engine_id);
 }
 
-/// Two starts with the same count differ, as after a backup was put back or a store made anew, and
+/// Two starts with the same count differ, as after a backup was put back or a store recreated, and
 /// every JSON reader takes the number exactly.
 #[test]
 fn epochs_of_equal_counts_differ_and_are_exact_in_json() {
@@ -58,7 +54,7 @@ fn epochs_of_equal_counts_differ_and_are_exact_in_json() {
 
 /// Behaviour: DP-06.
 #[test]
-fn libraries_come_back_in_their_order_with_their_states() {
+fn libraries_are_restored_in_order_with_their_states() {
     let (_folder, path) = place();
     let libraries = [library("b", 3), library("a", 0), library("c", 1000)];
     let mut store = open(&path);
@@ -100,7 +96,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
         value("plant/v1", Value::F64(1.5)),
         value("plant/v2", Value::F64(2.5)),
     ];
-    // Names that stand before and behind those of the library, and share its first letters.
+    // Names that sort before and after those of the library, and share its first letters.
     let others = [
         value("plan/v0", Value::Bool(true)),
         value("plant two/v0", Value::Bool(true)),
@@ -134,7 +130,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
 }
 
 #[test]
-fn second_engine_is_told_that_the_store_is_in_use() {
+fn second_engine_learns_that_the_store_is_in_use() {
     let (_folder, path) = place();
     let first = open(&path);
     assert_eq!(trouble(&path), StoreTrouble::InUse);
@@ -143,16 +139,16 @@ fn second_engine_is_told_that_the_store_is_in_use() {
 }
 
 #[test]
-fn what_is_no_store_is_refused_and_left_alone() {
+fn foreign_file_is_refused_and_not_modified() {
     let (_folder, path) = place();
     fs::write(
         &path,
         "this is a letter, not a database, and long enough to be one".repeat(50),
     )
     .expect("there is room");
-    let before = fs::read(&path).expect("it is there");
+    let before = fs::read(&path).expect("the file can be changed");
     assert!(matches!(trouble(&path), StoreTrouble::Damaged(_)));
-    assert_eq!(fs::read(&path).expect("it is there"), before);
+    assert_eq!(fs::read(&path).expect("the file can be changed"), before);
 
     let (_folder, path) = place();
     let other = rusqlite::Connection::open(&path).expect("there is room");
@@ -185,7 +181,7 @@ fn store_of_a_newer_version_is_refused() {
 }
 
 #[test]
-fn missing_folder_and_folder_in_its_place_are_told() {
+fn missing_folder_and_folder_instead_of_a_file_are_reported() {
     let (folder, _) = place();
     let missing = folder.path().join("missing/store.db");
     assert!(matches!(trouble(&missing), StoreTrouble::CannotOpen(_)));
@@ -196,10 +192,10 @@ fn missing_folder_and_folder_in_its_place_are_told() {
 }
 
 #[test]
-fn read_only_file_is_told() {
+fn read_only_file_is_reported() {
     let (_folder, path) = place();
     drop(open(&path));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("it is ours");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).expect("the file can be changed");
     if fs::OpenOptions::new().write(true).open(&path).is_ok() {
         eprintln!("this user may write every file: a read-only file cannot be made");
         return;
@@ -207,7 +203,7 @@ fn read_only_file_is_told() {
     assert_eq!(trouble(&path), StoreTrouble::ReadOnly);
 }
 
-/// Cut off at any byte, a store is opened with what is left of it, or refused; nothing panics.
+/// A store truncated at any byte is opened with the rest, or refused; nothing panics.
 #[test]
 fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
     let (folder, path) = place();
@@ -218,7 +214,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
         .retain(&[value("plant/v0", Value::F64(1.0))])
         .expect("there is room");
     drop(store);
-    let whole = fs::read(&path).expect("it is there");
+    let whole = fs::read(&path).expect("the file can be changed");
     let copy = folder.path().join("copy.db");
     let look = |bytes: &[u8]| {
         fs::write(&copy, bytes).expect("there is room");

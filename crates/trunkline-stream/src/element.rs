@@ -155,23 +155,6 @@ pub(crate) fn each(form: ElementForm, bytes: &[u8]) -> impl Iterator<Item = &[u8
     })
 }
 
-#[cfg(feature = "planted")]
-/// Bytes of the first `count` elements of `bytes`; `None` if they are not all there.
-pub(crate) fn bytes_of(form: ElementForm, bytes: &[u8], count: usize) -> Option<usize> {
-    match form {
-        ElementForm::Fixed(size) => {
-            let len = count.checked_mul(size as usize)?;
-            (len <= bytes.len()).then_some(len)
-        }
-        ElementForm::Variable => {
-            let mut elements = each(form, bytes);
-            (0..count).try_fold(0, |sum, _| {
-                Some(sum + LENGTH_BYTES + elements.next()?.len())
-            })
-        }
-    }
-}
-
 macro_rules! plain {
     ($($rust:ty => $data_type:ident),* $(,)?) => {$(
         impl sealed::Sealed for $rust {

@@ -1,11 +1,11 @@
-//! Programs with journals are killed, over and over, and the reader has every element once.
+//! Programs with journals are killed, repeatedly, and the reader has every element once.
 //!
 //! The programs are this very test, started again in another role.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic; its programs speak by lines"
+    reason = "tests may panic; their programs communicate by lines"
 )]
 
 use std::fs::{self, OpenOptions};
@@ -21,13 +21,13 @@ use trunkline_stream::{Commit, Durability, JournalOptions, Options, Reader, Stre
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
 
-/// What a child is told: its role, the ports, the folder, what its journal is to survive.
+/// A child's arguments: its role, the ports, the folder, the durability of its journal.
 const TOLD: &str = "TRUNKLINE_KILLED";
 
 /// The file that ends it.
 const ENOUGH: &str = "enough";
 
-/// What a child says after each run.
+/// A child prints this after each run.
 const RUN: &str = "one run";
 
 fn options(side: &str, folder: &Path, durability: Durability) -> Options {
@@ -52,7 +52,7 @@ fn say_run() {
     println!("{RUN}");
 }
 
-/// Writes numbers from 0 on, until there is a file that says that it is enough.
+/// Writes numbers from 0 on, until a file exists that stops it.
 fn write(port: u16, own: u16, folder: &Path, durability: Durability) {
     let to = Options {
         peer: Some(url("reader", port)),
@@ -72,14 +72,14 @@ fn write(port: u16, own: u16, folder: &Path, durability: Durability) {
     assert_eq!(left.elements, 0);
 }
 
-/// Keeps what comes in a file, which is how far it is with its work.
+/// Keeps the received elements in a file, whose length is its progress.
 fn read(port: u16, folder: &Path, durability: Durability) {
     let mut options_of_file = OpenOptions::new();
     options_of_file.create(true).append(true).read(true);
     let mut file = options_of_file.open(folder.join("received")).unwrap();
     let options = options("reader", folder, durability);
     let mut reader = Reader::<u64>::create(&url("reader", port), options).unwrap();
-    // What was not committed comes again.
+    // Uncommitted elements are delivered again.
     let mut next = reader.properties().total;
     assert!(
         file.metadata().unwrap().len() >= next * 8,
@@ -156,7 +156,7 @@ impl Program {
         Self { child, runs }
     }
 
-    /// Waits for so many runs. False: it has come to its end before.
+    /// Waits for this number of runs. False: it has ended before.
     fn wait_for_runs(&self, count: u64) -> bool {
         (0..count).all(|_| self.runs.recv().is_ok())
     }
@@ -174,7 +174,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// How many times each side is killed where nothing else is said.
+/// Default number of kills of each side.
 const KILLS: u64 = 20;
 
 fn kill_both(durability: Durability) {
@@ -241,12 +241,12 @@ impl Program {
 
 /// Behaviour: B-60.
 #[test]
-fn programs_that_are_killed_lose_and_double_nothing() {
+fn killed_programs_lose_and_duplicate_nothing() {
     kill_both(Durability::Process);
 }
 
 /// Behaviour: B-60.
 #[test]
-fn programs_that_are_killed_and_wait_for_the_disk_lose_and_double_nothing() {
+fn killed_programs_with_durable_writes_lose_and_duplicate_nothing() {
     kill_both(Durability::Disk);
 }

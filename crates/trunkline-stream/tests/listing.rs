@@ -1,9 +1,6 @@
-//! What a directory tells of the endpoints it knows.
+//! A directory's list of endpoints.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a rig that does not work fails its test"
-)]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -25,9 +22,9 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// More endpoints than a page holds, behind one port.
+/// More endpoints than a page holds, after one port.
 #[test]
-fn all_endpoints_are_told_page_by_page() {
+fn all_endpoints_are_listed_page_by_page() {
     let port = free_port();
     let count = 150;
     let end = Options {
@@ -65,7 +62,7 @@ fn all_endpoints_are_told_page_by_page() {
             .all(|e| e.is_writer == Some(false) && e.is_connected)
     );
     assert!(found.iter().all(|e| e.pid == std::process::id()));
-    // One of them, with three elements that nobody has read.
+    // One of them, with three unread elements.
     writers[7].write_many(&[1, 2, 3], Some(CUT_OFF)).unwrap();
     writers[7]
         .flush(trunkline_stream::Until::Available, Some(CUT_OFF))
@@ -81,9 +78,9 @@ fn all_endpoints_are_told_page_by_page() {
     assert!(matches!(nobody, Err(ListError::Unreachable { .. })));
 }
 
-/// Somebody listens where the engine's socket would be, and sends signs of life for ever.
+/// A program listens at the engine's socket, and sends keep-alives forever.
 #[test]
-fn a_directory_that_never_answers_is_not_waited_for() {
+fn client_does_not_wait_for_a_directory_that_never_answers() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let listener = UnixListener::bind(folder.path().join(format!("{port}.sock"))).unwrap();

@@ -1,6 +1,6 @@
-//! The memory of endpoints' buffers: all there is in this process, so one test after the other.
+//! Memory use of endpoint buffers. The tests measure the whole process, so they run one at a time.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes that the system has given for the buffers of this process's endpoints.
+/// Returns the bytes allocated for the stream buffers of this process.
 fn held() -> u64 {
     let mut bytes = 0;
     for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
@@ -34,7 +34,7 @@ fn held() -> u64 {
 }
 
 fn pair<T: Element>(of_writer: &Options, of_reader: &Options) -> (Writer<T>, Reader<T>) {
-    // Ports of this process alone.
+    // Ports that no other test process uses.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     let url = |name: &str, port| format!("tl://127.{}.{b}.{}:{port}/{name}", a | 0x80, c | 1);
     let passive = url("r", 19_001);
@@ -48,7 +48,7 @@ fn pair<T: Element>(of_writer: &Options, of_reader: &Options) -> (Writer<T>, Rea
     (writer, reader.join().unwrap())
 }
 
-/// Writes `texts` until nothing more fits into either buffer; how many did.
+/// Writes `text` until both buffers are full; returns how many were written.
 fn fill(writer: &mut Writer<String>, text: &str) -> usize {
     let mut count = 0;
     loop {
@@ -65,11 +65,12 @@ const SLACK: u64 = 64 << 10;
 
 /// Behaviour: NS-20, NS-21, NS-22, NS-23, NS-24, NS-25.
 #[test]
-fn memory_of_buffers_is_as_large_as_is_said_when_it_is_said() {
+fn buffer_memory_is_allocated_as_documented() {
     let _alone = alone();
     assert_eq!(held(), 0);
 
-    // Elements of one size: 1,000 doubles are 8,000 bytes, all there at creation and never more.
+    // Elements of one size: 1,000 doubles are 8,000 bytes, all allocated at creation and never
+    // more.
     let fixed = Options {
         capacity: 100_000,
         timeout: LONG,
@@ -99,19 +100,19 @@ fn memory_of_buffers_is_as_large_as_is_said_when_it_is_said() {
     let (mut writer, mut reader) = pair::<String>(&varying, &varying);
     let at_creation = held();
     assert!(at_creation < SLACK, "{at_creation}");
-    // It rises while the buffers are filled for the first time,
+    // It grows while the buffers fill for the first time.
     let text = "x".repeat(995);
     let count = fill(&mut writer, &text);
     assert_eq!(count, 2000, "both are full");
     let filled = held();
     assert!((2_000_000..(2 << 20) + SLACK).contains(&filled), "{filled}");
-    // is kept after they were read,
+    // It is kept after the elements were read.
     for _ in 0..count {
         assert_eq!(reader.read(LONG).unwrap(), text);
     }
     writer.flush(Until::Read, LONG).unwrap();
     assert!(held() >= filled, "{} {filled}", held());
-    // and rises no more when they are filled again, unless with larger elements.
+    // It does not grow when they are filled again, unless elements are larger.
     for _ in 0..3 {
         let count = fill(&mut writer, &text);
         (0..count).for_each(|_| assert_eq!(reader.read(LONG).unwrap(), text));
@@ -120,7 +121,7 @@ fn memory_of_buffers_is_as_large_as_is_said_when_it_is_said() {
     drop((reader, writer));
     assert_eq!(held(), 0, "destroyed");
 
-    // All of it at creation where that is wanted.
+    // With `preallocate`, all of it is allocated at creation.
     let preallocated = Options {
         preallocate: true,
         ..varying.clone()
@@ -135,7 +136,7 @@ fn memory_of_buffers_is_as_large_as_is_said_when_it_is_said() {
     assert_eq!(held(), 0, "destroyed");
 }
 
-/// Waits until no more than that is held. Nothing else is waited for here but that time passes.
+/// Waits until at most this many bytes are allocated; only time has to pass.
 fn until_held(most: u64) {
     let looks = 60_000;
     let is_so = (0..looks).any(|_| {
@@ -145,7 +146,7 @@ fn until_held(most: u64) {
     assert!(is_so, "{} are held, not {most}", held());
 }
 
-/// Fills both buffers, reads everything, and says how much was held in between.
+/// Fills both buffers, reads everything, and returns how much memory the full buffers took.
 fn burst(writer: &mut Writer<String>, reader: &mut Reader<String>) -> u64 {
     let text = "y".repeat(995);
     let count = fill(writer, &text);
@@ -155,7 +156,7 @@ fn burst(writer: &mut Writer<String>, reader: &mut Reader<String>) -> u64 {
     filled
 }
 
-/// Writes what is not read, for now.
+/// Writes elements that stay unread for now.
 fn keep(writer: &mut Writer<String>, round: u32) -> Vec<String> {
     let kept: Vec<String> = (0..7)
         .map(|i| format!("{round} {i} ").repeat(100))
@@ -167,7 +168,7 @@ fn keep(writer: &mut Writer<String>, round: u32) -> Vec<String> {
 
 /// Behaviour: NS-22, NS-23, NS-24, NS-25.
 #[test]
-fn memory_of_varying_elements_is_given_back_when_nothing_is_moved_any_more() {
+fn memory_for_variable_size_elements_is_released_when_idle() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let over_tcp = Options {
@@ -177,7 +178,7 @@ fn memory_of_varying_elements_is_given_back_when_nothing_is_moved_any_more() {
         tcp_only: true,
         ..Options::default()
     };
-    // Through a Unix socket of this test both ends have one ring.
+    // Connected over a Unix socket, both ends share one ring.
     let in_one_ring = Options {
         tcp_only: false,
         sockets: Some(folder.path().to_owned()),
@@ -196,11 +197,11 @@ fn memory_of_varying_elements_is_given_back_when_nothing_is_moved_any_more() {
         let before = held();
         let filled = burst(writer, reader) - before;
         assert!(filled >= 1_900_000, "{filled} more are held");
-        // What is there unread stays.
+        // Unread elements keep their memory.
         kept.push(keep(writer, 0));
     }
     until_held(2 * SLACK);
-    // The stream goes on as if nothing had happened.
+    // The stream continues as if nothing had happened.
     for ((writer, reader), kept) in [&mut far, &mut near].into_iter().zip(kept) {
         for text in kept {
             assert_eq!(reader.read(LONG).unwrap(), text);
@@ -210,7 +211,7 @@ fn memory_of_varying_elements_is_given_back_when_nothing_is_moved_any_more() {
     }
     drop((far, near));
 
-    // One of the two keeps what it has.
+    // The preallocated end keeps its memory.
     let mut half = pair::<String>(&over_tcp, &preallocated);
     assert!(burst(&mut half.0, &mut half.1) >= 2 << 20);
     until_held((1 << 20) + SLACK);
@@ -218,9 +219,9 @@ fn memory_of_varying_elements_is_given_back_when_nothing_is_moved_any_more() {
     burst(&mut half.0, &mut half.1);
 }
 
-/// A pair that finds each other by a Unix socket.
+/// Creates a pair that connects over a Unix socket.
 fn near_pair(options: &Options) -> (Writer<String>, Reader<String>) {
-    // Below those that the system gives, and rarely another process's.
+    // Below the ephemeral ports, and unlikely to be used by another process.
     let own = std::process::id().wrapping_mul(151) % 20_000;
     let url = |name: &str, port| format!("tl://127.0.0.1:{}/{name}", 10_000 + own + port);
     let passive = url("r", 0);

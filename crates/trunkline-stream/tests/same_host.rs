@@ -1,7 +1,7 @@
 //! Two processes of one machine that use one ring: what happens to each when the other is killed,
 //! and when it writes nonsense into the ring.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use trunkline_stream::{Element, Options, Reader, StreamError, Until, Writer};
 
 const CUT_OFF: Option<Duration> = Some(Duration::from_secs(60));
-/// What a child is to do: `write PORT FIRST`, `read PORT COUNT`.
+/// A child's task: `write PORT FIRST`, `read PORT COUNT`.
 const PART: &str = "TRUNKLINE_TEST_PART";
 
 fn free_port() -> u16 {
@@ -33,7 +33,7 @@ fn sockets() -> PathBuf {
 fn options(sockets: &str) -> Options {
     Options {
         capacity: 64,
-        // Of elements that vary in size: two of the longest here.
+        // For variable-size elements: two of the longest here.
         bytes_max: 1 << 17,
         timeout: CUT_OFF,
         sockets: Some(sockets.into()),
@@ -73,7 +73,7 @@ fn other_process() {
         peer: Some(url(port)),
         ..options(sockets)
     };
-    // A successor has the same name, whatever its port.
+    // A successor has the same name, on any port.
     let own = format!("tl://localhost:{}/other", free_port());
     if verb == "write" {
         let mut writer = Writer::<u64>::create(&own, to).unwrap();
@@ -96,7 +96,7 @@ fn other_process() {
 
 /// Behaviour: B-61.
 #[test]
-fn a_writer_killed_at_any_instruction_leaves_what_it_wrote_and_another_takes_its_place() {
+fn killed_writer_leaves_its_elements_to_a_successor() {
     let folder = sockets();
     let folder = folder.to_str().unwrap();
     let port = free_port();
@@ -104,7 +104,7 @@ fn a_writer_killed_at_any_instruction_leaves_what_it_wrote_and_another_takes_its
     let mut reader = Reader::<u64>::create(&url(port), options(folder)).unwrap();
     assert_eq!(reader.properties().transport, Some("shared memory"));
     for round in 1..=10 {
-        // Until it has written for a while, wherever it is then.
+        // Until it has written for a while, at an arbitrary point.
         let mut next = reader.read(CUT_OFF).unwrap();
         for _ in 0..round * 37 {
             next += 1;
@@ -130,7 +130,7 @@ fn a_writer_killed_at_any_instruction_leaves_what_it_wrote_and_another_takes_its
 
 /// Behaviour: B-61, NS-60.
 #[test]
-fn what_a_killed_reader_had_not_read_is_there_for_the_next_one() {
+fn unread_elements_of_a_killed_reader_go_to_the_next_one() {
     let folder = sockets();
     let folder = folder.to_str().unwrap();
     let port = free_port();
@@ -169,7 +169,7 @@ fn what_a_killed_reader_had_not_read_is_there_for_the_next_one() {
 
 /// Behaviour: B-60.
 #[test]
-fn what_lies_in_memory_is_never_said_to_be_on_disk() {
+fn data_in_memory_is_never_reported_as_durable() {
     let (mut writer, mut reader, _) = pair::<u64>("memory");
     writer.write(&1, CUT_OFF).unwrap();
     assert_eq!(reader.read(CUT_OFF).unwrap(), 1);
@@ -218,8 +218,8 @@ fn rings() -> Vec<PathBuf> {
 
 /// Bad input: a local peer that writes nonsense into its shared-memory indices.
 #[test]
-fn nonsense_in_the_ring_is_told_and_does_no_harm() {
-    // In a process of its own, so that the rings of other tests are not among those it spoils.
+fn corrupt_ring_is_reported_and_harmless() {
+    // In a separate process, so that it corrupts no rings of other tests.
     let own = std::env::current_exe().unwrap();
     let status = Command::new(own)
         .args(["--exact", "spoilt_rings", "--ignored", "--nocapture"])
@@ -229,7 +229,7 @@ fn nonsense_in_the_ring_is_told_and_does_no_harm() {
     assert!(status.success());
 }
 
-/// Not a test: what [`nonsense_in_the_ring_is_told_and_does_no_harm`] starts.
+/// Not a test: what [`corrupt_ring_is_reported_and_harmless`] starts.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
 fn spoilt_rings() {
@@ -268,8 +268,8 @@ fn spoilt_rings() {
 
 /// Bad input: a local peer that alters lengths and text after it has written them.
 #[test]
-fn elements_that_the_writing_program_alters_are_checked_as_they_are_used() {
-    // In a process of its own, as above.
+fn elements_altered_by_the_writer_are_checked_when_used() {
+    // In a separate process, as above.
     let own = std::env::current_exe().unwrap();
     let status = Command::new(own)
         .args(["--exact", "altered_elements", "--ignored", "--nocapture"])
@@ -279,7 +279,7 @@ fn elements_that_the_writing_program_alters_are_checked_as_they_are_used() {
     assert!(status.success());
 }
 
-/// Not a test: what [`elements_that_the_writing_program_alters_are_checked_as_they_are_used`]
+/// Not a test: what [`elements_altered_by_the_writer_are_checked_when_used`]
 /// starts.
 #[test]
 #[ignore = "an entry point of the processes that the tests start"]
@@ -307,7 +307,7 @@ fn lengths_beyond_what_is_there() {
 }
 
 fn text_that_changes_while_it_is_read() {
-    /// With its length, a divisor of every ring's size: elements lie at multiples of it.
+    /// With its length, a divisor of every ring's size: elements are at multiples of it.
     const BYTES: usize = 65536;
     let (mut writer, mut reader, files) = pair::<String>("text");
     let text = "a".repeat(BYTES - 7);

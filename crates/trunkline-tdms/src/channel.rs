@@ -29,33 +29,23 @@ pub struct Channel<'a, R> {
 
 /// The reason why values cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ReadError {
-    /// The source failed.
     #[error("reading {path} at byte {position} failed: {source}")]
     Source {
-        /// The channel.
         path: ObjectPath,
-        /// The position in the file.
         position: u64,
-        /// The source's error.
         source: io::Error,
     },
-    /// The values are of another type than requested.
     #[error("{path} holds {holds}, and was read as {asked}")]
     WrongType {
-        /// The channel.
         path: ObjectPath,
-        /// The type of its values.
         holds: TdmsType,
-        /// The requested type.
         asked: TdmsType,
     },
     /// The named scaler does not exist, or none was named and the channel does not have exactly
     /// one.
     #[error("{path} has {scalers} DAQmx scalers; name one that it has")]
     NoScaler {
-        /// The channel.
         path: ObjectPath,
         /// The number of its scalers.
         scalers: usize,
@@ -63,7 +53,6 @@ pub enum ReadError {
     /// The file is damaged at the position of the values.
     #[error("{path}: {finding}")]
     Damaged {
-        /// The channel.
         path: ObjectPath,
         /// The position and kind of damage.
         finding: Finding,
@@ -82,6 +71,23 @@ pub(crate) struct Span<'a> {
     pub(crate) order: ByteOrder,
     pub(crate) column: &'a Column,
     pub(crate) scaler: Option<&'a Scaler>,
+}
+
+impl<R: ReadAt> TdmsFile<R> {
+    /// Returns the channel at a path, or `None` if there is no such channel.
+    pub fn channel(&self, path: &ObjectPath) -> Option<Channel<'_, R>> {
+        let number = self.map.objects.number(path)?;
+        path.is_channel()
+            .then(|| Channel::of(self, number))
+            .flatten()
+    }
+
+    /// Returns all channels, in the order in which they are first named.
+    pub fn channels(&self) -> impl Iterator<Item = Channel<'_, R>> {
+        let all = self.map.objects.iter().enumerate();
+        let channels = all.filter(|(_, object)| object.path.is_channel());
+        channels.filter_map(|(number, _)| Channel::of(self, number as u32))
+    }
 }
 
 impl<'a, R: ReadAt> Channel<'a, R> {
@@ -108,7 +114,6 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         })
     }
 
-    /// Returns the channel's path.
     pub fn path(&self) -> &'a ObjectPath {
         &self.object.path
     }
@@ -119,17 +124,14 @@ impl<'a, R: ReadAt> Channel<'a, R> {
         self.object.data_type
     }
 
-    /// Returns the number of its values.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns true if it has no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns its properties.
     pub fn properties(&self) -> &'a Properties {
         &self.object.properties
     }

@@ -4,31 +4,19 @@ use std::fmt;
 
 use trunkline_types::DataType;
 
-/// The type of a channel's values or of a property.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum TdmsType {
     /// No value; the type of channels that never had data.
     Void,
-    /// Signed, 8 bits.
     I8,
-    /// Signed, 16 bits.
     I16,
-    /// Signed, 32 bits.
     I32,
-    /// Signed, 64 bits.
     I64,
-    /// Unsigned, 8 bits.
     U8,
-    /// Unsigned, 16 bits.
     U16,
-    /// Unsigned, 32 bits.
     U32,
-    /// Unsigned, 64 bits.
     U64,
-    /// IEEE 754, 32 bits.
     F32,
-    /// IEEE 754, 64 bits.
     F64,
     /// x87 extended precision, 10 bytes. Read, never written.
     Extended,
@@ -38,7 +26,6 @@ pub enum TdmsType {
     F64WithUnit,
     /// As [`TdmsType::Extended`]; the unit is in the property `unit_string`. Read, never written.
     ExtendedWithUnit,
-    /// Text.
     String,
     /// One byte, 0 or 1.
     Bool,
@@ -79,13 +66,11 @@ const CODES: [(u32, TdmsType, u32, &str); 21] = [
 ];
 
 impl TdmsType {
-    /// Returns the type for a code in a file.
     pub fn from_code(code: u32) -> Self {
         let found = CODES.iter().find(|row| row.0 == code);
         found.map_or(Self::Unknown(code), |row| row.1)
     }
 
-    /// Returns the code that identifies the type in a file.
     pub fn code(self) -> u32 {
         match self {
             Self::Unknown(code) => code,
@@ -102,7 +87,6 @@ impl TdmsType {
     }
 
     /// Returns the type without a unit, which is how values are read.
-    #[must_use]
     pub fn without_unit(self) -> Self {
         match self {
             Self::F32WithUnit => Self::F32,

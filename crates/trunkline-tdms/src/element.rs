@@ -3,7 +3,6 @@
 use crate::data_type::TdmsType;
 use crate::time::TdmsTime;
 
-/// The byte order of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ByteOrder {
     /// Least significant byte first.

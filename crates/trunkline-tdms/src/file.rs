@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::channel::Channel;
 use crate::fault::Finding;
 use crate::map::Map;
+use crate::open::{Limits, OpenError};
 use crate::path::ObjectPath;
 use crate::property::Properties;
 use crate::read_at::ReadAt;
 use crate::text::Text;
+use crate::walk::{Kind, Walk};
 
 /// An open file. Its data is read on request.
 #[derive(Debug)]
@@ -17,11 +18,8 @@ pub struct TdmsFile<R> {
     pub(crate) map: Arc<Map>,
 }
 
-/// The condition of a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
 pub struct Report<'a> {
-    /// Number of segments read.
     pub segments: u64,
     /// The version of the last segment: 4712 (1.0) or 4713 (2.0). `None` for an empty file.
     pub version: Option<u32>,
@@ -38,9 +36,39 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Returns true if the file has no faults.
     pub fn is_sound(&self) -> bool {
         self.incomplete.is_none() && self.findings.is_empty()
+    }
+}
+
+impl<R: ReadAt> TdmsFile<R> {
+    /// Opens a data file.
+    ///
+    /// Files that were not closed or lost their end are opened as far as they go;
+    /// [`TdmsFile::report`] describes the damage.
+    pub fn open(source: R) -> Result<Self, OpenError> {
+        Self::open_with(source, Limits::default())
+    }
+
+    pub fn open_with(source: R, limits: Limits) -> Result<Self, OpenError> {
+        let map = Walk::new(&source, None::<&[u8]>, Kind::Data, limits)?.run()?;
+        Ok(Self::of(source, map))
+    }
+
+    /// Opens a data file, and compares its index file with it.
+    ///
+    /// The result is the same with any index or none, because the data file takes precedence. An
+    /// index that differs, because it is old, damaged or belongs to another file, is a finding
+    /// ([`Fault::StaleIndex`](crate::Fault::StaleIndex)).
+    pub fn open_indexed<I: ReadAt>(source: R, index: I, limits: Limits) -> Result<Self, OpenError> {
+        let map = Walk::new(&source, Some(&index), Kind::Data, limits)?.run()?;
+        Ok(Self::of(source, map))
+    }
+
+    /// Opens an index file without its data file: objects and properties, but no data.
+    pub fn open_index(source: R, limits: Limits) -> Result<Self, OpenError> {
+        let map = Walk::new(&source, None::<&[u8]>, Kind::IndexAlone, limits)?.run()?;
+        Ok(Self::of(source, map))
     }
 }
 
@@ -52,7 +80,6 @@ impl<R> TdmsFile<R> {
         }
     }
 
-    /// Returns the condition of the file.
     pub fn report(&self) -> Report<'_> {
         let map = &*self.map;
         Report {
@@ -71,7 +98,6 @@ impl<R> TdmsFile<R> {
         self.map.objects.iter().map(|object| &object.path)
     }
 
-    /// Returns the names of the groups.
     pub fn groups(&self) -> impl Iterator<Item = &Text> {
         self.paths().filter_map(|path| match path {
             ObjectPath::Group(name) => Some(name),
@@ -88,22 +114,5 @@ impl<R> TdmsFile<R> {
     /// Returns the source that the file is read from.
     pub fn source(&self) -> &R {
         &self.source
-    }
-}
-
-impl<R: ReadAt> TdmsFile<R> {
-    /// Returns the channel at a path, or `None` if there is no such channel.
-    pub fn channel(&self, path: &ObjectPath) -> Option<Channel<'_, R>> {
-        let number = self.map.objects.number(path)?;
-        path.is_channel()
-            .then(|| Channel::of(self, number))
-            .flatten()
-    }
-
-    /// Returns all channels, in the order in which they are first named.
-    pub fn channels(&self) -> impl Iterator<Item = Channel<'_, R>> {
-        let all = self.map.objects.iter().enumerate();
-        let channels = all.filter(|(_, object)| object.path.is_channel());
-        channels.filter_map(|(number, _)| Channel::of(self, number as u32))
     }
 }

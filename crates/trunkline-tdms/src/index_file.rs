@@ -14,7 +14,6 @@ const PIECE_BYTES: u64 = 4_096;
 /// Returns the bytes of an index file for `header`, the lead-in and metadata of a segment.
 ///
 /// An index file is the concatenation of these for all segments.
-#[must_use]
 pub fn index_of(header: &[u8]) -> Vec<u8> {
     let mut bytes = header.to_vec();
     let tag = bytes.get_mut(..INDEX_TAG.len());
@@ -24,7 +23,6 @@ pub fn index_of(header: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A position in an index file.
 pub(crate) struct IndexCursor<'a, I: ?Sized> {
     source: &'a I,
     at: u64,
@@ -67,7 +65,6 @@ impl<'a, I: ReadAt + ?Sized> IndexCursor<'a, I> {
         }
     }
 
-    /// Returns true if nothing follows.
     pub(crate) fn is_at_end(&self) -> io::Result<bool> {
         Ok(self.source.byte_len()? == self.at)
     }

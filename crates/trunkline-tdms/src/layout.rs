@@ -226,7 +226,6 @@ impl Layout {
         })
     }
 
-    /// Returns the channel with this object number.
     pub(crate) fn column(&self, object: u32) -> Option<&Column> {
         let at = self.columns.binary_search_by_key(&object, |c| c.object);
         at.ok().and_then(|at| self.columns.get(at))

@@ -37,7 +37,6 @@ const UNWRITTEN_METADATA_BYTES: u64 = 1 << 62;
 ///
 /// Readers take it for a last segment with truncated metadata and stop there, whatever follows:
 /// [`Fault::Unwritten`](crate::Fault::Unwritten).
-#[must_use]
 pub fn unwritten_segment() -> [u8; LEAD_IN_BYTES as usize] {
     LeadIn::UNWRITTEN.to_bytes()
 }

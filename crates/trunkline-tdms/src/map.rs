@@ -69,7 +69,6 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Records a fault.
     pub(crate) fn find(&mut self, position: u64, fault: Fault) {
         match self.findings.len() < FINDINGS_MAX {
             true => self.findings.push(Finding { position, fault }),

@@ -54,7 +54,6 @@ pub(crate) struct Taken {
 }
 
 impl Objects {
-    /// Starts an empty list.
     pub(crate) fn begin_list(&mut self) {
         self.active.clear();
         self.list_len = 0;
@@ -81,7 +80,6 @@ impl Objects {
         std::mem::take(&mut self.listed)
     }
 
-    /// Returns the number of objects that have data.
     pub(crate) fn active_len(&self) -> u64 {
         self.active.len() as u64
     }

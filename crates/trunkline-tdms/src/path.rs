@@ -13,19 +13,16 @@ use crate::text::Text;
 pub enum ObjectPath {
     /// The file itself, `/`.
     File,
-    /// A group.
     Group(Text),
     /// A channel: its group and its name.
     Channel(Text, Text),
 }
 
 impl ObjectPath {
-    /// Creates the path of a group.
     pub fn group(group: impl Into<Text>) -> Self {
         Self::Group(group.into())
     }
 
-    /// Creates the path of a channel.
     pub fn channel(group: impl Into<Text>, channel: impl Into<Text>) -> Self {
         Self::Channel(group.into(), channel.into())
     }
@@ -80,7 +77,6 @@ impl ObjectPath {
         }
     }
 
-    /// Returns true for the path of a channel.
     pub fn is_channel(&self) -> bool {
         matches!(self, Self::Channel(..))
     }
@@ -92,7 +88,6 @@ impl fmt::Display for ObjectPath {
     }
 }
 
-/// A path that is not well-formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not a path (`/`, `/'group'` or `/'group'/'channel'`) from its byte {at} on")]
 pub struct PathError {
@@ -136,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_read_as_they_are_written() {
+    fn paths_round_trip() {
         let names = ["g", "", "Dr. T's", "/'a'/'b'", "''", "two\nlines", "µ 🦀"];
         for group in names {
             let path = ObjectPath::group(group);
@@ -154,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_grammar_is_refused_where_it_does() {
+    fn syntax_errors_are_reported_with_their_position() {
         for (path, at) in [
             ("", 0),
             ("//", 0),

@@ -7,44 +7,29 @@ use crate::data_type::TdmsType;
 use crate::element::{Element, Extended};
 use crate::text::Text;
 use crate::time::TdmsTime;
+use crate::values::match_fixed;
 
 /// The properties of an object, in the order in which they were first written. A name that was
 /// written several times has its last value.
 pub type Properties = IndexMap<Text, PropertyValue>;
 
-/// The value of a property.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum PropertyValue {
-    /// No value.
     Void,
-    /// Signed, 8 bits.
     I8(i8),
-    /// Signed, 16 bits.
     I16(i16),
-    /// Signed, 32 bits.
     I32(i32),
-    /// Signed, 64 bits.
     I64(i64),
-    /// Unsigned, 8 bits.
     U8(u8),
-    /// Unsigned, 16 bits.
     U16(u16),
-    /// Unsigned, 32 bits.
     U32(u32),
-    /// Unsigned, 64 bits.
     U64(u64),
-    /// 32-bit float.
     F32(f32),
-    /// 64-bit float.
     F64(f64),
     /// Extended precision; read, never written.
     Extended(Extended),
-    /// Text.
     String(Text),
-    /// A boolean.
     Bool(bool),
-    /// A point in time.
     Time(TdmsTime),
     /// Real and imaginary part, 32 bits each.
     ComplexF32([f32; 2]),
@@ -56,24 +41,14 @@ impl PropertyValue {
     /// Returns the type used for writing. Floats whose type in the file carried a unit are plain
     /// ones.
     pub fn data_type(&self) -> TdmsType {
-        match self {
+        fn of<T: Element>(_: &T) -> TdmsType {
+            T::TYPE
+        }
+        match_fixed! {
+            self, Self, v => of(v),
             Self::Void => TdmsType::Void,
-            Self::I8(_) => TdmsType::I8,
-            Self::I16(_) => TdmsType::I16,
-            Self::I32(_) => TdmsType::I32,
-            Self::I64(_) => TdmsType::I64,
-            Self::U8(_) => TdmsType::U8,
-            Self::U16(_) => TdmsType::U16,
-            Self::U32(_) => TdmsType::U32,
-            Self::U64(_) => TdmsType::U64,
-            Self::F32(_) => TdmsType::F32,
-            Self::F64(_) => TdmsType::F64,
             Self::Extended(_) => TdmsType::Extended,
             Self::String(_) => TdmsType::String,
-            Self::Bool(_) => TdmsType::Bool,
-            Self::Time(_) => TdmsType::Time,
-            Self::ComplexF32(_) => TdmsType::ComplexF32,
-            Self::ComplexF64(_) => TdmsType::ComplexF64,
         }
     }
 
@@ -110,7 +85,6 @@ impl PropertyValue {
         }
     }
 
-    /// Returns the text, if the value is text.
     pub fn as_text(&self) -> Option<&Text> {
         match self {
             Self::String(text) => Some(text),
@@ -118,7 +92,6 @@ impl PropertyValue {
         }
     }
 
-    /// Returns the time, if the value is a time.
     pub fn as_time(&self) -> Option<TdmsTime> {
         match self {
             Self::Time(time) => Some(*time),
@@ -128,23 +101,10 @@ impl PropertyValue {
 
     /// Appends the value's bytes in the format of files, little-endian.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        match self {
+        match_fixed! {
+            self, Self, v => v.encode(out),
             Self::Void => {}
-            Self::I8(v) => v.encode(out),
-            Self::I16(v) => v.encode(out),
-            Self::I32(v) => v.encode(out),
-            Self::I64(v) => v.encode(out),
-            Self::U8(v) => v.encode(out),
-            Self::U16(v) => v.encode(out),
-            Self::U32(v) => v.encode(out),
-            Self::U64(v) => v.encode(out),
-            Self::F32(v) => v.encode(out),
-            Self::F64(v) => v.encode(out),
             Self::Extended(v) => v.encode(out),
-            Self::Bool(v) => v.encode(out),
-            Self::Time(v) => v.encode(out),
-            Self::ComplexF32(v) => v.encode(out),
-            Self::ComplexF64(v) => v.encode(out),
             Self::String(text) => {
                 out.extend((text.as_bytes().len() as u32).to_le_bytes());
                 out.extend(text.as_bytes());

@@ -9,16 +9,10 @@ use std::io;
 /// read without loading it.
 pub trait ReadAt {
     /// Returns the current length in bytes.
-    ///
-    /// # Errors
-    /// Any error of the source.
     fn byte_len(&self) -> io::Result<u64>;
 
     /// Reads into `buffer` from `position` on. Returns the number of bytes read, which is 0 only at
     /// the end or for an empty buffer.
-    ///
-    /// # Errors
-    /// Any error of the source.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
     /// Fills `buffer` from `position` on.
@@ -75,7 +69,6 @@ impl<S: ReadAt + ?Sized> ReadAt for &S {
     }
 }
 
-/// An open file.
 #[cfg(unix)]
 impl ReadAt for std::fs::File {
     fn byte_len(&self) -> io::Result<u64> {

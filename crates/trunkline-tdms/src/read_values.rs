@@ -34,26 +34,10 @@ impl<R: ReadAt> Channel<'_, R> {
         self.fill(start, out, None)
     }
 
-    /// As [`read_into`](Self::read_into), for one scaler of a DAQmx channel.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub fn read_scaler_into<T: Element>(
-        &self,
-        scale_id: u32,
-        start: u64,
-        out: &mut [T],
-    ) -> Result<usize, ReadError> {
-        self.fill(start, out, Some(scale_id))
-    }
-
     /// Reads at most `count` values from number `start` on into new memory.
     ///
     /// For many numbers, the memory uses huge pages if the system has them, and is not filled with
     /// zeros first.
-    ///
-    /// # Errors
-    /// As [`read_into`](Self::read_into).
     pub fn read_vec<T: Element>(&self, start: u64, count: u64) -> Result<Vec<T>, ReadError> {
         self.fill_vec(start, count, None)
     }
@@ -70,9 +54,6 @@ impl<R: ReadAt> Channel<'_, R> {
     /// As [`read_strings`](Self::read_strings), but stops once the strings have `bytes_max` bytes
     /// in total. Returns at least one string if there is one, so memory is bounded except for the
     /// longest string.
-    ///
-    /// # Errors
-    /// [`ReadError`].
     pub fn read_strings_within(
         &self,
         start: u64,
@@ -111,17 +92,11 @@ impl<R: ReadAt> Channel<'_, R> {
     }
 
     /// Reads at most `count` values from number `start` on, in the type they have.
-    ///
-    /// # Errors
-    /// [`ReadError`].
     pub fn read(&self, start: u64, count: u64) -> Result<Values, ReadError> {
         self.read_as(self.only_type()?, start, count, None)
     }
 
     /// As [`read`](Self::read), for one scaler of a DAQmx channel.
-    ///
-    /// # Errors
-    /// [`ReadError`].
     pub fn read_scaler(&self, scale_id: u32, start: u64, count: u64) -> Result<Values, ReadError> {
         let scaler = self.scalers().iter().find(|s| s.scale_id == scale_id);
         let data_type = scaler.map_or(TdmsType::Void, |scaler| scaler.data_type);

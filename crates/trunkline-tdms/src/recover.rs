@@ -29,7 +29,6 @@ pub enum Mending {
 /// The steps that repair a file, to be done in this order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Repair {
-    /// The fault and its position.
     pub finding: Finding,
     /// The length to which the file must be truncated.
     pub length: u64,
@@ -46,7 +45,6 @@ pub struct Repair {
 pub struct Verification {
     /// All faults: first why the file is incomplete, then the others.
     pub findings: Vec<Finding>,
-    /// Number of channels.
     pub channels: u64,
     /// Number of values, over all channels.
     pub values: u64,
@@ -59,9 +57,6 @@ impl<R: ReadAt> TdmsFile<R> {
     /// Returns the steps that repair the file; `None` if it needs none.
     ///
     /// If there is an index file, it must be written again afterwards: [`TdmsFile::write_index`].
-    ///
-    /// # Errors
-    /// Any error of the source.
     pub fn repair(&self, mending: Mending) -> io::Result<Option<Repair>> {
         let Some(finding) = self.map.incomplete.clone() else {
             return Ok(None);
@@ -162,9 +157,6 @@ impl<R: ReadAt> TdmsFile<R> {
     }
 
     /// Tries to read all strings, and returns the positions where that fails.
-    ///
-    /// # Errors
-    /// [`OpenError::Source`].
     pub fn damaged_strings(&self) -> Result<Vec<Finding>, OpenError> {
         let mut findings = Vec::new();
         for channel in self.channels() {
@@ -226,9 +218,6 @@ impl<R: ReadAt> TdmsFile<R> {
 
     /// Returns for each position the number, counted from 1, of the segment that contains it, or
     /// `None` if it is in no segment that was read. `positions` must be ascending.
-    ///
-    /// # Errors
-    /// Any error of the source.
     pub fn segments_of(&self, positions: &[u64]) -> io::Result<Vec<Option<u64>>> {
         let mut numbers = Vec::with_capacity(positions.len());
         let (mut left, mut number) = (positions.iter().copied().peekable(), 0);

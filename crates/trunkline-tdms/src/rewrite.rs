@@ -21,10 +21,8 @@ const PIECE: u64 = 8 * 1024;
 /// Bytes of text gathered for one segment.
 const TEXT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The result of rewriting a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rewritten {
-    /// Bytes written.
     pub bytes: u64,
     /// Values written, over all channels.
     pub values: u64,
@@ -40,28 +38,20 @@ pub struct Rewritten {
 
 /// The reason why a file cannot be rewritten. The output so far is not a complete file.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RewriteError {
-    /// A channel cannot be read.
     #[error("{0}")]
     Read(#[from] ReadError),
     /// A channel cannot be written.
     #[error("{0}")]
     Write(#[from] WriteError),
-    /// Writing to the new file failed.
     #[error("writing at byte {position} failed: {source}")]
     Sink {
         /// The position in the new file.
         position: u64,
-        /// The error of the output.
         source: io::Error,
     },
-    /// DAQmx data with scales that a plain channel cannot have.
     #[error("{path} is DAQmx data whose scales a plain channel cannot have; copy its values")]
-    Daqmx {
-        /// The channel.
-        path: ObjectPath,
-    },
+    Daqmx { path: ObjectPath },
 }
 
 struct Rewrite<'a, R, W> {
@@ -80,9 +70,6 @@ impl<R: ReadAt> TdmsFile<R> {
     ///
     /// Memory is bounded whatever the length of the file. An incomplete file is written as far as
     /// it can be read.
-    ///
-    /// # Errors
-    /// [`RewriteError`].
     pub fn rewrite(
         &self,
         version: Version,
@@ -92,9 +79,6 @@ impl<R: ReadAt> TdmsFile<R> {
     }
 
     /// As [`rewrite`](Self::rewrite), with only those channels for which `is_wanted` returns true.
-    ///
-    /// # Errors
-    /// [`RewriteError`].
     pub fn rewrite_of(
         &self,
         version: Version,

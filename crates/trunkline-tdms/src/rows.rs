@@ -16,7 +16,6 @@ const PIECE_ROWS: usize = 4096;
 pub struct RowExtent {
     /// Position of the first row in the file.
     pub position: u64,
-    /// Number of rows.
     pub rows: u64,
 }
 
@@ -25,7 +24,6 @@ pub struct RowExtent {
 pub struct RowPlace {
     /// Bytes of the row before the value.
     pub offset: usize,
-    /// Bytes of a row.
     pub row_bytes: usize,
 }
 
@@ -106,9 +104,6 @@ impl<R: ReadAt> Channel<'_, R> {
     }
 
     /// As [`read_into_rows`](Self::read_into_rows), with engineering values as 64-bit floats.
-    ///
-    /// # Errors
-    /// As [`read_scaled_into`](Self::read_scaled_into).
     pub fn read_scaled_into_rows(
         &self,
         start: u64,

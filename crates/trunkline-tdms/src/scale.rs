@@ -25,12 +25,10 @@ const RAW: u64 = 0xffff_ffff;
 const PIECE: usize = 4_096;
 const NUMBERS: usize = 64 * 1024;
 
-/// The scaling of a channel's values.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Scaling {
     /// No scaling; the numbers are the values.
     None,
-    /// A chain of scales.
     Chain(ScaleChain),
     /// Scales that cannot be computed. Reading returns the raw numbers.
     Unknown(ScaleError),
@@ -38,40 +36,24 @@ pub enum Scaling {
 
 /// The reason why scales cannot be computed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ScaleError {
-    /// The kind of scale is not supported.
     #[error("scale {scale} is of the kind {kind}, which is not computed")]
     UnknownKind {
-        /// The scale's number.
         scale: u64,
         /// The kind, as named in the file.
         kind: Text,
     },
-    /// A required property is missing or is not a number.
     #[error("property {name} is missing or not a number")]
-    MissingProperty {
-        /// The property's name.
-        name: String,
-    },
-    /// A scale depends on its own result.
+    MissingProperty { name: String },
     #[error("scale {scale} depends on itself")]
-    Cycle {
-        /// The scale's number.
-        scale: u64,
-    },
-    /// A scale takes its input from a DAQmx scaler that the channel does not have.
-    #[error("scale {scale} takes from a DAQmx scaler that the channel does not have")]
+    Cycle { scale: u64 },
+    #[error("scale {scale} refers to a DAQmx scaler that the channel does not have")]
     NoScaler {
         /// The scale's number, which is also the scaler's.
         scale: u32,
     },
-    /// A table is not strictly monotonic.
-    #[error("the table of scale {scale} neither rises nor falls all along")]
-    NotMonotonic {
-        /// The scale's number.
-        scale: u64,
-    },
+    #[error("the table of scale {scale} is not monotonic")]
+    NotMonotonic { scale: u64 },
 }
 
 /// Scales in the order of computation; the last one is the result.
@@ -82,7 +64,6 @@ pub struct ScaleChain {
 
 #[derive(Clone, PartialEq, Debug)]
 enum Step {
-    /// The raw numbers of the channel.
     Raw,
     /// The numbers of a DAQmx scaler.
     Scaler(u32),
@@ -102,7 +83,6 @@ enum Step {
         of: usize,
         pairs: Vec<(f64, f64)>,
     },
-    /// The conversion of a sensor.
     Sensor {
         of: usize,
         sensor: Sensor,
@@ -246,9 +226,6 @@ impl ScaleChain {
 
     /// Returns the chain that properties describe; `None` if they describe none, or state that it
     /// has been applied.
-    ///
-    /// # Errors
-    /// [`ScaleError`].
     pub fn of(properties: &Properties) -> Result<Option<Self>, ScaleError> {
         let count = match get(properties, "NI_Number_Of_Scales") {
             Some(count) => count.as_u64().unwrap_or(0),
@@ -311,7 +288,6 @@ impl Maker<'_> {
         get(self.properties, &format!("NI_Scale[{scale}]_Scale_Type"))?.as_text()
     }
 
-    /// Returns the sources of a scale.
     fn sources(&self, scale: u64) -> Result<Vec<u64>, ScaleError> {
         let Some(kind) = self.kind(scale).filter(|_| scale != RAW) else {
             return Ok(Vec::new());

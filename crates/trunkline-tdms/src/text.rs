@@ -9,7 +9,6 @@ use std::fmt;
 pub struct Text(Box<[u8]>);
 
 impl Text {
-    /// Returns the bytes as stored in the file.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_utf8_is_kept_and_shown_with_replacements() {
+    fn invalid_utf8_is_kept_and_shown_with_replacements() {
         let text = Text::from(&b"20 \xb0C\0"[..]);
         assert_eq!(text.to_string(), "20 \u{fffd}C");
         assert_eq!(text.as_bytes(), b"20 \xb0C\0");

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_of_range_is_not_bent_into_it() {
+    fn out_of_range_time_is_not_clamped() {
         for seconds in [i64::MIN, i64::MAX, 0, 20_000_000_000] {
             let fraction = u64::MAX;
             let time = TdmsTime { seconds, fraction };
@@ -92,13 +92,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_nanosecond_comes_back(nanos in any::<i64>()) {
+        fn every_nanosecond_round_trips(nanos in any::<i64>()) {
             let time = Timestamp::from_nanos(nanos);
             prop_assert_eq!(TdmsTime::from(time).to_timestamp(), Some(time));
         }
 
         #[test]
-        fn nanoseconds_of_our_years_come_back(nanos in 0..4_000_000_000_000_000_000_i64) {
+        fn nanoseconds_of_current_years_round_trip(nanos in 0..4_000_000_000_000_000_000_i64) {
             let time = Timestamp::from_nanos(nanos);
             prop_assert_eq!(TdmsTime::from(time).to_timestamp(), Some(time));
         }

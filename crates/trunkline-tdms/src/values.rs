@@ -5,39 +5,23 @@ use crate::element::Extended;
 use crate::text::Text;
 use crate::time::TdmsTime;
 
-/// Values of a channel, in its type.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Values {
     /// The values of a channel that never had a type.
     Void,
-    /// Signed, 8 bits.
     I8(Vec<i8>),
-    /// Signed, 16 bits.
     I16(Vec<i16>),
-    /// Signed, 32 bits.
     I32(Vec<i32>),
-    /// Signed, 64 bits.
     I64(Vec<i64>),
-    /// Unsigned, 8 bits.
     U8(Vec<u8>),
-    /// Unsigned, 16 bits.
     U16(Vec<u16>),
-    /// Unsigned, 32 bits.
     U32(Vec<u32>),
-    /// Unsigned, 64 bits.
     U64(Vec<u64>),
-    /// 32-bit floats.
     F32(Vec<f32>),
-    /// 64-bit floats.
     F64(Vec<f64>),
-    /// Extended precision.
     Extended(Vec<Extended>),
-    /// Text.
     String(Vec<Text>),
-    /// Booleans.
     Bool(Vec<bool>),
-    /// Points in time.
     Time(Vec<TdmsTime>),
     /// Real and imaginary parts, 32 bits each.
     ComplexF32(Vec<[f32; 2]>),
@@ -51,7 +35,7 @@ macro_rules! with_element {
         $crate::values::with_element!(
             @arms $data_type, $T, $do, $other;
             I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
-            Extended $crate::Extended, Bool bool, Time $crate::TdmsTime, ComplexF32 [f32; 2],
+            Extended $crate::element::Extended, Bool bool, Time $crate::time::TdmsTime, ComplexF32 [f32; 2],
             ComplexF64 [f64; 2]
         )
     };
@@ -60,7 +44,7 @@ macro_rules! with_element {
         $($variant:ident $element:ty),*
     ) => {
         match $data_type.without_unit() {
-            $($crate::TdmsType::$variant => {
+            $($crate::data_type::TdmsType::$variant => {
                 type $T = $element;
                 $do
             })*
@@ -87,27 +71,40 @@ from! {
     ComplexF64 [f64; 2]
 }
 
+/// Matches an enum that has a variant per type: `$do` gets the content of those of fixed size that
+/// are written, and the other arms follow.
+macro_rules! match_fixed {
+    ($value:expr, $all:ident, $v:ident => $do:expr, $($other:tt)*) => {
+        match $value {
+            $all::I8($v) => $do,
+            $all::I16($v) => $do,
+            $all::I32($v) => $do,
+            $all::I64($v) => $do,
+            $all::U8($v) => $do,
+            $all::U16($v) => $do,
+            $all::U32($v) => $do,
+            $all::U64($v) => $do,
+            $all::F32($v) => $do,
+            $all::F64($v) => $do,
+            $all::Bool($v) => $do,
+            $all::Time($v) => $do,
+            $all::ComplexF32($v) => $do,
+            $all::ComplexF64($v) => $do,
+            $($other)*
+        }
+    };
+}
+
+pub(crate) use match_fixed;
+
 /// Evaluates `$do` with `$v` as the vector of values, or `$void`.
 macro_rules! with_vec {
     ($values:expr, $v:ident => $do:expr, $void:expr) => {
-        match $values {
-            Values::Void => $void,
-            Values::I8($v) => $do,
-            Values::I16($v) => $do,
-            Values::I32($v) => $do,
-            Values::I64($v) => $do,
-            Values::U8($v) => $do,
-            Values::U16($v) => $do,
-            Values::U32($v) => $do,
-            Values::U64($v) => $do,
-            Values::F32($v) => $do,
-            Values::F64($v) => $do,
+        match_fixed! {
+            $values, Values, $v => $do,
             Values::Extended($v) => $do,
             Values::String($v) => $do,
-            Values::Bool($v) => $do,
-            Values::Time($v) => $do,
-            Values::ComplexF32($v) => $do,
-            Values::ComplexF64($v) => $do,
+            Values::Void => $void,
         }
     };
 }
@@ -125,12 +122,10 @@ impl Values {
         )
     }
 
-    /// Returns the number of values.
     pub fn len(&self) -> usize {
         with_vec!(self, v => v.len(), 0)
     }
 
-    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

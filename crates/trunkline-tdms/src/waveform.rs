@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waveform_is_what_its_properties_say() {
+    fn waveform_is_described_by_its_properties() {
         let sut = Waveform {
             start: Some(Timestamp::from_nanos(1_767_225_600_123_456_789).into()),
             offset: -0.5,

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     unsafe_code,
-    reason = "a test may panic, and counting what is allocated needs an allocator of one's own"
+    reason = "tests may panic; counting allocations needs a custom allocator"
 )]
 
 mod exercise;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 use trunkline_tdms::{Fault, Limits, OpenError, TdmsFile, index_of};
 
-use self::exercise::{exercise, exercise_beside, read};
+use self::exercise::{exercise, exercise_with_companions, read};
 use self::segments::{FIRST, I8, I32, META, NEW_LIST, RAW, Segment, segment};
 
 thread_local! {
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
             held.set(held.get().wrapping_add(layout.size()));
             PEAK.with(|peak| peak.set(peak.get().max(held.get())));
         });
-        // SAFETY: the caller's promise about `layout` is the one that is needed.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -73,7 +73,7 @@ fn peak_of_flips(name: &str, flips: impl Iterator<Item = u8> + Clone, read: fn(&
             peak = peak.max(peak_of(|| read(&bytes)));
         }
     }
-    // And what is found wrong, which is kept.
+    // And the faults found, which are kept.
     let bound = 72 * 1024 + whole.len();
     assert!(
         peak <= bound,
@@ -97,12 +97,12 @@ fn any_bit_may_be_the_other() {
 }
 
 #[test]
-fn what_lies_beside_a_file_may_be_altered() {
+fn altered_companion_files_cause_no_panic() {
     for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
         let whole = vector(&format!("{name}.tdms"));
         for at in 0..=u16::MAX / 64 {
             let altered = [&at.to_le_bytes()[..], &[1 << (at % 8), at as u8]].concat();
-            exercise_beside(&[whole.clone(), altered].concat());
+            exercise_with_companions(&[whole.clone(), altered].concat());
         }
     }
 }
@@ -163,7 +163,7 @@ fn an_index_ends_where_its_file_could_be_no_longer() {
         let report = file.report();
         (report.segments, report.incomplete.cloned())
     };
-    // As long as can be said; and so that the metadata of the next one would stand beyond.
+    // The largest valid length, so that the metadata of the next one would be out of range.
     for bytes in [u64::MAX, u64::MAX - 1_028 - 28 - 28 - 20] {
         let long = header(segment(META).no_data("/'g'").says(bytes));
         assert_eq!(open(&[whole.clone(), long.clone()]), (2, None));
@@ -225,7 +225,7 @@ fn memory_follows_the_length_of_the_file() {
 }
 
 #[test]
-fn a_long_list_that_changes_all_the_time_is_given_up() {
+fn long_list_that_keeps_changing_is_abandoned() {
     let names = (0..20_000).map(|at| format!("/'g'/'{at}'"));
     let wide = names.fold(segment(FIRST), |sut, name| sut.plain(&name, I8, 1));
     let mut bytes = wide.raw(vec![1; 20_000]).bytes();

@@ -1,6 +1,6 @@
 //! Files longer than memory: read without loading them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::cell::Cell;
 use std::io;

@@ -1,6 +1,6 @@
 //! Values that are read into memory that the reader allocates.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::io;
 
@@ -28,7 +28,7 @@ fn file_of(values: &[u16]) -> Vec<u8> {
 }
 
 #[test]
-fn a_vector_has_the_values_that_are_there_and_no_others() {
+fn vector_has_exactly_the_existing_values() {
     let values: Vec<u16> = (10..20).collect();
     let bytes = file_of(&values);
     let file = TdmsFile::open(&bytes).unwrap();
@@ -51,7 +51,7 @@ fn a_vector_has_the_values_that_are_there_and_no_others() {
     assert!(matches!(error, ReadError::WrongType { .. }), "{error}");
 }
 
-/// A file of many values whose source looks at the memory that it is to fill.
+/// A file of many values whose source checks the memory that it is to fill.
 #[cfg(target_os = "linux")]
 mod pages {
     use std::cell::RefCell;
@@ -65,7 +65,7 @@ mod pages {
 
     struct Looking {
         header: Vec<u8>,
-        /// What the system says of the mapping with the values, before the first is written.
+        /// The system's description of the mapping with the values, before the first is written.
         mapping: RefCell<Option<Vec<String>>>,
     }
 

@@ -1,8 +1,8 @@
 //! npTDMS, an independent reader and writer of the format, as judge.
 //!
-//! Files go through a folder, and with each one what the other side reads in it, as text.
+//! Files are passed in a folder, each with the content that the other side reads in it, as text.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod dump;
 mod random_file;
@@ -25,7 +25,7 @@ fn python() -> PathBuf {
     python
 }
 
-/// How many random files; `make soak` asks for more.
+/// Number of random files; `make soak` uses more.
 fn files() -> u64 {
     let asked = std::env::var("NPTDMS_FILES").ok();
     asked.map_or(200, |asked| {
@@ -56,8 +56,7 @@ fn judge(arguments: &[&str], folder: &Path) {
     assert!(run.status.success(), "{arguments:?}: {said}");
 }
 
-/// Compares what the judge read in each file of a folder with what `ours` says; how many there
-/// were.
+/// Compares the judge's reading of each file in a folder with `ours`. Returns the number of files.
 fn compare(folder: &Path, ours: impl Fn(&Path) -> String) -> u64 {
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -102,7 +101,7 @@ fn we_read_what_nptdms_writes() {
 #[test]
 fn nptdms_reads_what_we_write() {
     let folder = folder("nptdms_reads");
-    // A file without a segment is no file to npTDMS.
+    // npTDMS does not accept a file without a segment.
     let written = |seed| Some(random_file_for_nptdms(seed)).filter(|file| !file.bytes.is_empty());
     let mut count = 0;
     for seed in 0..files() {

@@ -1,6 +1,6 @@
-//! What segments take over from those before them, and how raw data is laid out.
+//! The state that segments inherit from those before them, and the layout of raw data.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod segments;
 
@@ -35,7 +35,7 @@ fn faults(bytes: &[u8]) -> Vec<Fault> {
 }
 
 #[test]
-fn who_is_not_mentioned_keeps_its_data() {
+fn unlisted_channel_keeps_its_data() {
     let bytes = file([
         segment(FIRST)
             .plain(A, I32, 1)
@@ -76,7 +76,7 @@ fn no_data_holds_for_the_segments_that_inherit_it() {
 }
 
 #[test]
-fn a_first_segment_begins_a_list_even_if_it_does_not_say_so() {
+fn first_segment_starts_a_list_without_the_flag() {
     let bytes = file([segment(META | RAW).plain(A, I32, 2).i32s([1, 2])]);
     assert_eq!(i32s(&bytes, "a"), [1, 2]);
 }
@@ -110,7 +110,7 @@ fn the_last_value_of_a_property_wins_and_missing_parents_are_made() {
 }
 
 #[test]
-fn an_index_may_say_16_or_have_a_surplus() {
+fn index_length_may_be_16_or_too_large() {
     let sut = segment(FIRST);
     let short = sut.index(16, I32, 1, 1);
     let mut long = sut.index(24, I32, 1, 1);
@@ -155,7 +155,7 @@ fn interleaved_rows_hold_values_of_different_sizes() {
 }
 
 #[test]
-fn strings_alone_lie_as_ever_though_flagged_interleaved() {
+fn lone_string_channel_is_contiguous_despite_the_interleaved_flag() {
     let raw = [2, 0, 0, 0, 3, 0, 0, 0, b'h', b'i', b'!'];
     let bytes = file([segment(FIRST | INTERLEAVED)
         .strings(A, 2, 11)
@@ -166,7 +166,7 @@ fn strings_alone_lie_as_ever_though_flagged_interleaved() {
 }
 
 #[test]
-fn a_short_last_chunk_of_a_closed_segment_shortens_all_alike() {
+fn short_last_chunk_of_a_closed_segment_shortens_all_channels() {
     let bytes = file([
         segment(FIRST)
             .plain(A, I32, 4)
@@ -212,7 +212,7 @@ fn a_torn_chunk_fills_the_channels_in_their_order() {
 }
 
 #[test]
-fn digital_lines_are_bits_of_words() {
+fn digital_lines_are_read_as_bits_of_words() {
     let line = |sut: segments::Segment, path, bit, id| {
         sut.daqmx(path, true, (0xffff_ffff, 3), &[(0, 0, bit, id)], &[2])
     };
@@ -223,7 +223,7 @@ fn digital_lines_are_bits_of_words() {
     assert_eq!(values(&bytes, "b"), Values::U8(vec![0, 1, 1]));
 }
 
-/// As wide as the rows, they lie like plain bytes and are none.
+/// They are as wide as the rows, so they are stored like plain bytes, but are not bytes.
 #[test]
 fn digital_lines_are_bits_where_a_row_is_one_byte() {
     let line = |bit| {

@@ -1,6 +1,6 @@
-//! Putting files right, verifying them, and writing them anew.
+//! Putting files right, verifying them, and writing them again.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod dump;
 mod random_file;
@@ -36,7 +36,7 @@ fn values_of(bytes: &[u8]) -> u64 {
     file.channels().map(|channel| channel.len()).sum()
 }
 
-/// Does what a repair asks for; and what it asked for.
+/// Applies a repair. Returns the result and the repair.
 fn mend(bytes: &[u8], mending: Mending) -> (Vec<u8>, Option<Repair>) {
     let mut mended = bytes.to_vec();
     let repair = TdmsFile::open(bytes).unwrap().repair(mending).unwrap();
@@ -59,7 +59,7 @@ fn mend(bytes: &[u8], mending: Mending) -> (Vec<u8>, Option<Repair>) {
 
 /// Behaviour: B-70.
 #[test]
-fn what_a_repair_loses_is_said() {
+fn losses_of_a_repair_are_reported() {
     let torn = segment(FIRST)
         .plain(A, I32, 2)
         .plain(B, I16, 2)
@@ -83,8 +83,8 @@ fn what_a_repair_loses_is_said() {
     assert_eq!(mend(&cut, Mending::Cut).1, None);
 }
 
-/// A file that is being recorded, or whose recorder was killed: what is behind the place of the
-/// next segment is not read, not even where all is wanted that can be read.
+/// A file that is being recorded, or whose recorder was killed: bytes after the position of the
+/// next segment are not read, even when salvaging.
 ///
 /// Behaviour: B-70.
 #[test]
@@ -135,7 +135,7 @@ fn closing_keeps_whole_rows_and_the_byte_order() {
 }
 
 #[test]
-fn every_cut_of_a_vector_is_mended() {
+fn every_truncation_of_a_vector_is_repaired() {
     for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
         let whole = vector(&format!("{name}.tdms"));
         for cut in 0..=whole.len() {
@@ -187,7 +187,7 @@ fn the_index_of_a_damaged_file_has_the_segments_that_were_read() {
 }
 
 #[test]
-fn verifying_finds_torn_ends_bad_strings_and_other_indexes() {
+fn verify_detects_torn_ends_bad_strings_and_wrong_indexes() {
     let bytes = vector("five_segments.tdms");
     let index = vector("five_segments.tdms_index");
     let file = TdmsFile::open(&bytes).unwrap();
@@ -271,7 +271,7 @@ fn daqmx_becomes_plain_with_its_scales() {
 }
 
 #[test]
-fn what_is_never_written_is_left_out_by_name_or_refused() {
+fn unsupported_types_are_omitted_by_name_or_refused() {
     let void = segment(FIRST)
         .plain(A, I32, 1)
         .with_property(b"nothing", 0, &[])
@@ -295,7 +295,7 @@ fn what_is_never_written_is_left_out_by_name_or_refused() {
 }
 
 #[test]
-fn big_endian_units_and_torn_files_are_written_as_they_are_read() {
+fn big_endian_units_and_torn_files_are_rewritten_as_they_are_read() {
     let float = 1.5_f32.to_be_bytes();
     let bytes = file([
         segment(FIRST | BIG_ENDIAN)
@@ -318,7 +318,7 @@ fn big_endian_units_and_torn_files_are_written_as_they_are_read() {
 proptest! {
     /// Behaviour: ZC-28.
     #[test]
-    fn a_file_written_anew_holds_the_same_in_either_version(seed in any::<u64>()) {
+    fn rewritten_file_has_the_same_content_in_both_versions(seed in any::<u64>()) {
         let written = random_file(seed);
         let file = TdmsFile::open(&written.bytes).unwrap();
         let (mut anew, mut back) = (Vec::new(), Vec::new());
@@ -333,7 +333,7 @@ proptest! {
         if !written.bytes.is_empty() {
             prop_assert_eq!(text(&anew), written.dump().text());
             prop_assert_eq!(text(&back), written.dump().text());
-            // All values of a channel together, but for strings.
+            // All values of a channel together, except for strings.
             let strings = file.channels().filter(|c| matches!(c.read(0, 1), Ok(Values::String(_))));
             let segments = sut.report().segments;
             prop_assert!(segments <= 1 + strings.count() as u64);
@@ -341,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn a_random_file_cut_anywhere_is_mended(
+    fn randomly_truncated_file_is_repaired(
         seed in any::<u64>(),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -374,7 +374,7 @@ impl ReadAt for Counted<'_> {
 
 /// Behaviour: B-71.
 #[test]
-fn rows_of_many_channels_are_written_anew_in_one_pass() {
+fn rows_of_many_channels_are_rewritten_in_one_pass() {
     const CHANNELS: u64 = 32;
     const ROWS: u64 = 200_000;
     let mut writer = Writer::new(WriterOptions::default());
@@ -480,7 +480,7 @@ fn a_damaged_index_changes_nothing_that_is_read() {
 }
 
 #[test]
-fn scales_that_take_from_a_scaler_that_is_not_there_leave_the_numbers_as_they_are() {
+fn scales_that_refer_to_a_missing_scaler_return_raw_numbers() {
     // One scale is announced, the first, and the scaler is the second.
     let bytes = segment(FIRST)
         .daqmx(A, false, (u32::MAX, 2), &[(3, 0, 0, 1)], &[2])

@@ -1,6 +1,6 @@
-//! What the writer writes is what the reader reads: random files, whole and cut anywhere.
+//! The reader reads what the writer writes: random files, whole and truncated anywhere.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod dump;
 mod random_file;
@@ -19,7 +19,7 @@ fn read(bytes: &[u8]) -> String {
 proptest! {
     /// Behaviour: ZC-26, ZC-28.
     #[test]
-    fn what_is_written_is_read(seed in any::<u64>()) {
+    fn written_data_is_read_back(seed in any::<u64>()) {
         let written = random_file(seed);
         prop_assert_eq!(read(&written.bytes), written.dump().text());
         let file = TdmsFile::open(&written.bytes).unwrap();
@@ -71,7 +71,7 @@ proptest! {
         prop_assert!(!is_whole || report.incomplete.is_none());
         prop_assert!(is_whole || report.incomplete.is_some() || report.bytes_lost == 0);
         prop_assert!(report.bytes_lost <= cut as u64 - end);
-        // Every value of the whole segments is there, and what else is there was written.
+        // Every value of the complete segments exists, and every other value was written.
         let found = dump_of(&file).unwrap().text();
         let states = written.states[whole..].iter().take(2).map(|(_, dump)| dump.text());
         let states: Vec<String> = states.collect();
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// Whether the values of a line begin with those of another.
+/// Returns true if the values of a line begin with those of another.
 fn begins_with(line: &str, with: &str) -> bool {
     let parts = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
     let (line, with) = (parts(line), parts(with));

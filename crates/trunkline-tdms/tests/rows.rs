@@ -1,6 +1,6 @@
-//! Rows: where they lie as they do in memory, and how others become such.
+//! Rows: files in which they have the layout of the memory, and conversion of the others.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use trunkline_tdms::{Arrangement, Data, ObjectPath, RowPlace, TdmsFile, TdmsType, Text, Writer};
 
@@ -32,7 +32,7 @@ fn file(pieces: &[(usize, Arrangement)]) -> (Vec<u8>, Vec<u8>) {
 
 /// Behaviour: ZC-12, ZC-26.
 #[test]
-fn interleaved_rows_lie_in_the_file_as_in_memory() {
+fn interleaved_rows_have_the_same_layout_in_file_and_memory() {
     let pieces = [10, 10, 3, 50].map(|count| (count, Arrangement::Interleaved));
     let (bytes, rows) = file(&pieces);
     let file = TdmsFile::open(&bytes).unwrap();
@@ -53,7 +53,7 @@ fn interleaved_rows_lie_in_the_file_as_in_memory() {
 }
 
 #[test]
-fn one_contiguous_channel_lies_so_and_several_do_not() {
+fn one_contiguous_channel_is_in_place_and_several_are_not() {
     let pieces = [10, 3].map(|count| (count, Arrangement::Contiguous));
     let (bytes, _) = file(&pieces);
     let file = TdmsFile::open(&bytes).unwrap();
@@ -67,7 +67,7 @@ fn one_contiguous_channel_lies_so_and_several_do_not() {
 }
 
 #[test]
-fn what_lies_in_pieces_of_either_kind_is_not_in_place() {
+fn rows_in_several_chunks_are_not_in_place() {
     let pieces = [
         (10, Arrangement::Interleaved),
         (10, Arrangement::Contiguous),

@@ -1,6 +1,6 @@
-//! Checksums beside a file: what they see, and what is done with those that are of no use.
+//! Checksums next to a file: what they detect, and how unusable ones are handled.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod dump;
 mod random_file;
@@ -14,7 +14,8 @@ use trunkline_tdms::{
 
 use self::random_file::random_file;
 
-/// A file of so many segments with ten values each, its checksums, and where its segments begin.
+/// A file of this number of segments with ten values each, its checksums, and the starts of its
+/// segments.
 fn summed(segments: i32, id: u64) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
     let mut writer = Writer::new(WriterOptions::default());
     let channel = writer.channel("g", "a", TdmsType::I32).unwrap();
@@ -69,7 +70,7 @@ fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
             assert_eq!(found.findings.len(), 1, "byte {at}, bit {bit}");
             let position = starts[segment] as u64;
             assert_eq!(found.findings[0].position, position);
-            // Of the first one too: the file names its checksums, or the others agree with them.
+            // Also for the first one: the file names its checksums, or the others agree with them.
             assert_eq!(found.state, SumsState::OfThisFile);
             let bytes = (starts[segment + 1] - starts[segment]) as u64;
             assert_eq!(found.findings[0].fault, Fault::WrongSum { bytes });
@@ -82,7 +83,7 @@ fn every_bit_that_flips_within_a_segment_is_reported_and_where() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_is_opened_up_to_the_first_segment_that_is_not_what_it_was_and_cut_there() {
+fn file_is_opened_and_cut_at_the_first_altered_segment() {
     let (whole, sums, starts) = summed(6, 7);
     // A page of zeros, and a flipped bit.
     for damage in [0, 1] {
@@ -113,7 +114,7 @@ fn a_file_is_opened_up_to_the_first_segment_that_is_not_what_it_was_and_cut_ther
 }
 
 #[test]
-fn a_segment_that_contradicts_itself_is_cut_off_where_opening_would_refuse() {
+fn contradictory_segment_is_cut_off_instead_of_refused() {
     let (mut data, sums, starts) = summed(6, 7);
     // More metadata than the whole segment.
     data[starts[3] + 26] = 1;
@@ -123,7 +124,7 @@ fn a_segment_that_contradicts_itself_is_cut_off_where_opening_would_refuse() {
 }
 
 #[test]
-fn segments_without_a_checksum_are_told_and_left_out_only_if_wanted() {
+fn segments_without_checksum_are_reported_and_omitted_on_request() {
     let (data, sums, starts) = summed(6, 7);
     for (entries, start) in starts.iter().enumerate().take(6).skip(1) {
         for cut in [0, 1, 23] {
@@ -156,7 +157,7 @@ fn segments_without_a_checksum_are_told_and_left_out_only_if_wanted() {
 }
 
 #[test]
-fn checksums_that_are_of_no_use_leave_nothing_out() {
+fn unusable_checksums_omit_nothing() {
     let (data, sums, _) = summed(6, 7);
     let (_, other, _) = summed(6, 8);
     let mut no_begin = sums.clone();
@@ -193,7 +194,7 @@ fn checksums_that_are_of_no_use_leave_nothing_out() {
 }
 
 #[test]
-fn a_checksum_that_is_damaged_spoils_no_other() {
+fn damaged_checksum_does_not_affect_the_others() {
     let (data, sums, starts) = summed(6, 7);
     for entry in 2..=6 {
         for at in 0..SUMS_ENTRY_BYTES {
@@ -226,7 +227,7 @@ fn a_file_that_has_lost_its_end_is_good_up_to_the_last_whole_segment() {
 }
 
 #[test]
-fn entries_that_overlap_run_backwards_or_over_the_end_of_numbers_are_damaged() {
+fn entries_that_overlap_go_backwards_or_overflow_are_damaged() {
     let (data, sums, starts) = summed(3, 7);
     let id = SumsId::new(7);
     let hostile = [
@@ -303,7 +304,7 @@ proptest! {
 }
 
 #[test]
-fn bytes_are_in_the_segment_that_they_lie_in() {
+fn position_is_mapped_to_its_segment() {
     let (data, _, starts) = summed(3, 7);
     let file = TdmsFile::open(&data[..]).unwrap();
     let [first, second, third, end] = starts[..].try_into().unwrap();
@@ -333,14 +334,14 @@ fn one_damaged_lead_in_hides_no_sound_segment() {
             let what = format!("segment {segment}, byte {byte}, bit {bit}");
             assert_eq!(values(&sut), (0..110).collect::<Vec<i32>>(), "{what}");
             let report = sut.report();
-            // Of a length that is too short, what is left of the segment is seen as well.
+            // If the length is too short, the rest of the segment is also detected.
             assert_eq!(report.incomplete, None, "{what}");
             assert_eq!(report.findings[0].position, at as u64, "{what}");
             assert_eq!(report.findings[0].fault, Fault::DamagedLeadIn, "{what}");
             // Nothing is to be cut off.
             assert_eq!(sut.repair(Mending::Cut).unwrap(), None, "{what}");
             if byte < 4 {
-                // Without the checksums too: the segment behind it is where it should be.
+                // Without the checksums too: the segment after it is where it should be.
                 let sut = TdmsFile::open_with(data.as_slice(), salvaging).unwrap();
                 assert_eq!(values(&sut).len(), 110, "{what}");
             }
@@ -350,7 +351,7 @@ fn one_damaged_lead_in_hides_no_sound_segment() {
 
 /// Behaviour: B-70.
 #[test]
-fn what_is_behind_a_segment_that_cannot_be_read_is_read_where_it_describes_itself() {
+fn segments_after_an_unreadable_one_are_read_if_self_describing() {
     let salvaging = Limits {
         is_salvaging: true,
         ..Limits::default()

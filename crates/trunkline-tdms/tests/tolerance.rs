@@ -1,6 +1,6 @@
-//! What a reader tolerates, and what it refuses with the byte at which it stands.
+//! Deviations that a reader tolerates, and those that it refuses with their position.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod dump;
 mod segments;
@@ -29,7 +29,7 @@ fn refused(bytes: &[u8]) -> Finding {
     }
 }
 
-/// The values of a, and what was found.
+/// The values of a, and the faults found.
 fn tolerated(bytes: &[u8]) -> (Vec<i32>, Vec<Fault>) {
     let file = TdmsFile::open(bytes).unwrap();
     let report = file.report();
@@ -43,7 +43,7 @@ fn tolerated(bytes: &[u8]) -> (Vec<i32>, Vec<Fault>) {
 }
 
 #[test]
-fn a_tail_that_is_no_segment_is_left_out() {
+fn tail_that_is_not_a_segment_is_ignored() {
     let good = one().bytes();
     for tail in [vec![0; 5_000], b"no segment at all, only words".to_vec()] {
         let bytes = [good.clone(), tail.clone()].concat();
@@ -59,7 +59,7 @@ fn a_tail_that_is_no_segment_is_left_out() {
 }
 
 #[test]
-fn a_torn_lead_in_or_torn_metadata_is_left_out() {
+fn torn_lead_in_or_metadata_is_ignored() {
     let good = one().bytes();
     let next = segment(META | RAW).plain(A, I32, 2).i32s([2, 3]).bytes();
     let at = |bytes: usize| [&good[..], &next[..bytes]].concat();
@@ -71,7 +71,7 @@ fn a_torn_lead_in_or_torn_metadata_is_left_out() {
 }
 
 #[test]
-fn flags_versions_and_announcements_that_are_wrong_are_noted() {
+fn wrong_flags_versions_and_lengths_are_reported() {
     let mut strange = segment(FIRST | 0x8000_0001).plain(A, I32, 1).i32s([1]);
     strange.version = 4711;
     let quiet = segment(META | NEW_LIST).plain(A, I32, 1).i32s([2]);
@@ -88,7 +88,7 @@ fn flags_versions_and_announcements_that_are_wrong_are_noted() {
 }
 
 #[test]
-fn empty_and_void_channels_are_there() {
+fn empty_and_void_channels_exist() {
     let bytes = file([segment(META | NEW_LIST | RAW)
         .plain(A, I32, 0)
         .plain(B, 0, 0)]);
@@ -99,7 +99,7 @@ fn empty_and_void_channels_are_there() {
 }
 
 #[test]
-fn data_that_cannot_be_read_costs_its_segment_alone() {
+fn unreadable_data_loses_only_its_segment() {
     let after = || segment(FIRST).plain(A, I32, 1).i32s([2]);
     let b = || ObjectPath::channel("g", "b");
     let unreadable = |data_type| Fault::UnreadableType {
@@ -178,7 +178,7 @@ fn data_that_cannot_be_read_costs_its_segment_alone() {
 }
 
 #[test]
-fn a_property_that_cannot_be_read_costs_the_rest_of_its_block() {
+fn unreadable_property_loses_the_rest_of_its_block() {
     let strange = segment(META | RAW)
         .same_as_before(A)
         .with_property(b"good", I8, &[7])
@@ -188,9 +188,9 @@ fn a_property_that_cannot_be_read_costs_the_rest_of_its_block() {
     let bytes = file([
         one(),
         strange,
-        // The list is not known, whoever goes on with it.
+        // The list is unknown, even if a later segment continues it.
         segment(RAW).i32s([3, 11]),
-        // Nor what the index was.
+        // The index is unknown too.
         segment(FIRST).same_as_before(A).i32s([4]),
         segment(FIRST).plain(A, I32, 1).i32s([5]),
         segment(RAW).i32s([6]),
@@ -230,7 +230,7 @@ fn strings_whose_ends_do_not_fit_are_not_read() {
 }
 
 #[test]
-fn contradictions_are_refused_where_they_stand() {
+fn contradictions_are_refused_with_their_position() {
     let position = one().bytes().len() as u64;
     let path = || ObjectPath::channel("g", "a");
     let mut long = segment(FIRST).plain(A, I32, 1);
@@ -283,7 +283,7 @@ fn contradictions_are_refused_where_they_stand() {
         let finding = refused(&bytes);
         assert_eq!(finding.fault, fault);
         assert_eq!(finding.position, at, "{fault}");
-        // Salvaging keeps what is before and behind it, and says the same.
+        // Salvaging keeps the data before and after it, and reports the same.
         let limits = Limits {
             is_salvaging: true,
             ..Limits::default()
@@ -341,7 +341,7 @@ fn limits_hold() {
 
 /// Behaviour: B-70.
 #[test]
-fn every_vector_opens_wherever_it_is_cut() {
+fn every_vector_opens_when_truncated_anywhere() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/tdms");
     for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
         let whole = std::fs::read(folder.join(format!("{name}.tdms"))).unwrap();
@@ -374,9 +374,9 @@ fn every_vector_opens_wherever_it_is_cut() {
     }
 }
 
-/// Found by the fuzzer: the end of the last chunk was no number any more.
+/// Found by the fuzzer: the end of the last chunk overflowed.
 #[test]
-fn a_last_chunk_that_claims_more_than_can_be_has_what_is_there() {
+fn last_chunk_with_an_impossible_length_has_the_existing_values() {
     let claimed = segment(FIRST).plain(A, I8, u64::MAX - 1).raw([7, 8, 9]);
     let bytes = file([
         segment(FIRST).plain(A, I8, 2).raw([5, 6]),

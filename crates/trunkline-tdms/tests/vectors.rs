@@ -1,6 +1,6 @@
 //! The worked files of the format's specification, byte for byte.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ fn five_segments_are_read_and_the_torn_row_is_not() {
             (incomplete.position, &incomplete.fault),
             (0x164, &Fault::NotClosed)
         );
-        // 11, and the lone byte behind it.
+        // 11, and the lone byte after it.
         assert_eq!(report.bytes_lost, 5);
     };
     let bytes = vector("five_segments.tdms");
@@ -98,7 +98,7 @@ fn five_segments_are_read_and_the_torn_row_is_not() {
     assert!(alone.channels().all(|channel| channel.is_empty()));
 }
 
-/// Any part of a channel, wherever its values stand.
+/// Any part of a channel, across all its segments.
 #[test]
 fn every_range_of_a_channel_is_read() {
     let file = TdmsFile::open(vector("five_segments.tdms")).unwrap();
@@ -123,7 +123,7 @@ fn every_range_of_a_channel_is_read() {
 
 /// They have 2, 0 and 4 bytes.
 #[test]
-fn strings_are_read_until_there_are_so_many_bytes() {
+fn strings_are_read_up_to_a_number_of_bytes() {
     let file = TdmsFile::open(vector("five_segments.tdms")).unwrap();
     let s = file.channel(&path("s")).unwrap();
     for (bytes_max, count) in [(0, 1), (1, 1), (2, 1), (3, 3), (6, 3), (u64::MAX, 3)] {

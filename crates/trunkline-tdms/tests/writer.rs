@@ -1,6 +1,6 @@
-//! What the writer puts into a segment, and what it refuses to write.
+//! The content that the writer puts into a segment, and the data that it refuses.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use trunkline_tdms::{
     Arrangement, ChannelId, Data, ObjectPath, PropertyValue, SegmentPlace, Share, TdmsFile,
@@ -24,7 +24,7 @@ fn toc(bytes: &[u8], place: SegmentPlace) -> u8 {
 }
 
 #[test]
-fn a_segment_says_only_what_is_new() {
+fn segment_describes_only_changes() {
     let (mut sut, [a, b, s]) = sut(WriterOptions::default());
     let mut bytes = Vec::new();
     let mut write = |sut: &mut Writer, data: &[(ChannelId, Data<'_>)], arrangement| {
@@ -56,13 +56,13 @@ fn a_segment_says_only_what_is_new() {
         write(&mut sut, &first_s, CONTIGUOUS),
         (0x0a, 4 + entry + 32)
     );
-    // A channel leaves, another order is wanted: a new list, with what is known of them.
+    // A channel leaves, and the order changes: a new list, with the known indexes.
     let only_b = [(b, two.into())];
     assert_eq!(write(&mut sut, &only_b, CONTIGUOUS), (0x0e, 4 + entry + 8));
     let other = [(b, two.into()), (a, one.into())];
     assert_eq!(write(&mut sut, &other, CONTIGUOUS), (0x0a, 4 + entry + 8));
     assert_eq!(write(&mut sut, &both, CONTIGUOUS).0, 0x0e);
-    // Properties alone take nobody's data away.
+    // Properties alone do not change the data.
     sut.set(&path, "p", false).unwrap();
     assert_eq!(
         write(&mut sut, &[], CONTIGUOUS),
@@ -81,7 +81,7 @@ fn a_segment_says_only_what_is_new() {
 }
 
 #[test]
-fn raw_data_begins_on_a_block_wherever_the_segment_does() {
+fn raw_data_is_block_aligned_wherever_the_segment_begins() {
     let (mut sut, [a, b, _]) = sut(WriterOptions {
         block_bytes: Some(4096.try_into().unwrap()),
         ..WriterOptions::default()
@@ -101,7 +101,7 @@ fn raw_data_begins_on_a_block_wherever_the_segment_does() {
 
 /// Behaviour: ZC-13.
 #[test]
-fn a_segment_of_zeros_brings_the_next_one_to_a_block() {
+fn padding_segment_aligns_the_next_one() {
     let (mut sut, [a, ..]) = sut(WriterOptions {
         block_bytes: Some(512.try_into().unwrap()),
         ..WriterOptions::default()
@@ -130,7 +130,7 @@ fn a_segment_of_zeros_brings_the_next_one_to_a_block() {
     assert_eq!(sut.pad(&mut bytes).unwrap().header_bytes, 0);
 }
 
-/// The header of data that the caller writes from where it lies.
+/// The header of data that the caller writes in place.
 #[test]
 fn a_header_and_raw_data_from_elsewhere_make_a_segment() {
     let (mut sut, [a, b, _]) = sut(WriterOptions::default());
@@ -156,9 +156,9 @@ fn a_header_and_raw_data_from_elsewhere_make_a_segment() {
     assert_eq!(b.read(0, 9).unwrap(), Values::I32(expected));
 }
 
-/// Chunks behind the first have no header, and are in the length that the first one gives.
+/// Chunks after the first have no header, and are included in the length of the first one.
 #[test]
-fn chunks_come_behind_the_last_segment_while_there_is_nothing_else_to_say() {
+fn chunks_extend_the_last_segment_while_nothing_changes() {
     let (mut sut, [a, b, _]) = sut(WriterOptions::default());
     let shares = |count| {
         [a, b].map(|channel| Share {
@@ -209,7 +209,7 @@ fn chunks_come_behind_the_last_segment_while_there_is_nothing_else_to_say() {
         None,
         "it has no values"
     );
-    // What is no header stays as it is.
+    // Bytes that are not a header are left unchanged.
     let mut short = [7; 27];
     lengthen_segment(&mut short, 1);
     assert_eq!(short, [7; 27]);
@@ -234,7 +234,7 @@ fn a_second_writer_appends_where_the_first_ended() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_and_nothing_is_written() {
+fn unwritable_data_is_refused_without_writing() {
     let (mut sut, [a, b, s]) = sut(WriterOptions::default());
     let mut bytes = Vec::new();
     let path = |name: &str| ObjectPath::channel("g", name);

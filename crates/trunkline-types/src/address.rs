@@ -30,7 +30,6 @@ pub enum ListenAddress {
 
 /// The text is not a valid path of a Unix socket.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SocketPathError {
     /// The path does not begin with `/`.
     #[error(
@@ -69,7 +68,6 @@ pub enum SocketPathError {
 
 /// The text is neither an IP address with a port nor a Unix socket.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ListenAddressError {
     /// The text is not an IP address with a port.
     #[error(

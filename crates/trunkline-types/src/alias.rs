@@ -15,10 +15,9 @@ pub const ALIASES_MAX: usize = 4096;
 /// The reason why a variable cannot be an alias. The message is written to follow the variable's
 /// name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum AliasFault {
     #[error(
-        "its alias {target} is a URL; an alias leads to a variable of this engine: write \
+        "its alias {target} is a URL; an alias refers to a variable of this engine: write \
          `library/path`"
     )]
     Url {
@@ -27,7 +26,7 @@ pub enum AliasFault {
     },
     #[error("its alias: {error}")]
     InvalidName { error: NameError },
-    #[error("its alias {target} is a field; an alias leads to a whole variable")]
+    #[error("its alias {target} is a field; an alias refers to a whole variable")]
     Field {
         /// The target as given.
         target: String,
@@ -64,7 +63,7 @@ pub enum AliasFault {
     },
     /// The target has an incompatible type, or its value may not be shown by this alias.
     #[error("it cannot be an alias: {sentence}")]
-    Misfit {
+    Mismatch {
         /// The problem and the remedy.
         sentence: String,
     },
@@ -72,7 +71,7 @@ pub enum AliasFault {
 
 /// The reason why a variable cannot show another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Misfit {
+pub struct Mismatch {
     /// The reason in the quality of an alias that was already bound.
     pub reason: Reason,
     /// The problem and the remedy, for people.
@@ -111,23 +110,24 @@ pub fn target_of(properties: &Properties) -> Result<Option<Name>, AliasFault> {
 
 /// Returns the reason why a variable with the properties `alias` cannot show `target`, whose full
 /// name is `name`; `None` if it can.
-pub fn misfit(alias: &Properties, name: &str, target: &Properties) -> Option<Misfit> {
-    let misfit = |reason, sentence| Some(Misfit { reason, sentence });
+pub fn mismatch(alias: &Properties, name: &str, target: &Properties) -> Option<Mismatch> {
+    let mismatch = |reason, sentence| Some(Mismatch { reason, sentence });
     if alias.scope == Scope::Network && target.scope == Scope::Process {
         let sentence = format!(
             "{name} is for its own process only; give the alias `scope = \"process\"`, too"
         );
-        return misfit(Reason::AccessDenied, sentence);
+        return mismatch(Reason::AccessDenied, sentence);
     }
     if target.access == Access::WriteOnly && alias.access != Access::WriteOnly {
         let sentence =
             format!("{name} is write-only; give the alias `access = \"write-only\"`, too");
-        return misfit(Reason::AccessDenied, sentence);
+        return mismatch(Reason::AccessDenied, sentence);
     }
     let (from, to) = (&target.data_type, &alias.data_type);
     if !converts(alias.scaling.as_ref(), from, to) {
-        let sentence = format!("{name} is {from}, which cannot become {to}; give both one type");
-        return misfit(Reason::ConfigurationError, sentence);
+        let sentence =
+            format!("{name} is {from}, which cannot be converted to {to}; give both the same type");
+        return mismatch(Reason::ConfigurationError, sentence);
     }
     None
 }

@@ -14,7 +14,6 @@ pub struct Array {
 
 /// The elements of an array or waveform in one contiguous buffer.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Elements {
     Bool(Vec<bool>),
     I8(Vec<i8>),

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::{Effort, Pattern, Position, Timestamp};
+use crate::{Pattern, Position, StepBudget, Timestamp};
 
 /// Longest text of a value, in bytes; a longer text is cut and ends in `…`.
 pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
@@ -20,7 +20,7 @@ pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
 pub const AUDIT_PAGE_MAX: usize = 500;
 /// Most entries examined for one page, including those that do not match.
 pub const AUDIT_SCAN_MAX: usize = 5_000;
-/// Steps of an [`Effort`] after which a page ends, however few entries were examined. A slow
+/// Steps of an [`StepBudget`] after which a page ends, however few entries were examined. A slow
 /// pattern therefore costs proportionally more pages.
 pub const AUDIT_STEPS_MAX: usize = 400_000;
 
@@ -92,7 +92,6 @@ macro_rules! actions {
     ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal, $name:literal;)+) => {
         /// The kind of an audited action.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[non_exhaustive]
         pub enum AuditAction {
             $($(#[doc = $doc])+ $variant,)+
             /// An action of a newer version, by its number.
@@ -214,16 +213,16 @@ pub struct AuditPage {
 impl AuditQuery {
     /// Returns true if the entry matches the filters, regardless of its position.
     pub fn matches(&self, entry: &AuditEntry) -> bool {
-        self.matches_within(&mut Effort::new(usize::MAX), entry)
+        self.matches_within(&mut StepBudget::new(usize::MAX), entry)
     }
 
-    fn matches_within(&self, effort: &mut Effort, entry: &AuditEntry) -> bool {
+    fn matches_within(&self, budget: &mut StepBudget, entry: &AuditEntry) -> bool {
         let is_since = self.since.is_none_or(|since| entry.when >= since);
         let is_whose = self.who.as_ref().is_none_or(|who| *who == entry.who);
         let mut is_named = || {
             self.pattern
                 .as_ref()
-                .is_none_or(|pattern| pattern.matches_within(effort, &entry.name))
+                .is_none_or(|pattern| pattern.matches_within(budget, &entry.name))
         };
         is_since && is_whose && is_named()
     }
@@ -239,13 +238,13 @@ impl AuditQuery {
             limit => AUDIT_PAGE_MAX.min(limit as usize),
         };
         let mut page = Vec::new();
-        let mut effort = Effort::new(AUDIT_STEPS_MAX);
+        let mut budget = StepBudget::new(AUDIT_STEPS_MAX);
         for (looked, entry) in entries.enumerate() {
             let entry = entry?;
-            if page.len() >= limit || looked >= AUDIT_SCAN_MAX || effort.is_spent() {
+            if page.len() >= limit || looked >= AUDIT_SCAN_MAX || budget.is_spent() {
                 return Ok((page, Some(entry.number)));
             }
-            if self.matches_within(&mut effort, &entry) {
+            if self.matches_within(&mut budget, &entry) {
                 page.push(entry);
             }
         }
@@ -320,7 +319,7 @@ mod tests {
 
     /// Behaviour: B-83, B-24.
     #[test]
-    fn a_slow_pattern_gets_short_pages_and_all_of_them_together_are_complete() {
+    fn slow_pattern_gets_short_pages_that_are_complete_together() {
         const ENTRIES: u64 = 400;
         let slow = "**/ab/**/a*b*/**/*a*b*/**/*b/*c";
         let entry = |number: u64| AuditEntry {

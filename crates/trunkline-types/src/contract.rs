@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contracts_print_as_they_are_written() {
+    fn contracts_are_printed_in_their_input_syntax() {
         for text in [
             "latest",
             "last:1000",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_the_forms_that_exist() {
+    fn invalid_input_is_refused_with_the_valid_forms() {
         for text in [
             "",
             "last",

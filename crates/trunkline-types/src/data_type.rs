@@ -26,7 +26,6 @@ pub const LABEL_BYTES_MAX: usize = 1024;
 ///
 /// Cloning is cheap: the parts of variable size are shared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum DataType {
     Bool,
     I8,
@@ -59,7 +58,6 @@ pub enum DataType {
 
 /// The scalar types that arrays and waveforms consist of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum ElementType {
     /// True or false, one byte each.
     Bool,

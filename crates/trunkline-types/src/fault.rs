@@ -7,7 +7,6 @@ macro_rules! fault_codes {
         /// The number of a fault. Numbers unknown to this version are preserved; the sentence that
         /// comes with them still describes the problem.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[non_exhaustive]
         pub enum FaultCode {
             $($(#[doc = $doc])+ $variant,)+
             /// A number of a newer version.
@@ -128,7 +127,8 @@ fault_codes! {
     BadLibrary = 35, "bad-library";
     /// Subscriptions still use what is to be removed; the sentence has their number.
     InUse = 36, "in-use";
-    /// The engine's store cannot keep it, so nothing was changed; the sentence has the reason.
+    /// The engine's store cannot save the change, so nothing was changed; the sentence has the
+    /// reason.
     StoreFailed = 37, "store-failed";
     /// The variable is forced to a value; unforce it, then write again.
     Forced = 38, "forced";
@@ -136,7 +136,8 @@ fault_codes! {
     NotForced = 39, "not-forced";
     /// The variable has not been written yet; set it first.
     NoValue = 40, "no-value";
-    /// The variable's provider does not know whether it was carried out; the sentence is its own.
+    /// The variable's provider does not know whether it was carried out; the sentence is the
+    /// provider's.
     ProviderUnsure = 41, "provider-unsure";
     /// A provider of this name is already running; give this one another name, or stop the other.
     NameTaken = 42, "name-taken";

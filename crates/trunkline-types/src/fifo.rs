@@ -49,7 +49,6 @@ pub struct FifoHead {
 
 /// The reason why a FIFO cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum FifoError {
     #[error("an element of the FIFO is never empty; set `fifo.length`")]
     NoLength,

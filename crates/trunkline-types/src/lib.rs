@@ -39,7 +39,6 @@ pub mod condition;
 pub mod contract;
 pub mod data_type;
 pub mod definition;
-pub mod effort;
 pub mod fault;
 pub mod fifo;
 pub mod json;
@@ -47,12 +46,11 @@ pub mod ledger;
 pub mod name;
 pub mod outcome;
 pub mod pattern;
-#[cfg(feature = "planted")]
-pub mod planted;
 pub mod quality;
 pub mod sample;
 pub mod scaling;
 mod setting;
+pub mod step_budget;
 pub mod stream_url;
 pub mod text;
 pub mod time;
@@ -72,7 +70,6 @@ pub use data_type::{ArrayType, DataType, ElementType, EnumType, StructType};
 pub use definition::{
     Access, Deadband, Fifo, LibraryDefinition, Properties, Scope, VariableDefinition,
 };
-pub use effort::Effort;
 pub use fault::{Fault, FaultCode, FaultRef};
 pub use name::Name;
 pub use outcome::{GroupOutcome, WriteOutcome};
@@ -81,6 +78,7 @@ pub use quality::{Clock, ClockSync, Level, Quality, Reason};
 pub use sample::{Lost, Position, Reading, Sample};
 pub use scaling::Scaling;
 pub use setting::Setting;
+pub use step_budget::StepBudget;
 pub use stream_url::{StreamUrl, StreamUrlError};
 pub use time::{Moment, Tick, Timestamp};
 pub use url::Url;

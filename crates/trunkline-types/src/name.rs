@@ -48,7 +48,6 @@ pub struct Name(Box<str>);
 
 /// The text is not a valid name. Positions are byte offsets from 0.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum NameError {
     /// The text is empty.
     #[error("the name is empty: write library/path")]
@@ -71,7 +70,7 @@ pub enum NameError {
     },
     /// Two consecutive slashes, or a slash at either end.
     #[error(
-        "a segment is empty at byte {position}: write single slashes between segments, none at the ends"
+        "empty segment at byte {position}: use single slashes between segments and none at the start or end"
     )]
     EmptySegment {
         /// Offset at which a segment was expected.

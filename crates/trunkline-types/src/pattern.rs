@@ -16,8 +16,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::effort::Effort;
 use crate::name::{NameError, Stars, scan};
+use crate::step_budget::StepBudget;
 
 /// Longest pattern in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
@@ -32,7 +32,6 @@ pub struct Pattern {
 
 /// The text is not a valid pattern.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum PatternError {
     /// The pattern breaks a rule that also applies to names.
     #[error(transparent)]
@@ -80,15 +79,15 @@ impl Pattern {
         name.starts_with(self.literal_prefix()) && matches_counting(&self.text, name, &mut |_| ())
     }
 
-    /// [`matches`](Self::matches) for searches: it charges the steps it takes to `effort`.
-    pub fn matches_within(&self, effort: &mut Effort, name: &str) -> bool {
+    /// [`matches`](Self::matches) for searches: it charges the steps it takes to `budget`.
+    pub fn matches_within(&self, budget: &mut StepBudget, name: &str) -> bool {
         if !name.starts_with(self.literal_prefix()) {
             return false;
         }
         // One pass over the name finds its field and its segments, many characters at a time.
         let mut steps = name.len() / 8;
         let matches = matches_counting(&self.text, name, &mut |cost| steps += cost);
-        effort.spend(steps);
+        budget.spend(steps);
         matches
     }
 

@@ -285,7 +285,6 @@ macro_rules! reasons {
         /// The reason for a quality. Codes are part of the wire form and are never reused. Codes
         /// below 64 are used with `uncertain`, codes from 64 on with `bad`.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-        #[non_exhaustive]
         pub enum Reason {
             /// No reason is given.
             #[default]
@@ -377,7 +376,7 @@ reasons! {
         "The subscription was refused: the two ends speak different versions.";
     BadUrl = 76, "bad-url", "The source's URL is not valid.";
     BufferTooSmall = 77, "buffer-too-small", "The buffer size must be greater than 1.";
-    ProviderGone = 78, "provider-gone", "The provider of this variable has gone.";
+    ProviderGone = 78, "provider-gone", "The provider of this variable is not running.";
     NotSupported = 79, "not-supported", "The source cannot do what was asked for.";
     ConfigurationError = 80, "configuration-error", "The configuration of this variable is wrong.";
     OutOfRange = 81, "out-of-range", "The source's value cannot be represented in this variable.";

@@ -7,7 +7,6 @@ use crate::{DataType, Value};
 
 /// The relation between raw and engineering values.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Scaling {
     /// `eng = eng[0] + (raw - raw[0]) * (eng[1] - eng[0]) / (raw[1] - raw[0])`.
     Linear {
@@ -37,7 +36,6 @@ pub enum Scaling {
 
 /// The scaling is not valid for the type, or a value cannot be scaled.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ScalingError {
     /// The data type does not suit this kind of scaling.
     #[error("{scaling} scaling needs {needed}, not {data_type}")]
@@ -49,15 +47,16 @@ pub enum ScalingError {
         data_type: String,
     },
     /// Raw full is not greater than raw zero, or the difference is not finite.
-    #[error("raw full ({full}) must be greater than raw zero ({zero}), and both finite")]
+    #[error("raw full ({full}) must be greater than raw zero ({zero}), and both must be finite")]
     RawRange { zero: f64, full: f64 },
     /// The engineering range has no width, or its width is not finite.
     #[error(
-        "engineering full ({full}) must differ from engineering zero ({zero}), and both be finite"
+        "engineering full ({full}) must differ from engineering zero ({zero}), and both must be \
+         finite"
     )]
     EngineeringRange { zero: f64, full: f64 },
     /// Square root scaling was applied to a value on the wrong side of its zero.
-    #[error("{value} is on the wrong side of {zero}, where square root scaling begins")]
+    #[error("{value} is outside the range of square root scaling, which begins at {zero}")]
     BelowZero {
         value: f64,
         /// Raw zero, or engineering zero in the inverse direction.

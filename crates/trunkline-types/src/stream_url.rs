@@ -40,7 +40,6 @@ pub struct StreamUrl {
 
 /// The text is not the URL of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StreamUrlError {
     #[error(transparent)]
     Url(#[from] UrlError),

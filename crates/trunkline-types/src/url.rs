@@ -59,13 +59,14 @@ pub enum Via {
 
 /// The text is not a valid URL.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum UrlError {
     /// The text is empty.
     #[error("the URL is empty: write tl://host/library/path or library/path")]
     Empty,
     /// The scheme is none of `tl`, `tl+tcp`, `tl+unix` and `tl+shm`.
-    #[error("{scheme:?} is not a scheme of this system: write tl://host/library/path")]
+    #[error(
+        "unknown URL scheme {scheme:?}; use tl://HOST, tl://HOST:PORT or tl://HOST/LIBRARY/PATH"
+    )]
     Scheme {
         /// The part before the colon.
         scheme: String,

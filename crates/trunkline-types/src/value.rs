@@ -8,7 +8,6 @@ use crate::{Array, DataType, Timestamp, Waveform};
 /// A value. Cloning never copies more than 24 bytes, because text, arrays, structs and waveforms
 /// are shared.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Value {
     /// See [`DataType::Bool`].
     Bool(bool),

@@ -1,6 +1,6 @@
-//! The golden vectors hold what the code does, and the code does what they hold.
+//! The golden vectors match the code, and the code matches them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod golden;
 

@@ -16,7 +16,6 @@ use crate::deployments::{Deployments, LibraryError, lock};
 /// Bound on queued orders, over all connections.
 const WAITING_MAX: usize = 256;
 
-/// An order, its caller, and where to send the reply.
 type Waiting = (Caller, Order, Reply);
 
 /// The administrator of the engine, as sessions see it.

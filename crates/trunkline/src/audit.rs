@@ -43,9 +43,7 @@ struct Kept {
     trouble: Mutex<Option<StoreError>>,
 }
 
-/// The entries taken from the engine.
 struct Entries {
-    /// Number of the next entry.
     next: u64,
     /// Entries taken but not yet stored; at most [`AUDIT_NOTES_MAX`].
     waiting: Vec<AuditEntry>,
@@ -96,7 +94,7 @@ impl AuditLog {
         });
         kept.tell_keeping(&lock(&kept.entries));
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
-        core.keep_audit(Box::new(WakeThread(Arc::clone(&thread))));
+        core.audit().keep(Box::new(WakeThread(Arc::clone(&thread))));
         let of_thread = Arc::clone(&kept);
         let mut due = None;
         let turn = move |now, _| {
@@ -122,7 +120,7 @@ impl AuditLog {
     /// The entries cannot be stored.
     pub(crate) fn room(&self) -> Result<AuditRoom, StoreError> {
         loop {
-            if let Ok(room) = self.core.claim_audit(1, self.clock.now()) {
+            if let Ok(room) = self.core.audit().claim(1, self.clock.now()) {
                 return Ok(room);
             }
             let could_store = !self.kept.is_idle();
@@ -159,10 +157,11 @@ impl AuditLog {
             outcome,
         };
         let mut wakes = Wakes::new();
-        self.core.note_order(caller, wall, note, room, &mut wakes);
+        self.core
+            .audit()
+            .note_order(caller, wall, note, room, &mut wakes);
     }
 
-    /// Notes that the engine starts.
     pub(crate) fn note_start(&self) {
         let effect = format!("epoch {}", self.core.epoch());
         self.note_own(AuditAction::EngineStart, effect);
@@ -182,7 +181,6 @@ impl AuditLog {
         self.note(&Caller::engine(), action, "", Ok(effect), &room);
     }
 
-    /// Stores all notes now.
     pub(crate) fn flush(&self) {
         if !self.kept.store_notes() {
             self.thread.wake();
@@ -199,7 +197,7 @@ impl AuditLog {
             Place::Memory(newest) => of_memory(newest, query),
         };
         drop(entries);
-        page.state = self.core.audit_keeping().sentence.to_string();
+        page.state = self.core.audit().keeping().sentence.to_string();
         Ok(page)
     }
 
@@ -223,7 +221,7 @@ impl Kept {
     }
 
     fn is_idle(&self) -> bool {
-        self.core.waiting_audit() == (0, 0) && lock(&self.entries).waiting.is_empty()
+        self.core.audit().waiting() == (0, 0) && lock(&self.entries).waiting.is_empty()
     }
 
     /// Stores all notes. Returns false if some must be retried: they wait here first and then in
@@ -235,7 +233,7 @@ impl Kept {
                 break Err(error);
             }
             if entries.waiting.is_empty() {
-                entries.waiting = self.core.take_audit(entries.next, AUDIT_NOTES_MAX);
+                entries.waiting = self.core.audit().take(entries.next, AUDIT_NOTES_MAX);
                 entries.next += entries.waiting.len() as u64;
             }
             if entries.waiting.is_empty() {
@@ -284,7 +282,7 @@ impl Kept {
                 (false, sentence)
             }
         };
-        self.core.set_audit_keeping(AuditKeeping {
+        self.core.audit().set_keeping(AuditKeeping {
             is_lasting,
             sentence: sentence.into(),
         });
@@ -292,7 +290,6 @@ impl Kept {
 }
 
 impl Entries {
-    /// Continues the numbering of the store.
     fn begin(&mut self) -> Result<(), StoreError> {
         if let (0, Place::Store { store, .. }) = (self.next, &self.place) {
             self.next = lock(store).audit_end()? + 1;

@@ -110,10 +110,10 @@ impl Deployments {
     ) -> Result<Deployed, LibraryError> {
         let _order = lock(&self.order);
         check_name(&library.name)?;
-        self.core.check_deploy(library, replace)?;
+        self.core.libraries().check(library, replace)?;
         let known = self.retained(&library.name)?;
         if stored && let Some(store) = &self.store {
-            let before = self.core.library(&library.name);
+            let before = self.core.libraries().get(&library.name);
             lock(store).save_library(&StoredLibrary {
                 definition: library.clone(),
                 state: before.map_or(LibraryState::Running, |before| before.state),
@@ -132,7 +132,7 @@ impl Deployments {
         let stored = unless_full(lock(store).libraries())?;
         let mut shadowed = Vec::new();
         for StoredLibrary { definition, state } in stored {
-            if self.core.library(&definition.name).is_some() {
+            if self.core.libraries().get(&definition.name).is_some() {
                 shadowed.push(definition.name);
                 continue;
             }
@@ -141,7 +141,8 @@ impl Deployments {
             if state == LibraryState::Stopped {
                 let (now, wall) = self.clock.moment();
                 self.core
-                    .stop_library(&definition.name, now, wall, &mut Wakes::new())?;
+                    .libraries()
+                    .stop(&definition.name, now, wall, &mut Wakes::new())?;
             }
         }
         Ok(shadowed)
@@ -173,7 +174,9 @@ impl Deployments {
             })
         };
         let core = &self.core;
-        let deployed = core.deploy_retained(library, replace, &retained, now, wall, &mut wakes)?;
+        let deployed = core
+            .libraries()
+            .deploy_retained(library, replace, &retained, now, wall, &mut wakes)?;
         drop(wakes);
         if let Some(retention) = &self.retention {
             retention.follow(core, &deployed.handles);
@@ -185,7 +188,7 @@ impl Deployments {
     pub(crate) fn undeploy(&self, name: &str, force: bool) -> Result<usize, LibraryError> {
         let _order = lock(&self.order);
         check_name(name)?;
-        let subscriptions = self.core.library_subscriptions(name)?;
+        let subscriptions = self.core.libraries().subscriptions(name)?;
         if subscriptions > 0 && !force {
             return Err(LibraryError::InUse {
                 library: name.to_owned(),
@@ -196,7 +199,10 @@ impl Deployments {
             lock(store).remove_library(name)?;
         }
         let (now, wall) = self.clock.moment();
-        Ok(self.core.undeploy(name, now, wall, &mut Wakes::new())?)
+        Ok(self
+            .core
+            .libraries()
+            .undeploy(name, now, wall, &mut Wakes::new())?)
     }
 
     /// Starts or stops a library. Returns false if it was already in that state.
@@ -206,7 +212,7 @@ impl Deployments {
         let core = &self.core;
         // Stores the values now: those of a stopped library are no longer retained.
         self.flush();
-        if core.library_subscriptions(name).is_ok()
+        if core.libraries().subscriptions(name).is_ok()
             && let Some(store) = &self.store
         {
             lock(store).set_state(name, state)?;
@@ -214,8 +220,8 @@ impl Deployments {
         let (now, wall) = self.clock.moment();
         let mut wakes = Wakes::new();
         Ok(match state {
-            LibraryState::Running => core.start_library(name, now, wall, &mut wakes)?,
-            LibraryState::Stopped => core.stop_library(name, now, wall, &mut wakes)?,
+            LibraryState::Running => core.libraries().start(name, now, wall, &mut wakes)?,
+            LibraryState::Stopped => core.libraries().stop(name, now, wall, &mut wakes)?,
         })
     }
 
@@ -231,7 +237,7 @@ impl Deployments {
         period: Option<Duration>,
     ) -> Result<(), StartError> {
         let _order = lock(&self.order);
-        for library in self.core.libraries() {
+        for library in self.core.libraries().all() {
             for handle in library.handles {
                 let Some(variable) = self.core.variable(handle) else {
                     continue;
@@ -272,12 +278,11 @@ impl Deployments {
 
     /// Returns the state of a library; `None` if it is not deployed.
     pub(crate) fn state_of(&self, name: &str) -> Option<LibraryState> {
-        self.core.library(name).map(|library| library.state)
+        self.core.libraries().get(name).map(|library| library.state)
     }
 
-    /// Returns the number of variables of a library.
     pub(crate) fn variables_of(&self, name: &str) -> usize {
-        let library = self.core.library(name);
+        let library = self.core.libraries().get(name);
         library.map_or(0, |library| library.handles.len())
     }
 
@@ -336,7 +341,6 @@ fn unless_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreErro
     }
 }
 
-/// Describes the damage in one sentence.
 fn damage_sentence(location: &str, damage: &[Damage]) -> String {
     const NAMED_MAX: usize = 5;
     let mut names: Vec<String> = damage.iter().map(ToString::to_string).collect();

@@ -129,7 +129,6 @@ impl Device {
         self.handles.clear();
     }
 
-    /// The variables that it delivers, each with its item.
     pub(crate) fn bound(&self) -> impl Iterator<Item = (u32, ItemId)> {
         self.items.iter().map(|(handle, item)| (*handle, *item))
     }

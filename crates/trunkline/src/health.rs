@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use trunkline_engine::field::FIELDS_MAX;
+use trunkline_engine::fields::FIELDS_MAX;
 use trunkline_engine::health::{Census, Totals};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
 use trunkline_types::{
@@ -112,7 +112,7 @@ impl Health {
             description: "The engine itself".to_owned(),
             variables: variables.collect(),
         };
-        let handles = self.core.deploy(&library, now, wall)?;
+        let handles = self.core.libraries().deploy(&library, now, wall)?;
         let _first = self.handles.set(handles);
         self.poll(now, wall);
         Ok(())
@@ -164,22 +164,23 @@ impl Health {
             }
             None => {
                 let quality = Quality::bad(Reason::NotSupported);
-                self.core.set_quality(handle, quality, now, wall, wakes);
+                self.core
+                    .providers()
+                    .set_quality(handle, quality, now, wall, wakes);
             }
         }
     }
 
-    /// Returns the variables with their values now.
     fn rows(&self, state: &mut State, now: Tick) -> Vec<Row> {
         use trunkline_serve::EngineFacts as _;
         let (core, totals) = (&self.core, state.totals);
-        let (lost, overruns) = core.lost_and_overruns();
+        let (lost, overruns) = core.health().lost_and_overruns();
         let clock = core.clock_steps();
-        let (repaired, marked) = core.repaired_and_marked();
-        let forced = core.forced_page(&Caller::engine(), 0, 0);
+        let (repaired, marked) = core.health().repaired_and_marked();
+        let forced = core.forcing().page(&Caller::engine(), 0, 0);
         let deployments = self.deployments.upgrade();
         let (store, trouble) = deployments.map_or(("none", String::new()), |d| d.store_health());
-        let queue = core.queue_memory();
+        let queue = core.health().queue_memory();
         let queued = queue.map_or(totals.queued_bytes, |queue| queue.used);
         let (slots, requests) = (core.slots(), &self.facts.requests);
         rows! {
@@ -188,14 +189,14 @@ impl Health {
             U64 "epoch" "" "Identifies this start; compared for equality only" = core.epoch();
             U64 "sessions" "" "Connections" = self.facts.sessions();
             U64 "sessions_max" "" "Most connections at a time" = self.facts.sessions_max();
-            U64 "variables" "" "Variables, without these" = core.variable_count() as u64;
+            U64 "variables" "" "Variables, without these" = core.libraries().variable_count() as u64;
             U64 "slots" "" "Slots in use: by variables, these included, and open fields"
                 = slots.used;
             U64 "slots_max" "" "Most slots, without those whose handles are used up"
                 = slots.max - slots.retired;
-            U64 "fields" "" "Open fields" = core.open_fields();
+            U64 "fields" "" "Open fields" = core.fields().count();
             U64 "fields_max" "" "Most open fields" = u64::from(FIELDS_MAX);
-            U64 "subscriptions" "" "Subscriptions of variables" = core.subscription_count();
+            U64 "subscriptions" "" "Subscriptions of variables" = core.health().subscription_count();
             U64 "updates" "" "Updates of all variables so far" = totals.written;
             F64 "updates_rate" "1/s" "Updates of all variables" = state.rate;
             U64 "writes/offered" "" "Writes that have ended so far" = totals.offered;
@@ -212,7 +213,7 @@ impl Health {
                 = requests.refusals() as u64;
             U64 "sessions_absent" ""
                 "Broken connections whose `all` subscriptions are kept for the next one"
-                = core.absent_sessions();
+                = core.health().absent_sessions();
             U64 "lost" "" "Updates that bounded subscriptions did not get" = lost;
             U64 "overruns" "" "`all` subscriptions that ended at their bound" = overruns;
             U64 "repaired" ""
@@ -310,7 +311,7 @@ mod process {
         use super::*;
 
         #[test]
-        fn times_are_found_behind_any_name() {
+        fn cpu_times_are_found_after_any_process_name() {
             let stat = "42 (a ) b) S 1 2 3 4 5 6 7 8 9 10 123 45 0 0 20 0 1";
             assert_eq!(parse_cpu_time(stat), Some(Duration::from_millis(1680)));
             assert_eq!(parse_cpu_time("42 (a) S 1 2"), None);
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_counted_within_four_periods_of_silence_and_then_in_each() {
+    fn write_count_is_sampled_within_four_idle_periods() {
         let core = Core::new(EngineOptions::new("sut", 1));
         let library = LibraryDefinition {
             name: "rig".to_owned(),
@@ -343,7 +344,7 @@ mod tests {
         };
         let at = |second: u64| Tick::from_nanos(second * 1_000_000_000);
         let wall = Timestamp::from_nanos(1);
-        let handle = core.deploy(&library, at(0), wall).unwrap()[0];
+        let handle = core.libraries().deploy(&library, at(0), wall).unwrap()[0];
         let variable = core.variable(handle).unwrap();
         let write = |second| {
             let (value, caller) = (Value::F64(second as f64), Caller::engine());

@@ -135,12 +135,16 @@ impl IoHost {
             answering: None,
             held: VecDeque::new(),
         };
-        let provider = engine.attach_source(Arc::clone(&orders) as Arc<dyn Provider>)?;
+        let provider = engine
+            .providers()
+            .attach_source(Arc::clone(&orders) as Arc<dyn Provider>)?;
         let _already = id.set(provider);
         let turn = move |now, wall| Some(runner.turn_or_fail(now, wall));
         let thread = Housekeeper::start(clock, turn).map_err(|error| {
             let (now, wall) = clock.moment();
-            engine.detach_provider(provider, Reason::Inactive, now, wall, &mut Wakes::new());
+            engine
+                .providers()
+                .detach(provider, Reason::Inactive, now, wall, &mut Wakes::new());
             StartError::Thread(error)
         })?;
         let thread = Arc::new(thread);
@@ -161,7 +165,9 @@ impl IoHost {
         drop(self.thread);
         let (now, wall) = Clock::new().moment();
         let mut wakes = Wakes::new();
-        engine.detach_provider(self.id, reason, now, wall, &mut wakes);
+        engine
+            .providers()
+            .detach(self.id, reason, now, wall, &mut wakes);
     }
 }
 
@@ -176,6 +182,7 @@ impl Runner {
         if let Some((ticket, handle)) = self.answering.take() {
             let unknown = Answer::Unknown(PANICKED_IN_ORDER.to_owned());
             self.engine
+                .providers()
                 .answer(ticket, handle, unknown, now, wall, &mut wakes);
         }
         self.device.fail(now);
@@ -220,7 +227,9 @@ impl Runner {
                 Some(_) => {}
                 None => {
                     let quality = Quality::bad(Reason::VariableMissing);
-                    self.engine.set_quality(handle, quality, now, wall, wakes);
+                    self.engine
+                        .providers()
+                        .set_quality(handle, quality, now, wall, wakes);
                 }
             }
         }
@@ -251,6 +260,7 @@ impl Runner {
         if let Some(id) = self.id.get() {
             let quality = Quality::bad(reason);
             self.engine
+                .providers()
                 .set_source_quality(*id, quality, now, wall, wakes);
         }
     }
@@ -274,7 +284,9 @@ impl Runner {
                 Err(sentence) => Answer::Refused(sentence),
             };
             self.answering = None;
-            self.engine.answer(ticket, handle, answer, now, wall, wakes);
+            self.engine
+                .providers()
+                .answer(ticket, handle, answer, now, wall, wakes);
         }
         for _ in 0..reads {
             let Some((ticket, handle)) = lock(&self.orders.queue).reads.pop_front() else {
@@ -290,7 +302,9 @@ impl Runner {
                 Err(sentence) => Answer::Refused(sentence),
             };
             self.answering = None;
-            self.engine.answer(ticket, handle, answer, now, wall, wakes);
+            self.engine
+                .providers()
+                .answer(ticket, handle, answer, now, wall, wakes);
             // Publishes what the device returned besides, and the other variables of the item.
             self.publish(Some(handle), now, wall, wakes);
         }
@@ -358,7 +372,9 @@ fn write(
     wakes: &mut Wakes,
 ) -> Option<Tick> {
     let Some(value) = &sample.value else {
-        engine.set_quality(sample.handle, sample.quality, now, wall, wakes);
+        engine
+            .providers()
+            .set_quality(sample.handle, sample.quality, now, wall, wakes);
         return None;
     };
     let variable = engine.variable(sample.handle)?;

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_what_the_system_says() {
+    fn memory_matches_the_system() {
         let text = "MemFree: 1 kB\nMemTotal:       16384 kB\n";
         assert_eq!(parse_meminfo(text), Some(16 << 20));
         assert_eq!(parse_meminfo("nonsense"), None);

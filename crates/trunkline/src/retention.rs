@@ -171,7 +171,6 @@ impl Sink for Changes<'_> {
     fn gone(&mut self, _subscription: u32, _handle: u32) {}
 }
 
-/// Wakes the thread.
 pub(crate) struct WakeThread(pub(crate) Arc<OnceLock<Weak<Housekeeper>>>);
 
 impl Wake for WakeThread {

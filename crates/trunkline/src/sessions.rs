@@ -15,7 +15,6 @@ use trunkline_stream::directory::DirectoryHost;
 
 use crate::first_frame_router::FirstFrameRouter;
 
-/// Creates the sessions of one engine.
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
     pub(crate) options: Arc<ServeOptions>,
@@ -97,8 +96,7 @@ impl EngineFacts for Facts {
             code: FaultCode::ShuttingDown,
             // The engine may be back at once, and clients already reconnect one by one.
             retry_after: None,
-            sentence: "the engine is being stopped; the connection comes back by itself when it \
-                       runs again"
+            sentence: "the engine was stopped; clients reconnect by themselves when it runs again"
                 .to_owned(),
         })
     }
@@ -185,17 +183,17 @@ impl SessionFactory for Sessions {
         }
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let current = shown.upgrade();
-        let has_room = |one: &Arc<ShownValues>| one.slots >= self.engine.slots_end();
+        let has_room = |one: &Arc<ShownValues>| one.slots >= self.engine.tables().slots_end();
         if let Some(current) = current.filter(has_room) {
             return Some(current);
         }
-        let slots = self.engine.table_slots();
+        let slots = self.engine.tables().slots();
         // If there is no memory for the table, clients ask the engine.
         let (table, file) = create_table(slots).ok()?;
         let values = Arc::new(ShownValues {
             file,
             slots,
-            _mirror: self.engine.mirror_into(table),
+            _mirror: self.engine.tables().mirror_into(table),
         });
         *shown = Arc::downgrade(&values);
         Some(values)

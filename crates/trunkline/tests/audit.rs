@@ -1,11 +1,7 @@
 //! The audit of an engine: over stops and starts, with a store that works, with one that does not,
 //! and without any.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,12 +50,16 @@ fn rig_with(audit: AuditMode) -> LibraryDefinition {
 }
 
 fn write(engine: &Engine, value: f64) {
-    let variable = engine.variable::<f64>("rig/x").expect("it is deployed");
-    variable.write(value).expect("it takes it");
+    let variable = engine
+        .variable::<f64>("rig/x")
+        .expect("the variable exists");
+    variable.write(value).expect("the write is accepted");
 }
 
 fn everything(engine: &Engine) -> AuditPage {
-    let page = engine.audit(&AuditQuery::default()).expect("it is read");
+    let page = engine
+        .audit(&AuditQuery::default())
+        .expect("the audit is readable");
     let numbers = page.entries.iter().map(|entry| entry.number);
     assert!(
         numbers.eq(page.removed + 1..=page.removed + page.entries.len() as u64),
@@ -83,20 +83,22 @@ fn told(entries: &[AuditEntry]) -> Vec<String> {
 
 /// Behaviour: B-24.
 #[test]
-fn audit_goes_on_over_restarts_and_shows_which_stop_was_in_order() {
+fn audit_continues_across_restarts_and_shows_orderly_stops() {
     let (_folder, path) = place();
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     write(&engine, 1.0);
-    engine.stop_library("rig").expect("it is deployed");
-    engine.stop_library("rig").expect("it is deployed");
-    engine.start_library("rig").expect("it is deployed");
+    engine.stop_library("rig").expect("the library is deployed");
+    engine.stop_library("rig").expect("the library is deployed");
+    engine
+        .start_library("rig")
+        .expect("the library is deployed");
     engine.undeploy("other").expect_err("there is none");
     drop(engine);
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     write(&engine, 2.0);
     engine.replace(&rig()).expect("there is room");
-    engine.undeploy("rig").expect("it is deployed");
+    engine.undeploy("rig").expect("the library is deployed");
     let page = everything(&engine);
     assert_eq!(
         told(&page.entries),
@@ -125,13 +127,13 @@ fn audit_goes_on_over_restarts_and_shows_which_stop_was_in_order() {
 
 /// Behaviour: B-24.
 #[test]
-fn beyond_its_bound_the_oldest_entries_go_and_are_counted() {
+fn oldest_entries_beyond_the_bound_are_removed_and_counted() {
     let (_folder, path) = place();
     let bounded = EngineOptions {
         audit_entries: 50,
         ..options(&path)
     };
-    let engine = Engine::start(bounded).expect("it starts");
+    let engine = Engine::start(bounded).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     for number in 1..=298 {
         write(&engine, f64::from(number));
@@ -154,8 +156,8 @@ fn beyond_its_bound_the_oldest_entries_go_and_are_counted() {
 }
 
 #[test]
-fn without_a_store_the_newest_entries_are_kept_in_memory_and_said_to_be() {
-    let engine = Engine::start(EngineOptions::default()).expect("it starts");
+fn without_a_store_entries_are_kept_in_memory_and_marked_so() {
+    let engine = Engine::start(EngineOptions::default()).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     for number in 1..=10_100 {
         write(&engine, f64::from(number));
@@ -170,7 +172,8 @@ fn without_a_store_the_newest_entries_are_kept_in_memory_and_said_to_be() {
         ..AuditQuery::default()
     };
     let page = engine.audit(&newest).expect("memory");
-    // A tenth at a time, and what had come by then: it depends on when the entries were taken.
+    // A tenth at a time, of the entries that had arrived by then: it depends on when the entries
+    // were taken.
     let removed = page.removed;
     assert!((1_001..=1_102).contains(&removed), "{removed}");
     assert_eq!(page.entries[0].new, "10100.0");
@@ -229,7 +232,7 @@ fn everything_once(engine: &Engine) {
     engine.audit(&AuditQuery::default()).expect("memory");
 }
 
-/// A store that fails when it is told to.
+/// A store that fails on command.
 struct Switch {
     fails: Arc<AtomicBool>,
     inner: SqliteStore,
@@ -314,7 +317,8 @@ fn switched(path: &Path) -> (Engine, Arc<AtomicBool>) {
         audit_entries: 1_000_000,
         ..EngineOptions::default()
     };
-    let engine = Engine::start_with_store(options, Some(Box::new(store))).expect("it starts");
+    let engine =
+        Engine::start_with_store(options, Some(Box::new(store))).expect("the engine starts");
     (engine, fails)
 }
 
@@ -323,7 +327,7 @@ fn all_entries(engine: &Engine) -> Vec<AuditEntry> {
     let mut entries = Vec::new();
     let mut query = AuditQuery::default();
     loop {
-        let page = engine.audit(&query).expect("it is read");
+        let page = engine.audit(&query).expect("the audit is readable");
         assert_eq!(page.removed, 0);
         entries.extend(page.entries);
         query.from = page.next;
@@ -334,23 +338,26 @@ fn all_entries(engine: &Engine) -> Vec<AuditEntry> {
     }
 }
 
-/// A complete audit refuses what it cannot note: no write is carried out whose entry is missing.
+/// A complete audit refuses actions that it cannot record: no write is carried out without its
+/// entry.
 ///
 /// Behaviour: B-24.
 #[test]
-fn while_the_disk_is_full_a_complete_audit_refuses_writes_and_orders_beyond_its_room() {
+fn complete_audit_refuses_writes_and_orders_on_a_full_disk() {
     let (_folder, path) = place();
     let (engine, fails) = switched(&path);
     engine.deploy(&rig()).expect("there is room");
     fails.store(true, Ordering::Release);
-    let variable = engine.variable::<f64>("rig/x").expect("it is deployed");
+    let variable = engine
+        .variable::<f64>("rig/x")
+        .expect("the variable exists");
     let mut written = 0_u64;
     let refused = loop {
         match variable.write(written as f64) {
             Ok(_) => written += 1,
             Err(error) => break error,
         }
-        // As many in the audit log as in the engine.
+        // The same number in the audit log as in the engine.
         assert!(written <= 100_000, "nothing is refused");
     };
     assert_eq!(refused, WriteError::Refused(Refusal::AuditFull));
@@ -374,12 +381,12 @@ fn while_the_disk_is_full_a_complete_audit_refuses_writes_and_orders_beyond_its_
     assert!(engine.stop_library("rig").expect("there is room again"));
 }
 
-/// A best-effort audit holds nothing up and hides nothing: entries wait as long as there is room,
-/// and those that find none are counted in the entry that stands in their place.
+/// A best-effort audit delays nothing and hides nothing: entries wait while there is room, and
+/// those beyond it are counted in the entry in their place.
 ///
 /// Behaviour: B-24.
 #[test]
-fn while_the_disk_is_full_a_best_effort_audit_counts_what_finds_no_room() {
+fn best_effort_audit_on_a_full_disk_counts_its_losses() {
     let (_folder, path) = place();
     let (engine, fails) = switched(&path);
     engine
@@ -418,13 +425,13 @@ fn while_the_disk_is_full_a_best_effort_audit_counts_what_finds_no_room() {
     assert!(engine.store_trouble().is_none());
     write(&engine, 5.0);
     drop(engine);
-    let engine = Engine::start(self::options(&path)).expect("it starts");
+    let engine = Engine::start(self::options(&path)).expect("the engine starts");
     let last = AuditQuery {
         newest_first: true,
         limit: 3,
         ..AuditQuery::default()
     };
-    let last = engine.audit(&last).expect("it is read").entries;
+    let last = engine.audit(&last).expect("the audit is readable").entries;
     let actions: Vec<_> = last.iter().map(|entry| entry.action).collect();
     assert_eq!(
         actions,
@@ -439,14 +446,16 @@ fn while_the_disk_is_full_a_best_effort_audit_counts_what_finds_no_room() {
 /// Behaviour: B-24.
 #[test]
 fn a_write_to_a_variable_without_timestamps_is_noted_at_its_moment() {
-    let engine = Engine::start(EngineOptions::default()).expect("it starts");
+    let engine = Engine::start(EngineOptions::default()).expect("the engine starts");
     let mut library = rig();
     let mut properties = Properties::new(DataType::F64);
     (properties.audit, properties.timestamps) = (AuditMode::Complete, false);
     library.variables[0].properties = properties.into();
     engine.deploy(&library).expect("there is room");
     write(&engine, 1.0);
-    let variable = engine.variable::<f64>("rig/x").expect("it is deployed");
+    let variable = engine
+        .variable::<f64>("rig/x")
+        .expect("the variable exists");
     variable.try_write(2.0);
     let entries = everything(&engine).entries;
     let writes: Vec<_> = entries

@@ -1,11 +1,7 @@
-//! Peers and programs that do what they must not, over real sockets: each is told what is wrong,
-//! and nobody else notices.
+//! Peers and programs that violate the rules, over real sockets: each gets an error, and no other
+//! is affected.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -51,7 +47,7 @@ fn assert_undisturbed(address: SocketAddr) {
     let client = Client::connect(&format!("tl://{address}")).expect("a client");
     let level = client
         .variable::<f64>("rig/level", TIMEOUT)
-        .expect("it exists");
+        .expect("the variable exists");
     level.put(1.0, TIMEOUT).expect("an answer");
     assert_eq!(level.get(TIMEOUT), Ok(1.0));
 }
@@ -74,7 +70,7 @@ fn hello(versions: VersionRange) -> Vec<u8> {
     bytes
 }
 
-/// What the engine sends until it closes, frame by frame.
+/// The frames that the engine sends until it closes.
 fn frames_until_close(stream: &mut TcpStream, mut each: impl FnMut(&Frame<'_>)) {
     let mut bytes = Vec::new();
     // A reset after the last byte is a close like any other.
@@ -97,7 +93,7 @@ fn goodbye_of(stream: &mut TcpStream) -> Option<Goodbye> {
 }
 
 #[test]
-fn what_is_no_hello_closes_the_connection_and_disturbs_nobody() {
+fn invalid_hello_closes_only_its_connection() {
     let (_engine, address) = engine();
     let garbage: [&[u8]; 5] = [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -115,7 +111,7 @@ fn what_is_no_hello_closes_the_connection_and_disturbs_nobody() {
     ];
     for bytes in garbage {
         let mut stream = connect(address);
-        stream.write_all(bytes).expect("it is read");
+        stream.write_all(bytes).expect("the write is accepted");
         frames_until_close(&mut stream, |frame| {
             assert_ne!(frame.kind(), Some(FrameKind::Welcome));
         });
@@ -130,7 +126,7 @@ fn a_peer_of_another_version_is_refused_in_a_sentence_with_both_versions() {
     let mut stream = connect(address);
     stream
         .write_all(&hello(VersionRange { min: 7, max: 8 }))
-        .expect("it is read");
+        .expect("the write is accepted");
     let mut refused = None;
     frames_until_close(&mut stream, |frame| refused = Refused::decode(frame).ok());
     let refused = refused.expect("a refusal");
@@ -161,7 +157,7 @@ fn a_peer_of_a_newer_minor_version_is_understood() {
     let mut frame = OpenBuilder::begin(&mut bytes, 6, &OpenTerms::default());
     frame.push(&&b"rig/level"[..]);
     frame.finish(false);
-    stream.write_all(&bytes).expect("it is read");
+    stream.write_all(&bytes).expect("the write is accepted");
     stream
         .shutdown(std::net::Shutdown::Write)
         .expect("a socket");
@@ -178,7 +174,7 @@ fn a_peer_of_a_newer_minor_version_is_understood() {
 }
 
 #[test]
-fn malformed_frames_after_the_hello_end_in_a_goodbye_that_says_so() {
+fn malformed_frames_after_the_hello_get_a_goodbye_with_the_reason() {
     let (_engine, address) = engine();
     let payloads: [(FrameKind, u32, &[u8]); 5] = [
         (FrameKind::Open, 1_000_000, &[0, 1]),
@@ -200,7 +196,7 @@ fn malformed_frames_after_the_hello_end_in_a_goodbye_that_says_so() {
         };
         bytes.extend_from_slice(&header.to_bytes());
         bytes.extend_from_slice(payload);
-        stream.write_all(&bytes).expect("it is read");
+        stream.write_all(&bytes).expect("the write is accepted");
         let goodbye = goodbye_of(&mut stream).unwrap_or_else(|| panic!("{kind}: no goodbye"));
         assert!(
             goodbye.sentence.contains("protocol"),
@@ -224,7 +220,7 @@ fn a_length_beyond_the_limit_is_refused_before_it_is_buffered() {
         count: 1,
     };
     bytes.extend_from_slice(&header.to_bytes());
-    stream.write_all(&bytes).expect("it is read");
+    stream.write_all(&bytes).expect("the write is accepted");
     let goodbye = goodbye_of(&mut stream).expect("a goodbye");
     assert!(
         goodbye.sentence.contains("1073741824"),
@@ -276,7 +272,7 @@ fn names_that_break_the_rules_are_refused_one_by_one() {
     };
     bytes.extend_from_slice(&header.to_bytes());
     bytes.extend_from_slice(&payload);
-    stream.write_all(&bytes).expect("it is read");
+    stream.write_all(&bytes).expect("the write is accepted");
     stream
         .shutdown(std::net::Shutdown::Write)
         .expect("a socket");
@@ -304,7 +300,7 @@ fn names_that_break_the_rules_are_refused_one_by_one() {
 }
 
 #[test]
-fn a_taken_port_says_which_and_what_to_do() {
+fn port_in_use_is_reported_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address");
     let error = Engine::start(EngineOptions {
@@ -319,7 +315,7 @@ fn a_taken_port_says_which_and_what_to_do() {
 }
 
 #[test]
-fn a_listener_for_other_machines_needs_the_word_insecure() {
+fn listener_for_other_machines_requires_insecure() {
     let everywhere: SocketAddr = "0.0.0.0:0".parse().expect("an address");
     let options = EngineOptions {
         listen: vec![everywhere.into()],
@@ -337,7 +333,7 @@ fn a_listener_for_other_machines_needs_the_word_insecure() {
 }
 
 #[test]
-fn where_nobody_listens_the_cause_is_named_at_once() {
+fn missing_listener_is_reported_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = free.local_addr().expect("an address");
     drop(free);
@@ -348,12 +344,12 @@ fn where_nobody_listens_the_cause_is_named_at_once() {
         .wait_connected(TIMEOUT)
         .expect_err("nobody is there")
         .to_string();
-    assert!(sentence.contains("engine running"), "{sentence}");
+    assert!(sentence.contains("start the engine"), "{sentence}");
 }
 
 /// Behaviour: B-06, NV-11.
 #[test]
-fn a_client_that_stops_reading_costs_the_others_nothing() {
+fn client_that_stops_reading_does_not_affect_others() {
     let (engine, address) = engine();
     let mut stopped = connect(address);
     let mut bytes = hello(VersionRange::OURS);
@@ -368,7 +364,7 @@ fn a_client_that_stops_reading_costs_the_others_nothing() {
     let mut frame = OpenBuilder::begin(&mut bytes, 1, &terms);
     frame.push(&&b"rig/text"[..]);
     frame.finish(false);
-    stopped.write_all(&bytes).expect("it is read");
+    stopped.write_all(&bytes).expect("the write is accepted");
     // One answer, so that it is subscribed; then it never reads again.
     let mut answer = [0; HEADER_BYTES];
     stopped.read_exact(&mut answer).expect("a welcome");
@@ -376,7 +372,9 @@ fn a_client_that_stops_reading_costs_the_others_nothing() {
     let reader = Client::connect(&format!("tl://{address}")).expect("a client");
     let updates = reader.subscribe(&["rig/text"], Contract::Latest, SubscribeOptions::default());
     let updates = updates.expect("a subscription");
-    let text = engine.variable::<String>("rig/text").expect("it exists");
+    let text = engine
+        .variable::<String>("rig/text")
+        .expect("the variable exists");
     let block = "x".repeat(10_000);
     for i in 0..5_000 {
         // 50 MB in all, far more than the sockets between hold.

@@ -1,5 +1,5 @@
 //! An I/O server in the engine's process: its scans, what clients send it, and its failures.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod device;
 
@@ -55,7 +55,7 @@ impl Rig {
 }
 
 #[test]
-fn scans_are_scaled_and_a_write_ends_with_what_the_device_holds() {
+fn scans_are_scaled_and_writes_return_the_device_value() {
     let mut sut = Rig::new(Trouble::None, None);
     sut.next_where(has(50.0));
     // 25 % is 8 mA; 33 % would be 9.28 mA, of which the device makes 9.
@@ -68,7 +68,7 @@ fn scans_are_scaled_and_a_write_ends_with_what_the_device_holds() {
 }
 
 #[test]
-fn what_the_device_refuses_changes_nothing_and_is_said_in_its_words() {
+fn device_refusal_changes_nothing_and_is_reported_verbatim() {
     let mut sut = Rig::new(Trouble::None, None);
     sut.next_where(has(50.0));
     let Err(WriteError::Refused(refusal)) = sut.level.write(99.0) else {
@@ -80,7 +80,7 @@ fn what_the_device_refuses_changes_nothing_and_is_said_in_its_words() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_bad_with_its_reason_and_comes_back() {
+fn unreachable_device_is_bad_and_recovers() {
     let mut sut = Rig::new(Trouble::Unreachable, None);
     sut.next_where(is_bad(Reason::HostUnreachable));
     assert!(sut.level.write(25.0).is_err());
@@ -109,7 +109,7 @@ fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
     sut.next_where(has(50.0));
 }
 
-/// The order that it was carrying out ends at once, and those behind it when it is opened again.
+/// The order that it was carrying out ends at once, and those after it when it is opened again.
 #[test]
 fn a_driver_that_panics_in_a_write_leaves_its_outcome_unknown() {
     let mut sut = Rig::new(Trouble::None, None);
@@ -126,7 +126,7 @@ fn a_driver_that_panics_in_a_write_leaves_its_outcome_unknown() {
 }
 
 #[test]
-fn a_fresh_value_can_be_asked_for_between_scans() {
+fn fresh_value_can_be_requested_between_scans() {
     let hour = Duration::from_secs(3600);
     let mut sut = Rig::new(Trouble::None, Some(hour));
     sut.next_where(has(50.0));
@@ -140,7 +140,7 @@ fn a_fresh_value_can_be_asked_for_between_scans() {
     assert_eq!(sut.device.bench().requests, 1);
 }
 
-/// However many writes come, the scans go on.
+/// However many writes come, the scans continue.
 #[test]
 fn clients_that_write_all_the_time_do_not_keep_the_scans_from_running() {
     let sut = Rig::new(Trouble::None, None);
@@ -162,7 +162,7 @@ fn clients_that_write_all_the_time_do_not_keep_the_scans_from_running() {
 }
 
 #[test]
-fn what_a_stopped_io_server_left_is_bad() {
+fn variables_of_a_stopped_io_server_are_bad() {
     let mut sut = Rig::new(Trouble::None, None);
     sut.next_where(has(50.0));
     assert!(sut.engine.stop_io("dev"));

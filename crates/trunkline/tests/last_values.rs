@@ -1,10 +1,6 @@
 //! Last values that an engine shows programs of its machine in memory.
 #![cfg(target_os = "linux")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 #[path = "../../trunkline-net/tests/victim/mod.rs"]
 mod victim;
@@ -26,7 +22,7 @@ use victim::Victim;
 /// Only cuts off a test that hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Taken for writing by those that look at all memory of the process.
+/// Locked for writing by tests that measure all memory of the process.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 fn among_others() -> impl Drop {
@@ -121,7 +117,7 @@ fn reader(client: &Client, name: &str) -> LocalReader {
     client.local_reader(open(client, name), TIMEOUT).unwrap()
 }
 
-/// Looks again and again until `done`.
+/// Looks repeatedly until `done`.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let clock = Clock::new();
     let cut_off = clock.now().saturating_add(TIMEOUT);
@@ -131,7 +127,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What is in memory is what the engine answers.
+/// Asserts that the value in memory is the one that the engine returns.
 fn check(client: &Client, reader: &LocalReader, name: &str) {
     let local = reader.last().expect("a value in memory");
     let variable = open(client, name);
@@ -148,7 +144,7 @@ fn mapped() -> usize {
 }
 
 #[test]
-fn a_local_read_is_what_the_engine_would_answer() {
+fn local_read_equals_the_answer_of_the_engine() {
     let _memory = among_others();
     let rig = Rig::new();
     let (level, count) = (rig.reader("rig/level"), rig.reader("rig/count"));
@@ -181,7 +177,7 @@ fn a_local_read_is_what_the_engine_would_answer() {
 }
 
 #[test]
-fn what_does_not_fit_is_asked_for() {
+fn values_that_do_not_fit_are_requested() {
     let _memory = among_others();
     let rig = Rig::new();
     let mut name = rig.reader("rig/name");
@@ -220,7 +216,7 @@ fn forced_values_and_qualities_are_shown() {
 }
 
 #[test]
-fn what_is_gone_is_not_shown_and_what_comes_is() {
+fn removed_values_are_hidden_and_new_ones_shown() {
     let _memory = among_others();
     let rig = Rig::new();
     let mut level = rig.reader("rig/level");
@@ -241,7 +237,7 @@ fn what_is_gone_is_not_shown_and_what_comes_is() {
 }
 
 #[test]
-fn what_nobody_may_read_is_not_in_it() {
+fn unreadable_variables_are_not_in_the_table() {
     let _memory = among_others();
     let rig = Rig::new();
     let mut secret = Properties::new(DataType::F64);
@@ -293,9 +289,9 @@ fn a_table_that_is_full_is_replaced() {
     check(&rig.client, &level, "rig/level");
 }
 
-/// The table exists for as long as somebody reads it.
+/// The table exists while it has a reader.
 #[test]
-fn a_table_that_nobody_reads_is_given_back() {
+fn table_without_readers_is_released() {
     let _memory = alone();
     let rig = Rig::new();
     assert_eq!(mapped(), 0);
@@ -315,7 +311,7 @@ fn a_table_that_nobody_reads_is_given_back() {
     });
 }
 
-/// An engine of its own, whose variable changes all the time.
+/// A separate engine whose variable changes all the time.
 #[test]
 #[ignore = "an entry point of the processes that are killed"]
 fn victim_engine() {
@@ -382,7 +378,7 @@ fn values_of_another_process_are_read_until_it_is_killed() {
         });
         epochs.push(before.position.epoch);
         engine.kill();
-        // What it left behind is not the last value of anything that lives.
+        // Its leftovers are not the last value of any existing variable.
         until("noticing that the engine is gone", || {
             level.last().is_none()
         });

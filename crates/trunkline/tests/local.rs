@@ -1,5 +1,5 @@
 //! Variables of an engine in this process, reached without a connection.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::sync::Arc;
 use std::thread;
@@ -79,9 +79,9 @@ fn many_writes_to_one_variable_arrive_in_their_order() {
     assert_eq!(values(&readings), expected);
 }
 
-/// A subscriber that takes what comes holds a writer up and loses nothing, whatever the bound.
+/// A subscriber that reads everything delays a writer and loses nothing, with any bound.
 #[test]
-fn many_writes_wait_for_a_full_subscription_as_long_as_the_owner_lets_them() {
+fn writes_wait_for_a_full_subscription_up_to_the_stall_limit() {
     let engine = engine(|_, properties| properties.stall = PATIENCE);
     let sut = open(&engine);
     let bound = Contract::All {
@@ -102,7 +102,7 @@ fn many_writes_wait_for_a_full_subscription_as_long_as_the_owner_lets_them() {
 }
 
 #[test]
-fn variable_without_timestamps_stays_without_whoever_writes_it() {
+fn variable_without_timestamps_never_gets_any() {
     let engine = engine(|_, properties| properties.timestamps = false);
     let sut = open(&engine);
     sut[0].write(1.0).unwrap();
@@ -120,7 +120,7 @@ fn variable_without_timestamps_stays_without_whoever_writes_it() {
 
 /// A program names everything that it has to tell apart with this crate alone.
 #[test]
-fn what_becomes_of_a_write_and_of_a_real_time_read_has_names_here() {
+fn write_outcomes_and_read_states_are_exported() {
     let engine = engine(|path, properties| {
         if path == "a" {
             properties.fifo = Fifo::Multi {

@@ -1,10 +1,6 @@
-//! One update from the program that hosts the engine: nobody is woken for it but who gets it.
+//! One update from the program that hosts the engine: only its recipient is woken.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod following;
 
@@ -23,8 +19,8 @@ const UPDATES: u32 = 500;
 /// Longer than the silence after which a writer sends by itself.
 const SILENCE: Duration = Duration::from_micros(100);
 
-/// Updates in the 10 ms for which writers leave a connection alone on which something was sent just
-/// before an update: one such while is nobody's fault.
+/// Updates in the 10 ms for which writers leave a connection alone if it was used just before an
+/// update: one such interval is not an error.
 const BURST_UPDATES: u32 = 100;
 
 /// Switches are counted for the whole process: one test at a time.
@@ -33,8 +29,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Longer than writers leave a connection alone on which updates came too fast: what was before the
-/// first one does not count.
+/// Longer than writers leave a connection alone after too frequent updates: earlier traffic does
+/// not count.
 const LONG_SILENCE: Duration = Duration::from_millis(20);
 
 /// Voluntary context switches of this process's connection threads.
@@ -140,8 +136,9 @@ fn the_connection_thread_sleeps_while_a_lone_update_is_sent() {
             let client = Client::connect(&url).unwrap();
             let seen = follow(&client, contract);
             let slept = sleeps_of_lone_updates(&rig.level(), &seen);
-            // Keep-alives and what the client confirms. One of them so close to an update that the
-            // connection is its thread's for a while leaves the updates of that while to it.
+            // Keep-alives and confirmations of the client. If one is so close to an update that the
+            // connection belongs to its thread for a while, the updates of that while are left to
+            // the thread.
             let most = UPDATES / 10 + BURST_UPDATES;
             let most = u64::from(most);
             assert!(slept <= most, "{url}, {contract}: {slept} of {UPDATES}");
@@ -150,7 +147,7 @@ fn the_connection_thread_sleeps_while_a_lone_update_is_sent() {
 }
 
 #[test]
-fn functions_that_are_called_back_and_threads_that_keep_time_leave_sending_to_others() {
+fn callbacks_and_timing_threads_leave_sending_to_others() {
     let _alone = alone();
     let rig = Rig::new();
     let url = &rig.urls()[0];
@@ -190,7 +187,7 @@ fn a_long_batch_does_not_keep_its_beginning_until_its_end() {
     let rig = Rig::new();
     let client = Client::connect(&rig.urls()[0]).unwrap();
     let (seen, level) = (follow(&client, "all"), rig.level());
-    // It is there once it has had something.
+    // It exists once it has had a value.
     level.write(0.5).unwrap();
     wait_for(&seen, 0.5);
     let writes = (1..=5000).map(|count| {

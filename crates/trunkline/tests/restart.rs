@@ -1,10 +1,6 @@
-//! Connections that end and come back.
+//! Connections that end and are re-established.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,7 +29,7 @@ fn engine(listen: SocketAddr) -> Engine {
 
 /// Behaviour: B-01, B-03.
 #[test]
-fn a_subscription_survives_a_restart_of_the_engine_and_says_what_it_cannot_know() {
+fn subscription_survives_an_engine_restart_and_reports_unknowns() {
     let first = engine("127.0.0.1:0".parse().expect("an address"));
     let address = first.local_addrs()[0];
     let client = Client::connect(&format!("tl://{address}")).expect("a client");
@@ -46,7 +42,7 @@ fn a_subscription_survives_a_restart_of_the_engine_and_says_what_it_cannot_know(
         .expect("a subscription");
     first
         .variable::<f64>("rig/level")
-        .expect("it exists")
+        .expect("the variable exists")
         .write(1.0)
         .expect("applied");
     let mut epochs = Vec::new();
@@ -76,7 +72,9 @@ fn a_subscription_survives_a_restart_of_the_engine_and_says_what_it_cannot_know(
                 let stale = updates.value(0).expect("the last value is kept");
                 assert!(stale.stale.is_some(), "and is never shown as live");
                 let second = engine(address);
-                let level = second.variable::<f64>("rig/level").expect("it exists");
+                let level = second
+                    .variable::<f64>("rig/level")
+                    .expect("the variable exists");
                 level.write(2.0).expect("applied");
                 engine_now = Some(second);
             }
@@ -106,13 +104,15 @@ fn the_same_program_works_whether_a_variable_is_single_process_or_hosted() {
             "[engine]\nlisten = [\"127.0.0.1:0\"]\n[library]\nname = \"rig\"\n\
              [[variable]]\nname = \"level\"\ntype = \"f64\"\nscope = \"{scope}\"\n"
         );
-        let plan = trunkline::config::parse("rig.toml", &text).expect("it is right");
+        let plan = trunkline::config::parse("rig.toml", &text).expect("the configuration is valid");
         let engine = Engine::from_plan(&plan).expect("an engine");
         let client = engine.client().expect("a client");
         let level = client
             .variable::<f64>("rig/level", TIMEOUT)
-            .expect("it exists");
-        let direct = engine.variable::<f64>("rig/level").expect("it exists");
+            .expect("the variable exists");
+        let direct = engine
+            .variable::<f64>("rig/level")
+            .expect("the variable exists");
         level.put(2.5, TIMEOUT).expect("an answer");
         let held = direct.read().expect("it is readable");
         assert_eq!(held.value, 2.5);

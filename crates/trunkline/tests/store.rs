@@ -1,11 +1,7 @@
-//! What an engine remembers: libraries, their states and values, over stops and starts, with a
-//! store that works and with one that does not.
+//! The state that an engine keeps: libraries, their states and values, across stops and starts,
+//! with a working store and with a failing one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,24 +55,27 @@ fn rig() -> LibraryDefinition {
 }
 
 fn write(engine: &Engine, name: &str, value: f64) {
-    let variable = engine.variable::<f64>(name).expect("it is deployed");
-    variable.write(value).expect("it takes it");
+    let variable = engine.variable::<f64>(name).expect("the variable exists");
+    variable.write(value).expect("the write is accepted");
 }
 
 fn read(engine: &Engine, name: &str) -> (f64, Reason) {
-    let held = engine.variable::<f64>(name).expect("it is deployed").read();
+    let held = engine
+        .variable::<f64>(name)
+        .expect("the variable exists")
+        .read();
     let held = held.expect("it can be read");
     (held.value, held.quality.reason())
 }
 
-/// A value that was written is there after the next start, with the time at which it was measured;
-/// it goes before the initial one.
+/// A written value survives the next start, with the time at which it was measured; it takes
+/// precedence over the initial one.
 ///
 /// Behaviour: DP-06, H-17.
 #[test]
-fn libraries_and_retained_values_are_there_after_a_restart() {
+fn libraries_and_retained_values_survive_a_restart() {
     let (_folder, path) = place();
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     write(&engine, "rig/kept", 41.0);
     write(&engine, "rig/kept", 42.0);
@@ -84,7 +83,7 @@ fn libraries_and_retained_values_are_there_after_a_restart() {
     let measured = engine.variable::<f64>("rig/kept").unwrap().read().unwrap();
     drop(engine);
 
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     assert_eq!(engine.libraries(), [("rig".to_owned(), 3)]);
     assert_eq!(read(&engine, "rig/kept"), (42.0, Reason::Retained));
     assert_eq!(read(&engine, "rig/untouched"), (-1.0, Reason::Initial));
@@ -95,15 +94,15 @@ fn libraries_and_retained_values_are_there_after_a_restart() {
     assert!(held.position.epoch > measured.position.epoch);
     // Nothing new was written: it is still there the time after.
     drop(engine);
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     assert_eq!(read(&engine, "rig/kept"), (42.0, Reason::Retained));
 }
 
 /// Behaviour: DP-07, DP-16.
 #[test]
-fn stopped_library_stays_stopped_and_an_undeployed_one_gone() {
+fn stopped_library_stays_stopped_and_undeployed_one_stays_removed() {
     let (_folder, path) = place();
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     let mut other = rig();
     other.name = "other".to_owned();
@@ -115,20 +114,20 @@ fn stopped_library_stays_stopped_and_an_undeployed_one_gone() {
     engine.shutdown(TIMEOUT);
     drop(engine);
 
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     assert_eq!(engine.libraries(), [("rig".to_owned(), 3)]);
     assert_eq!(read(&engine, "rig/kept"), (5.0, Reason::ProcessMissing));
     assert_eq!(engine.start_library("rig"), Ok(true));
     assert_eq!(read(&engine, "rig/kept"), (5.0, Reason::Retained));
-    // What went with it is not found by one that comes under its name.
+    // Values that were removed with a library are not found by a new one of the same name.
     engine.deploy(&other).expect("there is room");
     assert_eq!(read(&engine, "other/kept"), (-1.0, Reason::Initial));
 }
 
 #[test]
-fn replaced_library_is_stored_as_it_is_now() {
+fn replaced_library_is_stored_in_its_new_form() {
     let (_folder, path) = place();
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     write(&engine, "rig/kept", 5.0);
     let mut changed = rig();
@@ -136,33 +135,33 @@ fn replaced_library_is_stored_as_it_is_now() {
     Arc::make_mut(&mut changed.variables[0].properties).units = "V".to_owned();
     engine.replace(&changed).expect("there is room");
     drop(engine);
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     assert_eq!(engine.libraries(), [("rig".to_owned(), 2)]);
     assert_eq!(read(&engine, "rig/kept"), (5.0, Reason::Retained));
 }
 
 #[test]
-fn library_of_a_file_stands_in_the_place_of_a_stored_one() {
+fn configured_library_replaces_a_stored_one() {
     let (_folder, path) = place();
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     drop(engine);
     let text = "[library]\nname = \"rig\"\n[[variable]]\nname = \"other\"\ntype = \"f64\"\n";
-    let mut plan = trunkline::config::parse("rig.toml", text).expect("it is right");
+    let mut plan = trunkline::config::parse("rig.toml", text).expect("the configuration is valid");
     plan.engine.listen = vec!["127.0.0.1:0".parse().unwrap()];
     plan.engine.store = trunkline::config::StoreChoice::File(path.clone());
     let engine = Engine::from_plan(&plan).expect("it starts");
     assert_eq!(engine.libraries(), [("rig".to_owned(), 1)]);
     assert_eq!(engine.shadowed_libraries(), ["rig"]);
     drop(engine);
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     assert_eq!(engine.libraries(), [("rig".to_owned(), 3)]);
 }
 
 #[test]
 fn engine_that_cannot_have_its_store_does_not_start() {
     let (folder, path) = place();
-    let first = Engine::start(options(&path)).expect("it starts");
+    let first = Engine::start(options(&path)).expect("the engine starts");
     let trouble = |path: &Path| match Engine::start(options(path)) {
         Err(StartError::Store(error)) => error.trouble,
         other => panic!("it has no store, and {other:?}"),
@@ -180,7 +179,7 @@ fn engine_that_cannot_have_its_store_does_not_start() {
     drop(first);
 }
 
-/// A store in memory that fails when it is told to.
+/// A store in memory that fails on command.
 #[derive(Clone, Default)]
 struct Faulty {
     fails: Arc<AtomicBool>,
@@ -274,7 +273,7 @@ fn fails_to_store(result: Result<impl std::fmt::Debug, LibraryError>) {
 }
 
 #[test]
-fn what_cannot_be_stored_is_not_done_and_nothing_else_is_disturbed() {
+fn orders_that_cannot_be_stored_fail_without_side_effects() {
     let store = Faulty::default();
     let boxed = Box::new(store.clone());
     let engine = Engine::start_with_store(EngineOptions::default(), Some(boxed)).unwrap();
@@ -299,7 +298,7 @@ fn what_cannot_be_stored_is_not_done_and_nothing_else_is_disturbed() {
 
 /// Values that cannot be stored wait, the newest of each, until they can be.
 #[test]
-fn values_are_stored_as_soon_as_the_store_takes_them_again() {
+fn values_are_stored_as_soon_as_the_store_recovers() {
     let store = Faulty::default();
     let boxed = Box::new(store.clone());
     let engine = Engine::start_with_store(EngineOptions::default(), Some(boxed)).unwrap();
@@ -322,10 +321,10 @@ fn values_are_stored_as_soon_as_the_store_takes_them_again() {
     assert_eq!(newest.value.as_slice(), 2.0_f64.to_le_bytes());
 }
 
-/// An engine starts on a full disk: it serves what its files say, says that it keeps nothing, and
-/// keeps everything as soon as there is room.
+/// An engine starts on a full disk: it serves its configured files, reports that it stores nothing,
+/// and stores everything as soon as there is room.
 #[test]
-fn a_full_disk_at_the_start_is_no_reason_not_to_serve() {
+fn engine_starts_on_a_full_disk() {
     let store = Faulty::default();
     store.fails.store(true, Ordering::Release);
     let boxed = Box::new(store.clone());
@@ -343,9 +342,9 @@ fn a_full_disk_at_the_start_is_no_reason_not_to_serve() {
 }
 
 #[test]
-fn a_damaged_row_and_a_store_that_is_gone_are_told_while_the_rest_is_served() {
+fn damaged_row_or_missing_store_is_reported_and_the_rest_served() {
     let (folder, path) = place();
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     engine.deploy(&rig()).expect("there is room");
     write(&engine, "rig/kept", 5.0);
     drop(engine);
@@ -377,6 +376,6 @@ fn a_damaged_row_and_a_store_that_is_gone_are_told_while_the_rest_is_served() {
     std::fs::rename(&aside, &path).unwrap();
     write(&engine, "rig/kept", 6.0);
     drop(engine);
-    let engine = Engine::start(options(&path)).expect("it starts");
+    let engine = Engine::start(options(&path)).expect("the engine starts");
     assert_eq!(read(&engine, "rig/kept"), (6.0, Reason::Retained));
 }

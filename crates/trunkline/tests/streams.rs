@@ -1,6 +1,6 @@
 //! Endpoints whose names this machine's engine keeps.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::thread;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn two_endpoints_meet_by_their_names() {
 
 /// Behaviour: NS-09.
 #[test]
-fn a_name_is_taken_once_and_free_again_when_its_owner_is_gone() {
+fn name_is_exclusive_and_released_with_its_owner() {
     let engine = engine();
     let of_reader = options(&engine, None);
     let of_writer = options(&engine, Some("twice/in"));
@@ -75,7 +75,7 @@ fn a_name_is_taken_once_and_free_again_when_its_owner_is_gone() {
 
 /// Behaviour: NS-14.
 #[test]
-fn where_there_is_no_engine_that_is_said_at_once() {
+fn missing_engine_is_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         timeout: CUT_OFF,
@@ -84,5 +84,5 @@ fn where_there_is_no_engine_that_is_said_at_once() {
     };
     let error = Reader::<i32>::create("alone", options).unwrap_err();
     assert!(matches!(error, StreamError::NoDirectory { .. }), "{error}");
-    assert!(error.to_string().contains("start one"), "{error}");
+    assert!(error.to_string().contains("start an engine"), "{error}");
 }

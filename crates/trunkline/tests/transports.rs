@@ -1,11 +1,7 @@
-//! Throughput mode, several engines and what is lost, over real sockets and with the threads that
-//! really drive them.
+//! Throughput mode, several engines and losses, over real sockets and with the threads that drive
+//! them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod following;
 
@@ -76,7 +72,7 @@ fn put_untracked(client: &Client, variable: trunkline::VariableRef, value: f64) 
 
 /// Behaviour: LX-04.
 #[test]
-fn what_is_gathered_leaves_although_nobody_waits_for_it() {
+fn gathered_data_is_sent_without_a_waiter() {
     let engine = engine();
     let reader = at_once(&engine);
     let seen = follow(&reader, "rig/level");
@@ -92,7 +88,7 @@ fn what_is_gathered_leaves_although_nobody_waits_for_it() {
 
 /// Behaviour: LX-08.
 #[test]
-fn a_flush_waits_for_every_write_and_reaches_the_other_readers() {
+fn flush_waits_for_every_write_and_reaches_other_readers() {
     let engine = engine();
     // Long enough that nothing here goes by itself.
     let delay = Duration::from_secs(1);
@@ -109,7 +105,7 @@ fn a_flush_waits_for_every_write_and_reaches_the_other_readers() {
 }
 
 #[test]
-fn a_client_that_is_dropped_sends_what_it_has_gathered() {
+fn dropped_client_sends_its_gathered_data() {
     let engine = engine();
     let reader = at_once(&engine);
     let seen = follow(&reader, "rig/level");
@@ -121,7 +117,7 @@ fn a_client_that_is_dropped_sends_what_it_has_gathered() {
 
 /// Behaviour: LX-13.
 #[test]
-fn only_bounded_buffers_lose_and_they_say_so() {
+fn only_bounded_buffers_lose_updates_and_they_report_it() {
     const WRITES: u64 = 20_000;
     for throughput in [None, Some(Throughput::DEFAULT)] {
         let engine = engine();
@@ -142,7 +138,7 @@ fn only_bounded_buffers_lose_and_they_say_so() {
                 None => panic!("no reading"),
             }
         };
-        // Both subscriptions are there before the writes that are counted.
+        // Both subscriptions exist before the counted writes.
         let first = next(&bounded).position.sequence;
         assert_eq!((first, next(&all).position.sequence), (1, 1));
         for value in 1..=WRITES {

@@ -1,7 +1,7 @@
 //! Every client has every verb: a method of a client or a subscription comes from the lists in
 //! `src/client`, or is named here with the reason why it does not.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

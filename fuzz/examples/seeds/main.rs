@@ -35,10 +35,10 @@ fn main() -> Result<()> {
         for (target, _) in GROUPS.iter().filter(|(_, kinds)| kinds.iter().any(has)) {
             write(&folder, target, &format!("vector-{index}"), &bytes)?;
         }
-        // The first byte of this target's input says how it is cut.
+        // The first byte of this target's input determines how it is split.
         let uncut: Vec<u8> = [255].into_iter().chain(bytes.clone()).collect();
         write(&folder, "client", &format!("vector-{index}"), &uncut)?;
-        // The first byte of this target's input says which limits hold and how it is cut.
+        // The first byte of this target's input determines the limits and how it is split.
         for control in [0_u8, 40, 5, 42, 255] {
             let input: Vec<u8> = [control].into_iter().chain(bytes.clone()).collect();
             write(
@@ -73,7 +73,7 @@ fn main() -> Result<()> {
     write(&folder, "playing", "variables", &variables()?)
 }
 
-/// A watch of the client that is listed, falls behind and is listed anew, for the target `client`.
+/// A watch of the client that is listed, falls behind and is listed again, for the target `client`.
 fn listed_anew() -> Vec<u8> {
     let mut bytes = vec![255];
     let mut page = |names: &[(u32, &str)], revision, listing| {

@@ -19,7 +19,7 @@ const RANDOM_BYTES_MAX: usize = 4_096;
 const A: &str = "/'g'/'a'";
 const B: &str = "/'g'/'b'";
 
-/// What stands for DAQmx data in place of a type.
+/// Marks DAQmx data in place of a type.
 const DAQMX: u32 = 0xffff_ffff;
 const TIME: u32 = 0x44;
 const EXTENDED: u32 = 11;

@@ -53,7 +53,7 @@ pub(crate) fn run(tree: &Tree, options: &[String]) -> Result<Outcome, String> {
     })
 }
 
-/// Who answers for each behaviour.
+/// The coverage of each behaviour.
 struct Coverage<'a> {
     specification: &'a Specification,
     tests: Vec<NamedTest>,

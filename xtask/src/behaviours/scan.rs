@@ -6,7 +6,7 @@ use crate::finding::Finding;
 use crate::tree::{Tree, is_test_file};
 use crate::words::{has_word, is_comment};
 
-/// A test and the behaviours it says it checks.
+/// A test and the behaviours that it names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NamedTest {
     /// File, relative to the root.
@@ -19,7 +19,7 @@ pub(super) struct NamedTest {
 
 const MARK: &str = "Behaviour:";
 
-/// The tests of the tree that name a behaviour; what is wrong with a line goes to `findings`.
+/// The tests of the tree that name a behaviour; malformed lines go to `findings`.
 pub(super) fn tests(
     tree: &Tree,
     specification: &Specification,

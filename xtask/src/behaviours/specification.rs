@@ -9,7 +9,7 @@ const PREFIXES: [&str; 14] = [
 pub(super) struct Behaviour {
     /// Its id, such as `SP-10`.
     pub id: String,
-    /// What it says, in Markdown.
+    /// Its text, in Markdown.
     pub text: String,
 }
 
@@ -25,7 +25,7 @@ impl Specification {
     ///
     /// # Errors
     ///
-    /// When an id stands twice, or when there is none at all.
+    /// When an id occurs twice, or when there is no id at all.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut sections: Vec<(String, Vec<Behaviour>)> = Vec::new();
         for line in text.lines() {
@@ -74,7 +74,7 @@ impl Specification {
     ///
     /// # Errors
     ///
-    /// A sentence, when a word is no id, or names none of the specification.
+    /// A sentence, when a word is not an id, or is not in the specification.
     pub(super) fn expand(&self, list: &str) -> Result<Vec<String>, String> {
         let mut ids = Vec::new();
         for word in list.split(',').map(str::trim) {

@@ -50,13 +50,13 @@ fn ids_are_read_under_their_headings() {
 }
 
 #[test]
-fn id_that_stands_twice_is_refused() {
+fn duplicate_id_is_refused() {
     let error = Specification::parse("## A\n- SP-01 a\n- SP-01 b\n").expect_err("twice");
     assert!(error.contains("SP-01 twice"), "{error}");
 }
 
 #[test]
-fn ranges_hold_what_lies_between() {
+fn ranges_include_the_ids_between() {
     let sut = specification();
     assert_eq!(
         sut.expand("SP-02..SP-10b, VS-20").as_deref(),
@@ -84,7 +84,7 @@ fn line_above_a_test_is_read() {
 }
 
 #[test]
-fn list_may_go_over_two_lines_and_attributes_may_stand_on_either_side() {
+fn list_may_span_two_lines_with_attributes_on_either_side() {
     let text = "#[test]\n/// Behaviour: SP-01,\n/// SP-02.\n#[cfg(\n    unix\n)]\nfn f() {}\n";
     let (tests, findings) = scanned("crates/a/src/b.rs", text);
     assert_eq!(findings, Vec::<String>::new());
@@ -113,7 +113,7 @@ fn line_without_a_full_stop_is_found() {
 }
 
 #[test]
-fn line_above_anything_but_a_test_is_found() {
+fn line_above_anything_but_a_test_is_detected() {
     for text in [
         "/// Behaviour: SP-01.\nfn f() {}\n",
         "/// Behaviour: SP-01.\n\n#[test]\nfn f() {}\n",

@@ -11,7 +11,8 @@ use crate::finding::Finding;
 use crate::layers;
 use crate::tree::Tree;
 
-const SCHEMA: &str = "docs/reference/json.schema.json";
+/// The schema of the output, as the binary prints it.
+pub(super) const SCHEMA: &str = "docs/reference/json.schema.json";
 const REASONS: &str = "crates/trunkline-types/src/quality.rs";
 
 /// The pages with a generated part: path, name of the part, and what makes it.
@@ -24,16 +25,18 @@ const BLOCKS: &[(&str, &str, Make)] = &[
     ("docs/explanation/architecture.md", "layers", |tree| {
         Ok(layers::table_in_markdown(tree))
     }),
+    ("docs/explanation/architecture.md", "rooms", |_| {
+        Ok(layers::rooms::ranks_in_markdown())
+    }),
     (
         "docs/how-to/read-and-write-from-rust.md",
         "first_steps",
         |tree| example(tree, "crates/trunkline/examples/first_steps.rs"),
     ),
-    ("docs/reference/json.md", "keys", keys),
     ("docs/reference/quality.md", "reasons", reasons),
 ];
 
-/// The pages with their parts made anew.
+/// The pages with their parts recreated.
 pub(super) fn fill(tree: &Tree, findings: &mut Vec<Finding>) -> Result<Vec<Page>, String> {
     let mut pages: Vec<Page> = Vec::new();
     for (path, name, make) in BLOCKS {
@@ -121,7 +124,7 @@ fn crates(tree: &Tree) -> Result<String, String> {
     Ok(table)
 }
 
-/// A program, without the comment above it that says how to run it.
+/// A program, without the comment above it on how to run it.
 fn example(tree: &Tree, path: &str) -> Result<String, String> {
     let text = tree
         .text(path)
@@ -133,12 +136,19 @@ fn example(tree: &Tree, path: &str) -> Result<String, String> {
     Ok(format!("```rust,ignore\n{}\n```\n", program.join("\n")))
 }
 
-/// A table of the keys of a JSON line, from the schema.
-fn keys(tree: &Tree) -> Result<String, String> {
-    let text = tree
-        .text(SCHEMA)
-        .ok_or_else(|| format!("there is no {SCHEMA}"))?;
-    let schema: Value = serde_json::from_str(text).map_err(|e| format!("{SCHEMA}: {e}"))?;
+/// The page of JSON output, with a table of the keys of a reading.
+pub(super) fn json_page(
+    tree: &Tree,
+    schema: &str,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<Page>, String> {
+    let path = "docs/reference/json.md";
+    let table = keys(schema)?;
+    Ok(fill_one(tree.text(path), path, "keys", &table, findings))
+}
+
+fn keys(schema: &str) -> Result<String, String> {
+    let schema: Value = serde_json::from_str(schema).map_err(|e| format!("{SCHEMA}: {e}"))?;
     let required: Vec<&str> = match &schema["required"] {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),

@@ -15,7 +15,7 @@ use crate::tree::Tree;
 /// The page written.
 pub(super) const PAGE: &str = "docs/reference/cli.md";
 
-/// What the binary says of itself, version 1.
+/// The binary's description of itself, version 1.
 #[derive(Debug, Deserialize)]
 pub(super) struct Help {
     /// Version of this structure.
@@ -42,22 +42,20 @@ pub(super) struct Section {
 /// A key of a configuration file.
 #[derive(Debug, Deserialize)]
 pub(super) struct Key {
-    /// As it is written.
     pub name: String,
-    /// What may be written behind it.
+    /// The form of its value.
     pub form: String,
-    /// What holds when it is absent; empty when it is required.
+    /// Its default; empty when it is required.
     pub default: String,
-    /// What it does.
     pub meaning: String,
 }
 
 /// One command.
 #[derive(Debug, Deserialize)]
 pub(super) struct Command {
-    /// As it is typed, behind the name of the command that it is below.
+    /// As it is typed, after the name of its parent command.
     pub name: String,
-    /// What it does, one sentence or more.
+    /// Its description, one sentence or more.
     pub about: String,
     /// `ro`: changes nothing; `rw`: may change something.
     pub tag: String,
@@ -81,23 +79,22 @@ pub(super) struct Arg {
     pub long: Option<String>,
     /// Short option, without its hyphen.
     pub short: Option<String>,
-    /// What it does.
     #[serde(default)]
     pub help: Option<String>,
     /// Name of the value it takes; none for a switch.
     pub value: Option<String>,
     /// Value when it is not given.
     pub default: Option<String>,
-    /// Whether the command refuses to run without it.
+    /// True if the command refuses to run without it.
     #[serde(default)]
     pub required: bool,
 }
 
-/// What asking the binary led to.
+/// The result of asking the binary.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It answered.
-    Help(Help),
+    /// It answered: its help, and the schema of its output.
+    Told(Help, String),
     /// There is none, and none was required.
     NoBinary(String),
 }
@@ -119,20 +116,25 @@ pub(super) fn ask(tree: &Tree, options: &Options) -> Result<Answer, String> {
         },
     };
     let shown = binary.display();
-    let output = Process::new(&binary)
-        .args(["help", "--json"])
-        .output()
-        .map_err(|e| format!("cannot run {shown}: {e}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "`{shown} help --json` failed ({}): {said}",
-            output.status
-        ));
-    }
-    parse(&output.stdout)
-        .map(Answer::Help)
-        .map_err(|e| format!("`{shown} help --json`: {e}"))
+    let ask = |words: [&str; 2]| {
+        let output = Process::new(&binary).args(words).output();
+        let output = output.map_err(|e| format!("cannot run {shown}: {e}"))?;
+        match output.status.success() {
+            true => Ok(output.stdout),
+            false => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let words = words.join(" ");
+                Err(format!(
+                    "`{shown} {words}` failed ({}): {said}",
+                    output.status
+                ))
+            }
+        }
+    };
+    let help = parse(&ask(["help", "--json"])?);
+    let help = help.map_err(|e| format!("`{shown} help --json`: {e}"))?;
+    let schema = String::from_utf8_lossy(&ask(["help", "schema"])?).into_owned();
+    Ok(Answer::Told(help, schema))
 }
 
 /// Returns the newer one of the binaries under the target folder.
@@ -205,7 +207,7 @@ fn write_command(page: &mut String, heading: &str, name: &str, command: &Command
     }
     if !command.exit_codes.is_empty() {
         let codes: Vec<String> = command.exit_codes.iter().map(u8::to_string).collect();
-        let _ = write!(page, "\nEnds with {}.\n", codes.join(", "));
+        let _ = write!(page, "\nExit codes: {}.\n", codes.join(", "));
     }
 }
 

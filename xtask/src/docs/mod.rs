@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: reference pages made from their source, and facts the texts repeat.
 //!
-//! - [`cli`] writes `docs/reference/cli.md` from what the binary says of itself.
+//! - [`cli`] writes `docs/reference/cli.md` and the schema of the output from what the binary says
+//!   of itself.
 //! - [`blocks`] fills the marked parts of pages: the crates in the README, the keys of the JSON
 //!   output and of configuration files, ...
 //! - [`summary`] finds pages the book does not list.
@@ -59,7 +60,12 @@ pub(crate) fn run(tree: &Tree, words: &[String]) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let mut pages = blocks::fill(tree, &mut outcome.findings)?;
     match cli::ask(tree, &options)? {
-        cli::Answer::Help(help) => {
+        cli::Answer::Told(help, schema) => {
+            pages.extend(blocks::json_page(tree, &schema, &mut outcome.findings)?);
+            pages.push(Page {
+                path: blocks::SCHEMA.to_owned(),
+                text: schema,
+            });
             outcome.findings.extend(facts::exit_codes(tree, &help));
             pages.extend(blocks::configuration(tree, &help, &mut outcome.findings));
             pages.push(Page {

@@ -33,7 +33,7 @@ fn page_of_the_command_line_is_written_from_the_answer() {
         "| `NAME...` | Names or patterns |  |\n",
         "| `-o, --output FORM` | table\\|json |  |\n",
         "| `--utc` | Times in UTC |  |\n",
-        "\nEnds with 0, 1, 3.\n",
+        "\nExit codes: 0, 1, 3.\n",
     ] {
         assert!(page.contains(expected), "{expected:?} is not in:\n{page}");
     }
@@ -46,7 +46,7 @@ fn answer_of_another_version_is_refused() {
 }
 
 #[test]
-fn exit_code_without_an_explanation_is_found() {
+fn exit_code_without_an_explanation_is_detected() {
     let help = cli::parse(HELP.as_bytes()).expect("version 1");
     let tree = Tree::of(&[(
         "docs/reference/exit-codes.md",
@@ -83,7 +83,6 @@ fn filled(path: &str, name: &str) -> (String, Vec<String>) {
     let marks = format!("<!-- generated: {name} -->\n<!-- end -->\n");
     let tree = Tree::of(&[
         (path, marks.as_str()),
-        ("docs/reference/json.schema.json", SCHEMA),
         ("crates/trunkline-types/src/quality.rs", QUALITY),
         (
             "crates/trunkline-types/Cargo.toml",
@@ -123,16 +122,6 @@ fn parts_are_made_from_their_sources() {
             "```rust,ignore\nfn main() {}\n```\n",
         ),
         (
-            "docs/reference/json.md",
-            "keys",
-            "| `v` | 1 | yes | Version. |\n",
-        ),
-        (
-            "docs/reference/json.md",
-            "keys",
-            "| `seq` | integer or null |  | Sequence. |\n",
-        ),
-        (
             "docs/reference/quality.md",
             "reasons",
             "| `stale` | 6 | uncertain | Old. |\n",
@@ -160,13 +149,27 @@ fn parts_are_made_from_their_sources() {
 
 #[test]
 fn page_without_its_marks_is_found() {
-    let (_, found) = filled("docs/reference/json.md", "another");
-    let expected = "docs/reference/json.md: docs: needs `<!-- generated: keys -->`";
+    let (_, found) = filled("docs/reference/quality.md", "another");
+    let expected = "docs/reference/quality.md: docs: needs `<!-- generated: reasons -->`";
     assert!(found.iter().any(|f| f.starts_with(expected)), "{found:?}");
     assert!(
         found.contains(&"README.md: docs: the page is missing".to_owned()),
         "{found:?}"
     );
+}
+
+#[test]
+fn keys_of_a_reading_are_written_from_the_schema() {
+    let path = "docs/reference/json.md";
+    let tree = Tree::of(&[(path, "<!-- generated: keys -->\n<!-- end -->\n")]);
+    let page = blocks::json_page(&tree, SCHEMA, &mut Vec::new());
+    let page = page.expect("the schema").expect("keys");
+    for expected in [
+        "| `v` | 1 | yes | Version. |\n",
+        "| `seq` | integer or null |  | Sequence. |\n",
+    ] {
+        assert!(page.text.contains(expected), "{}", page.text);
+    }
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn keys_of_a_configuration_are_written_from_the_answer() {
 }
 
 #[test]
-fn page_the_book_does_not_list_is_found() {
+fn unlisted_page_is_detected() {
     let tree = Tree::of(&[
         ("docs/SUMMARY.md", "- [A](a.md)\n- [B](b/c.md)\n"),
         ("docs/a.md", "# A\n"),

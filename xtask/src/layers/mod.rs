@@ -1,7 +1,7 @@
 //! `cargo xtask layers`: the edges between crates are those of the table, and no others; within a
 //! crate, imports go from higher rooms to lower ones.
 
-mod rooms;
+pub(crate) mod rooms;
 mod table;
 
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::tree::Tree;
 const RULE: &str = "layers";
 const TABLE_FILE: &str = "xtask/src/layers/table.rs";
 
-/// What the rules need to know of a crate.
+/// The facts about a crate that the rules need.
 #[derive(Debug, Default)]
 struct CrateFacts {
     name: String,
@@ -166,7 +166,7 @@ fn banned_name(facts: &CrateFacts) -> Option<Finding> {
     ))
 }
 
-/// Where a crate of the table stands: what no user sees is beside `crates`.
+/// The folder of a crate of the table: crates that no user sees are next to `crates`.
 fn folder_of(name: &str) -> String {
     match name {
         "xtask" => name.to_owned(),
@@ -239,7 +239,7 @@ fn edge_allowed(from: &Row, to: &Row) -> bool {
     }
 }
 
-/// Tests may use the simulator, and any crate that does not stand above their own.
+/// Tests may use the simulator, and any crate that is not above their own.
 fn dev_edge_allowed(from: &Row, to: &Row) -> bool {
     if to.name == table::SIMULATOR {
         return true;

@@ -1,10 +1,10 @@
-//! The table of crates: which layer, why it is a crate, what it may depend on, where unsafe may be.
+//! The table of crates: layer, reason, permitted dependencies, and permitted unsafe code.
 //!
 //! Edges go only downward (or sideways within a layer where a row says so). Rows stand here before
 //! their crate exists; a crate that is not here is refused. A row is changed together with
 //! `docs/explanation/architecture.md`, section "Layers and crates", and a decision record.
 
-/// How far up a crate stands.
+/// The layer of a crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
     /// 0 is the ground; edges never go to a higher number.
@@ -13,10 +13,10 @@ pub(crate) enum Layer {
     Development,
 }
 
-/// Where unsafe code may stand.
+/// Where unsafe code is permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unsafe {
-    /// The crate root says `#![forbid(unsafe_code)]`.
+    /// The crate root has `#![forbid(unsafe_code)]`.
     Forbid,
     /// Little, and each block reviewed.
     Reviewed,
@@ -24,7 +24,7 @@ pub(crate) enum Unsafe {
     Allowed,
 }
 
-/// What a crate may depend on in the workspace.
+/// The permitted dependencies of a crate in the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum May {
     /// The crates named, and no other.
@@ -44,7 +44,6 @@ pub(crate) struct Row {
     pub name: &'static str,
     /// Its layer.
     pub layer: Layer,
-    /// What it may depend on.
     pub may: May,
     /// Its rule for unsafe code.
     pub unsafe_code: Unsafe,
@@ -99,7 +98,7 @@ const FACADE: &str = "trunkline";
 /// The crate that tests of any crate may depend on.
 pub(crate) const SIMULATOR: &str = "trunkline-sim";
 
-/// Words that say nothing; no crate is called so.
+/// Words without meaning; no crate may have such a name.
 pub(crate) const BANNED_NAMES: [&str; 8] = [
     "common", "core", "util", "utils", "misc", "helpers", "shared", "base",
 ];
@@ -108,15 +107,15 @@ pub(crate) const BANNED_NAMES: [&str; 8] = [
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Row] = &[
     row(TYPES, 0, Only(&[]), Forbid,
-        "boundary: the words every other crate speaks"),
+        "boundary: the types that every other crate uses"),
     row(RING, 0, Only(&[]), Allowed,
         "unsafe: lock-free hand-off between threads"),
     row(TDMS, 0, Only(&[TYPES, RING]), Forbid,
-        "independent use: TDMS bytes without an engine"),
+        "separate use: TDMS files without an engine"),
     row(SIMDISK, 0, Only(&[]), Forbid,
-        "independent use: a disk in memory, for tests and the simulator"),
+        "separate use: a disk in memory, for tests and the simulator"),
     row("trunkline-card", 1, Only(&[RING]), Forbid,
-        "independent use: a simulated acquisition card, for tests and measurements"),
+        "separate use: a simulated acquisition card, for tests and measurements"),
     row(PROTO, 1, Only(&[TYPES]), Forbid,
         "boundary: no socket, clock, thread or environment"),
     row(ALARM, 1, Only(&[TYPES]), Forbid,
@@ -124,15 +123,15 @@ pub(crate) const TABLE: &[Row] = &[
     row(ENGINE, 2, Only(&[TYPES, RING, ALARM]), Forbid,
         "boundary: starts no thread, reads no clock"),
     row(NET, 2, Only(&[TYPES, RING, PROTO]), Reviewed,
-        "dependencies: sockets; knows no variables"),
+        "dependencies: sockets; does not depend on variables"),
     row(SERVE, 3, Only(&[TYPES, RING, PROTO, ENGINE]), Forbid,
-        "boundary: sessions joined to variables"),
+        "boundary: connects sessions with variables"),
     row(CLIENT, 3, Only(&[TYPES, RING, PROTO]), Forbid,
         "boundary: the other end, without an engine"),
     row("trunkline-stream", 3, Only(&[TYPES, RING, SIMDISK, PROTO, NET]), Forbid,
-        "independent use: lossless streams"),
+        "separate use: lossless streams"),
     row("trunkline-config", 3, Only(&[TYPES]), Forbid,
-        "dependencies: TOML; calls no engine"),
+        "dependencies: TOML; does not call the engine"),
     row("trunkline-store", 3, Only(&[TYPES, ENGINE]), Forbid,
         "dependencies: SQLite"),
     row("trunkline-record", 3, Only(&[TYPES, RING, SIMDISK, TDMS, ENGINE]), Allowed,
@@ -142,9 +141,9 @@ pub(crate) const TABLE: &[Row] = &[
     row(IO, 3, Only(&[TYPES, RING, ENGINE]), Forbid,
         "dependencies: reads of the machine; boundary for drivers"),
     row(BOILER, 4, Only(&[TYPES, IO]), Forbid,
-        "independent use: a simulated plant, for programs that want one"),
+        "separate use: a simulated plant, for programs that want one"),
     row("trunkline-io-net", 4, Only(&[IO, CLIENT, NET]), Reviewed,
-        "independent use: mirrors another engine"),
+        "separate use: mirrors another engine"),
     row("trunkline-io-modbus", 4, Only(&[IO]), Reviewed,
         "dependencies: Modbus"),
     row("trunkline-io-opcua", 4, Only(&[IO]), Reviewed,
@@ -156,7 +155,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("trunkline-web", 4, Only(&[TYPES, PROTO, ENGINE, SERVE]), Forbid,
         "dependencies: HTTP and WebSocket"),
     row(FACADE, 5, UpTo(3, &["trunkline-history"]), Forbid,
-        "independent use: the crate users add"),
+        "separate use: the crate that users depend on"),
     row("trunkline-cli", 6, AllBelow, Forbid,
         "boundary: the composition root"),
     row("trunkline-py", 6, Only(&[FACADE]), Allowed,

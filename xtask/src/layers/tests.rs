@@ -37,7 +37,7 @@ fn edges_of_the_table_pass() {
 }
 
 #[test]
-fn edge_outside_the_table_names_both_ends_and_the_cure() {
+fn edge_outside_the_table_names_both_ends_and_the_remedy() {
     let found = messages(&facts("trunkline-proto", &[("trunkline-net", false)]));
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
@@ -103,7 +103,7 @@ fn forbidden_unsafe_must_be_written_in_the_crate_root() {
 }
 
 #[test]
-fn table_itself_goes_only_downward() {
+fn table_has_only_downward_edges() {
     for row in TABLE {
         let May::Only(names) = row.may else { continue };
         for name in names {

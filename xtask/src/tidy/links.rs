@@ -63,7 +63,7 @@ fn wrong_link(tree: &Tree, path: &str, page: &Page, target: &str) -> Option<Stri
     (!has_anchor).then(|| format!("{resolved} has no heading `#{anchor}`"))
 }
 
-/// A path in backticks exists. The changelog and the decisions may name what has gone.
+/// A path in backticks exists. The changelog and the decisions may name deleted paths.
 pub(super) fn paths_in_code_spans(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.with_ending("md") {

@@ -1,11 +1,11 @@
-//! Licences, and what every crate's manifest says.
+//! Licences, and the manifest of every crate.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// The texts of both licences stand in the root.
+/// The texts of both licences are in the root.
 pub(super) fn licences(tree: &Tree) -> Vec<Finding> {
     let missing = LICENCES.iter().filter(|path| !tree.exists(path));
     missing
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn manifest_without_lints_or_description_is_found() {
+    fn manifest_without_lints_or_description_is_detected() {
         let good = "[package]\nname = \"a\"\ndescription = \"An a\"\n\n[lints]\nworkspace = true\n";
         let bad = "[package]\nname = \"b\"\ndescription = \"\"\n[lints.rust]\nx = 1\n";
         let tree = Tree::of(&[("crates/a/Cargo.toml", good), ("crates/b/Cargo.toml", bad)]);

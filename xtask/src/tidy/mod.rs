@@ -35,7 +35,8 @@ pub(crate) fn run(tree: &Tree) -> Result<Outcome, String> {
     })
 }
 
-/// Whether the specification, kept word for word, exempts a file from rules about texts.
+/// Returns true if a file is part of the specification, which is verbatim and exempt from rules
+/// about texts.
 fn is_specification(path: &str) -> bool {
     path.starts_with("docs/reference/spec/")
 }

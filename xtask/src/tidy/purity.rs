@@ -1,4 +1,4 @@
-//! What the crates without threads, clocks and sockets may not reach for.
+//! The items that crates without threads, clocks and sockets may not use.
 //!
 //! Their locks, atomics and threads come from one `sync` module per crate (the standard library, or
 //! loom, or shuttle), so that a test can replace them; their time and bytes come as arguments.
@@ -18,7 +18,7 @@ const WITH_SYNC_MODULE: [&str; 5] = [
     "trunkline-proto",
 ];
 
-/// Crates that do no input or output of their own.
+/// Crates without input or output.
 const SANS_IO: [&str; 4] = [
     "trunkline-engine",
     "trunkline-serve",
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn primitive_outside_the_sync_module_is_found() {
+    fn primitive_outside_the_sync_module_is_detected() {
         let text = "use std::sync::{Arc, Mutex};\nuse std::sync::Arc;\nuse core::sync::atomic::*;\n\
                     use crate::sync::{Mutex, atomic::AtomicU64};\n// std::sync::Mutex\n#[cfg(test)]\nmod tests {\n\
                     use std::sync::Mutex;\n}\n";
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_and_socket_in_a_sans_io_crate_are_found() {
+    fn clock_and_socket_in_a_sans_io_crate_are_detected() {
         let text = "use std::net::SocketAddr;\nuse std::net::TcpStream;\nlet t = Instant::now();\n";
         let tree = Tree::of(&[
             ("crates/trunkline-proto/src/hello.rs", text),

@@ -167,7 +167,7 @@ fn assert_sane(plant: &Plant) {
 }
 
 #[test]
-fn a_transfer_takes_from_one_account_what_it_gives_the_other() {
+fn transfer_moves_the_same_amount_between_accounts() {
     let mut books = Books::open(&[(Account::Tank, 10.0, 1000.0)]);
     books.transfer(Account::Tank, Account::Drum, 0.1, 7.0 / 3.0);
     books.transfer(Account::MakeUp, Account::Tank, 1.0 / 3.0, 0.1);
@@ -180,7 +180,7 @@ fn a_transfer_takes_from_one_account_what_it_gives_the_other() {
 }
 
 #[test]
-fn what_is_not_a_number_moves_nothing() {
+fn nan_inputs_have_no_effect() {
     let mut books = Books::open(&[]);
     books.transfer(Account::Tank, Account::Drum, f64::NAN, f64::NAN);
     assert_eq!(books[Account::Drum], Holding::default());
@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_setpoints_makes_or_loses_anything_or_leaves_the_possible(
+    fn any_setpoints_conserve_mass_and_energy_within_limits(
         seed in any::<u64>(),
         actions in prop::collection::vec((0u8..12, 0.0..1.0f64, 1u32..3_000), 1..24),
     ) {

@@ -63,7 +63,7 @@ fn feed_at_80_percent_takes_the_level_past_85_within_20_seconds() {
 }
 
 #[test]
-fn high_water_closes_the_feed_valve_and_gives_it_back() {
+fn high_water_closes_the_feed_valve_and_then_releases_it() {
     let mut rig = Rig::new(3);
     rig.set("boiler/feed", Value::F64(80.0));
     let held = |rig: &mut Rig| rig.read("boiler/protection/high_water").0 == Value::Bool(true);
@@ -160,7 +160,7 @@ fn more_fire_raises_the_pressure_until_the_safety_valve_lifts() {
     assert!(rig.number("boiler/safety_valve/flow") > 4.0);
     until(&mut rig, 120.0, |rig| !lifted(rig)).unwrap();
     assert!(rig.number("boiler/drum/pressure") < 12.1);
-    // It holds the pressure as long as necessary, whatever the burner does.
+    // It holds the pressure as long as necessary, independent of the burner.
     for _ in 0..600 {
         rig.run(1.0);
         assert!(rig.number("boiler/drum/pressure") < 13.5);
@@ -216,7 +216,7 @@ fn blow_down_lowers_the_conductivity() {
 }
 
 #[test]
-fn the_vent_takes_steam_and_stays_where_it_was_put() {
+fn vent_releases_steam_and_keeps_its_position() {
     let mut rig = Rig::new(10);
     rig.set("valves/XV110/command", Value::Bool(true));
     rig.run(5.0);

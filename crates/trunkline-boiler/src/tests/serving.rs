@@ -9,7 +9,7 @@ use super::super::{CATCH_UP_MAX, Options, SimServer};
 use super::{AUTO, OFF, Rig};
 use trunkline_io::{HealthState, IoError, IoServer, ItemId, Scan, SendRefusal, Setting, Settings};
 
-/// Formats what a scan published, with every bit of every number.
+/// Formats the result of a scan, with every bit of every number.
 fn bits(scan: &Scan) -> Vec<String> {
     scan.iter()
         .map(|published| format!("{published:?}"))
@@ -27,7 +27,7 @@ fn there_are_214_variables_in_three_libraries() {
 }
 
 #[test]
-fn every_kind_of_type_is_there() {
+fn every_kind_of_type_exists() {
     let libraries = SimServer::new(Options::default()).libraries("plant");
     let types: Vec<DataType> = libraries
         .iter()
@@ -109,7 +109,7 @@ fn the_plant_does_not_depend_on_how_often_it_is_scanned() {
 }
 
 #[test]
-fn a_late_scan_catches_up_five_seconds_and_says_what_it_left_out() {
+fn late_scan_catches_up_five_seconds_and_reports_the_rest() {
     let mut rig = Rig::new(1);
     rig.run(1.0);
     let steps = rig.number("boiler/sim/steps");
@@ -129,7 +129,7 @@ fn a_late_scan_catches_up_five_seconds_and_says_what_it_left_out() {
 }
 
 #[test]
-fn a_clock_that_stands_still_or_goes_back_moves_nothing() {
+fn stopped_or_backward_clock_changes_nothing() {
     let mut rig = Rig::new(1);
     rig.run(10.0);
     let steps = rig.number("boiler/sim/steps");
@@ -143,7 +143,7 @@ fn a_clock_that_stands_still_or_goes_back_moves_nothing() {
 }
 
 #[test]
-fn every_value_says_that_it_is_simulated() {
+fn every_value_is_marked_as_simulated() {
     let mut rig = Rig::new(1);
     rig.scan();
     assert!(!rig.scan.is_empty());
@@ -155,7 +155,7 @@ fn every_value_says_that_it_is_simulated() {
 }
 
 #[test]
-fn what_did_not_change_is_not_published_again() {
+fn unchanged_values_are_not_published_again() {
     let mut rig = Rig::new(1);
     rig.scan();
     assert_eq!(rig.scan.len(), 214);
@@ -174,7 +174,7 @@ fn what_did_not_change_is_not_published_again() {
 }
 
 #[test]
-fn a_setpoint_is_read_back_and_what_it_changes_is_published() {
+fn setpoint_is_read_back_and_its_effects_are_published() {
     let mut rig = Rig::new(1);
     rig.scan();
     assert_eq!(
@@ -209,7 +209,7 @@ fn a_setpoint_is_read_back_and_what_it_changes_is_published() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused_in_a_sentence_and_changes_nothing() {
+fn invalid_write_is_refused_with_a_sentence_and_no_change() {
     let mut rig = Rig::new(1);
     let refused = |rig: &mut Rig, name: &str, value: Value| {
         let before = rig.server.plant.controls.clone();
@@ -276,7 +276,7 @@ fn what_cannot_be_set_is_refused_in_a_sentence_and_changes_nothing() {
 }
 
 #[test]
-fn the_rack_delivers_raw_signals_that_scale_to_the_plants_values() {
+fn rack_delivers_raw_signals_that_scale_to_the_plant_values() {
     let mut rig = Rig::new(1);
     rig.run(5.0);
     let libraries = rig.server.libraries("plant");
@@ -343,7 +343,7 @@ fn an_open_input_is_bad_and_a_signal_beyond_its_ends_is_uncertain() {
 }
 
 #[test]
-fn the_waveform_goes_on_where_the_last_one_ended() {
+fn waveform_continues_where_the_last_one_ended() {
     let mut rig = Rig::new(1);
     rig.run(5.0);
     let waveform = |rig: &mut Rig| match rig.read("boiler/vibration/waveform").0 {
@@ -375,7 +375,7 @@ fn the_waveform_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
-fn the_telegram_is_as_its_description_says() {
+fn telegram_matches_its_description() {
     let mut rig = Rig::new(1);
     let Value::Bytes(bytes) = rig.read("boiler/telegram").0 else {
         panic!("not bytes")
@@ -403,7 +403,7 @@ fn the_last_start_is_a_time_that_stays() {
 }
 
 #[test]
-fn a_server_that_was_not_opened_says_so() {
+fn unopened_server_is_reported() {
     let mut server = SimServer::new(Options::default());
     let mut scan = Scan::new();
     assert_eq!(

@@ -68,7 +68,7 @@ fn pressure_and_energies_rise_with_temperature_and_vapour_volume_falls() {
 }
 
 #[test]
-fn beyond_its_ends_the_table_stands_still() {
+fn table_is_clamped_at_its_ends() {
     let table = Table::new();
     assert_eq!(table.at(LOWEST - 100.0), table.at(LOWEST));
     assert_eq!(table.at(HIGHEST + 100.0), table.at(HIGHEST));

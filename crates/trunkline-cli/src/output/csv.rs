@@ -7,45 +7,30 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 use trunkline_types::text::{escape, is_unprintable, parse_csv};
-use trunkline_types::{DataType, Reason, Value};
+use trunkline_types::{DataType, Value};
 
-use super::Shown;
+use super::reading::Reading;
 use super::values::ValueStyle;
+use super::{ReadingView, record};
 
 /// The columns of a reading; the same words as the keys of a JSON line.
 pub(crate) const HEADER: [&str; 10] = [
     "name", "ts", "value", "type", "units", "q", "reason", "epoch", "seq", "lost",
 ];
 
-/// Formats a reading.
-pub(crate) fn reading(shown: &Shown<'_>, values: ValueStyle) -> String {
-    let (reading, sample, facts) = (shown.reading, &shown.reading.sample, shown.facts);
-    let (mut time, mut value) = (String::new(), String::new());
-    if shown.is_written() {
-        time = sample.source_timestamp.to_string();
-    }
-    if shown.has_value {
-        value = values.text(&sample.value, &facts.data_type, None);
-    }
-    let reason = match sample.quality.reason() {
-        Reason::None => String::new(),
-        reason => reason.to_string(),
+pub(crate) fn reading(shown: &ReadingView<'_>, values: ValueStyle) -> String {
+    let object = record::object(&Reading::new(shown, values));
+    let cell = |column: &str| match (column, &object[column]) {
+        ("value", _) if shown.has_value => {
+            let data_type = &shown.metadata.data_type;
+            values.text(&shown.reading.sample.value, data_type, None)
+        }
+        (_, Json::Null) => String::new(),
+        (_, Json::String(text)) => text.clone(),
+        (_, other) => other.to_string(),
     };
-    let cells = [
-        shown.name,
-        &time,
-        &value,
-        &facts.data_type.to_string(),
-        &facts.units,
-        &sample.quality.level().to_string(),
-        &reason,
-        &reading.position.epoch.to_string(),
-        &reading.position.sequence.to_string(),
-        &reading
-            .lost
-            .count()
-            .map_or_else(String::new, |lost| lost.to_string()),
-    ];
+    let cells = HEADER.map(cell);
+    let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
     line(&cells)
 }
 
@@ -77,7 +62,6 @@ pub(crate) fn line(cells: &[&str]) -> String {
     cells.join(",")
 }
 
-/// Returns the cell, as a JSON string if it is not printable or would be evaluated as a formula.
 fn harmless(cell: &str) -> Cow<'_, str> {
     match cell.contains(is_unprintable) || is_formula(cell) {
         true => Cow::Owned(escape(&Json::from(cell).to_string()).into_owned()),
@@ -109,10 +93,7 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<String>,
 }
 
-/// Parses rows; empty lines are skipped.
-///
-/// # Errors
-/// The line and the error in it.
+/// Parses rows; empty lines are skipped. An error has its line.
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
     let (mut line, mut counted) = (1, 0);
     let mut line_at = |at| {
@@ -131,7 +112,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::specimen::{T, facts, reading as specimen, troubled};
+    use crate::output::specimen::{T, metadata, reading as specimen, troubled};
 
     #[test]
     fn cells_are_quoted_where_they_must_be() {
@@ -142,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spreadsheets_or_terminals_would_obey_is_a_json_string() {
+    fn formulas_and_control_characters_become_json_strings() {
         let cells = |cell| line(&[cell]);
         assert_eq!(cells("=1+1"), "\"\"\"=1+1\"\"\"");
         assert_eq!(cells("@SUM(A1)"), "\"\"\"@SUM(A1)\"\"\"");
@@ -163,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_reading_has_one_cell_per_column() {
-        let facts = facts();
+        let metadata = metadata();
         for (reading, expected) in [
             (
                 specimen(),
@@ -174,7 +155,7 @@ mod tests {
                 "boiler/level,2026-11-20T21:39:04.123456789Z,NaN,f64,%,bad,sensor-failure,12,48213,3",
             ),
         ] {
-            let shown = Shown::new("boiler/level", &facts, &reading, T);
+            let shown = ReadingView::new("boiler/level", &metadata, &reading, T);
             let text = super::reading(&shown, ValueStyle::default());
             assert_eq!(text, expected);
             assert_eq!(parse(&text).unwrap()[0].cells.len(), HEADER.len());
@@ -182,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_text_is_read_back() {
         let cells = ["plain", "a,b", "q\"q", "two lines", "", " x "];
         let text = format!("{}\r\n\n{}\n", line(&cells), line(&["next"]));
         let rows = parse(&text).unwrap();

@@ -1,37 +1,37 @@
 //! Readings for people: a table on a terminal, the same columns with tabs in a pipe.
 
-use trunkline_types::{Level, Lost, Quality};
+use trunkline_types::{Level, Quality};
 
-use super::Shown;
+use super::ReadingView;
 use super::times::TimeColumn;
 use super::values::ValueStyle;
-use crate::terminal::{Mood, Terminal, padded, plain, tabbed};
+use crate::terminal::{Style, Terminal, padded, plain, tabbed};
 
-/// The columns and their format.
 #[derive(Debug)]
 pub(crate) struct HumanForm {
     pub(crate) terminal: Terminal,
     /// True for aligned columns, false for tabs between them.
     pub(crate) is_table: bool,
-    /// Shows the value alone.
     pub(crate) is_terse: bool,
     /// Shows the whole quality, even if it is good.
     pub(crate) is_wide: bool,
     pub(crate) values: ValueStyle,
     pub(crate) time: Option<TimeColumn>,
-    /// Width of the longest name.
     pub(crate) name_width: usize,
 }
 
 impl HumanForm {
-    /// Formats the line of a reading.
-    pub(crate) fn line(&mut self, shown: &Shown<'_>) -> String {
+    pub(crate) fn line(&mut self, shown: &ReadingView<'_>) -> String {
         let value = self.value(shown);
         self.line_with(shown, &[&value])
     }
 
-    /// Formats the line of a change: the previous value and the resulting reading.
-    pub(crate) fn change(&mut self, old: Option<&str>, shown: &Shown<'_>, remark: &str) -> String {
+    pub(crate) fn change(
+        &mut self,
+        old: Option<&str>,
+        shown: &ReadingView<'_>,
+        remark: &str,
+    ) -> String {
         let new = self.value(shown);
         let mut line = match (self.is_table, self.is_terse) {
             (_, true) => return new,
@@ -42,26 +42,25 @@ impl HumanForm {
             (false, _) => self.line_with(shown, &[old.unwrap_or_default(), &new]),
         };
         if self.is_table && !remark.is_empty() {
-            line.push_str(&self.terminal.paint(Mood::Dim, &format!("   ({remark})")));
+            line.push_str(&self.terminal.paint(Style::Dim, &format!("   ({remark})")));
         }
         line
     }
 
-    /// Formats the value.
-    pub(crate) fn value(&self, shown: &Shown<'_>) -> String {
+    pub(crate) fn value(&self, shown: &ReadingView<'_>) -> String {
         if !shown.has_value {
             return "-".to_owned();
         }
-        let facts = shown.facts;
+        let metadata = shown.metadata;
         self.values.text(
             &shown.reading.sample.value,
-            &facts.data_type,
-            facts.precision,
+            &metadata.data_type,
+            metadata.precision,
         )
     }
 
     /// Formats a line with `values` in place of the value; with tabs, each is a column of its own.
-    fn line_with(&mut self, shown: &Shown<'_>, values: &[&str]) -> String {
+    fn line_with(&mut self, shown: &ReadingView<'_>, values: &[&str]) -> String {
         if self.is_terse {
             return values.concat();
         }
@@ -75,70 +74,57 @@ impl HumanForm {
             let mut cells = vec![shown.name];
             cells.extend(time.as_deref());
             cells.extend_from_slice(values);
-            cells.push(&shown.facts.units);
+            cells.push(&shown.metadata.units);
             let marks: Vec<&str> = marks.iter().map(|(mark, _)| mark.as_str()).collect();
             let marks = marks.join(", ");
             cells.push(&marks);
             return tabbed(cells);
         }
-        let mut line = padded(&plain(shown.name), self.name_width);
-        if let Some(time) = time {
-            line.push_str("   ");
-            line.push_str(&self.terminal.paint(Mood::Dim, &time));
-        }
-        line.push_str("   ");
-        line.push_str(
-            &self
-                .terminal
-                .paint(mood(shown.reading.sample.quality), &values.concat()),
-        );
-        if !shown.facts.units.is_empty() {
-            line.push(' ');
-            line.push_str(&plain(&shown.facts.units));
-        }
-        for (mark, mood) in marks {
-            line.push_str("   ");
-            line.push_str(&self.terminal.paint(mood, &mark));
-        }
-        line
+        let mut parts = vec![padded(&plain(shown.name), self.name_width)];
+        let paint = |style, text: &str| self.terminal.paint(style, text);
+        parts.extend(time.map(|time| paint(Style::Dim, &time)));
+        let value = paint(style(shown.reading.sample.quality), &values.concat());
+        parts.push(match shown.metadata.units.as_str() {
+            "" => value,
+            units => format!("{value} {}", plain(units)),
+        });
+        parts.extend(marks.iter().map(|(mark, style)| paint(*style, mark)));
+        parts.join("   ")
     }
 
-    /// Returns the remarks shown after the value.
-    fn marks(&self, shown: &Shown<'_>) -> Vec<(String, Mood)> {
+    fn marks(&self, shown: &ReadingView<'_>) -> Vec<(String, Style)> {
         let mut marks = Vec::new();
         let reading = shown.reading;
         let quality = reading.sample.quality;
         if !shown.is_written() && !shown.has_value {
-            marks.push(("nothing written yet".to_owned(), Mood::Bad));
+            marks.push(("nothing written yet".to_owned(), Style::Bad));
         } else if self.is_wide || !quality.is_good() || quality.is_forced() {
-            marks.push((quality.to_string(), mood(quality)));
+            marks.push((quality.to_string(), style(quality)));
         }
         if let Some(age) = reading.stale {
-            marks.push((format!("stale {:.1} s", age.as_secs_f64()), Mood::Uncertain));
+            let mark = format!("for {:.1} s", age.as_secs_f64());
+            match marks.last_mut() {
+                Some((quality, _)) if quality.ends_with("stale") => *quality += &format!(" {mark}"),
+                _ => marks.push((format!("stale {mark}"), Style::Uncertain)),
+            }
         }
-        marks.extend(gap_marks(&reading.lost));
+        let lost = &reading.lost;
+        match lost.count() {
+            Some(0) => {}
+            Some(count) => marks.push((format!("lost={count}"), Style::Bad)),
+            None => marks.push(("lost=unknown".to_owned(), Style::Bad)),
+        }
+        if lost.coalesced > 0 {
+            marks.push((format!("coalesced={}", lost.coalesced), Style::Dim));
+        }
         marks
     }
 }
 
-/// Returns the remarks about updates lost before a reading.
-fn gap_marks(lost: &Lost) -> Vec<(String, Mood)> {
-    let mut marks = Vec::new();
-    match lost.count() {
-        Some(0) => {}
-        Some(count) => marks.push((format!("lost={count}"), Mood::Bad)),
-        None => marks.push(("lost=unknown".to_owned(), Mood::Bad)),
-    }
-    if lost.coalesced > 0 {
-        marks.push((format!("coalesced={}", lost.coalesced), Mood::Dim));
-    }
-    marks
-}
-
-fn mood(quality: Quality) -> Mood {
+fn style(quality: Quality) -> Style {
     match quality.level() {
-        Level::Good => Mood::Plain,
-        Level::Uncertain => Mood::Uncertain,
-        Level::Bad => Mood::Bad,
+        Level::Good => Style::Plain,
+        Level::Uncertain => Style::Uncertain,
+        Level::Bad => Style::Bad,
     }
 }

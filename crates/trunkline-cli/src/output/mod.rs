@@ -1,16 +1,19 @@
 //! Formats readings and lists as the user wants.
 //!
 //! # Layout
-//! - [`readings`]: prints readings one at a time. [`human`], [`json`], [`csv`] and [`template`] are
-//!   its forms, [`values`] and [`times`] format their parts, and [`rates`] counts readings instead.
-//! - [`records`]: prints lists with columns of any kind.
+//! - [`record`]: every other line, as a typed record, and lists of them; [`schema`]: the schema of
+//!   all lines.
+//! - [`readings`]: prints readings one at a time. [`human`], [`reading`], [`csv`] and [`template`]
+//!   are its forms, [`values`] and [`times`] format their parts, and [`rates`] counts readings
+//!   instead.
 
 pub(crate) mod csv;
 pub(crate) mod human;
-pub(crate) mod json;
 pub(crate) mod rates;
+pub(crate) mod reading;
 pub(crate) mod readings;
-pub(crate) mod records;
+pub(crate) mod record;
+pub(crate) mod schema;
 pub(crate) mod template;
 pub(crate) mod times;
 pub(crate) mod values;
@@ -29,9 +32,9 @@ pub(crate) fn counted(count: u64, one: &str) -> String {
 
 /// A reading together with the metadata of its variable.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown<'a> {
+pub(crate) struct ReadingView<'a> {
     pub(crate) name: &'a str,
-    pub(crate) facts: &'a Facts,
+    pub(crate) metadata: &'a Metadata,
     pub(crate) reading: &'a Reading,
     /// Time of arrival in this process.
     pub(crate) received: Timestamp,
@@ -42,31 +45,29 @@ pub(crate) struct Shown<'a> {
 
 /// The properties of a variable that are shown with its readings.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct Metadata {
     pub(crate) data_type: DataType,
     pub(crate) units: String,
     pub(crate) precision: Option<u8>,
 }
 
-impl<'a> Shown<'a> {
-    /// Wraps a reading as it came.
+impl<'a> ReadingView<'a> {
     pub(crate) fn new(
         name: &'a str,
-        facts: &'a Facts,
+        metadata: &'a Metadata,
         reading: &'a Reading,
         received: Timestamp,
     ) -> Self {
         let has_value = reading.has_value();
         Self {
             name,
-            facts,
+            metadata,
             reading,
             received,
             has_value,
         }
     }
 
-    /// Returns true if the variable has been written.
     pub(crate) fn is_written(&self) -> bool {
         self.reading.position.sequence > 0
     }
@@ -91,13 +92,13 @@ pub(crate) mod specimen {
         DataType, Lost, Position, Quality, Reading, Reason, Sample, Timestamp, Value,
     };
 
-    use super::Facts;
+    use super::Metadata;
 
     /// 2026-11-20T21:39:04.123456789Z.
     pub(crate) const T: Timestamp = Timestamp::from_nanos(1_795_210_744_123_456_789);
 
-    pub(crate) fn facts() -> Facts {
-        Facts {
+    pub(crate) fn metadata() -> Metadata {
+        Metadata {
             data_type: DataType::F64,
             units: "%".into(),
             precision: Some(1),

@@ -2,28 +2,64 @@
 
 use trunkline_types::Lost;
 
-use super::csv;
-use super::json::Object;
-use super::values::ValueStyle;
+use super::record::{JsonSchema, Record, Serialize, Table};
+use super::values::{Amount, ValueStyle, WideInt};
 use crate::arguments::Form;
-use crate::problem::{Problem, Stop};
 use crate::settings::{Columns, Settings};
-use crate::terminal::{Mood, Terminal, padded, plain, tabbed};
+use crate::terminal::{Style, Terminal, padded, plain};
+use crate::{CliError, Problem};
 
-/// The counts of one variable in one period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rate {
     pub(crate) readings: u64,
     pub(crate) lost: Lost,
 }
 
-/// Prints rates, one line each.
+/// A line of `monitor --rate`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum RateEvent {
+    /// Readings of one variable in the last period.
+    Rate {
+        /// The variable.
+        name: String,
+        /// Readings per second.
+        rate: Amount,
+        /// Updates lost in the period. Null when the number is unknown.
+        lost: Option<WideInt>,
+        /// Updates merged into newer ones in the period.
+        coalesced: WideInt,
+        /// The cell of `lost` when it is null.
+        #[serde(skip)]
+        unknown: &'static str,
+    },
+}
+
+impl Record for RateEvent {
+    const COLUMNS: &'static [&'static str] = &["name", "rate", "lost", "coalesced"];
+
+    fn cell(&self, column: &str) -> Option<String> {
+        let Self::Rate {
+            rate,
+            lost,
+            unknown,
+            ..
+        } = self;
+        match column {
+            "rate" => Some(format!("{:.1}", rate.0)),
+            "lost" if lost.is_none() => Some((*unknown).to_owned()),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct RatePrinter {
     terminal: Terminal,
     form: Form,
     values: ValueStyle,
     name_width: usize,
+    table: Table,
 }
 
 impl RatePrinter {
@@ -31,66 +67,45 @@ impl RatePrinter {
         settings: &Settings,
         terminal: &Terminal,
         name_width: usize,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, CliError> {
         if settings.columns != Columns::Usual {
             let sentence = "-t, -a and --format are for readings; leave them out with --rate";
             return Err(Problem::usage(sentence).into());
         }
-        match settings.form {
-            Form::Json => terminal.begin_list(),
-            Form::Csv => terminal.line(&csv::line(&["name", "rate", "lost", "coalesced"]))?,
-            _ => {}
-        }
-        let (form, values) = (settings.form, settings.values);
         Ok(Self {
             terminal: terminal.clone(),
-            form,
-            values,
+            form: settings.form,
+            values: settings.values,
             name_width,
+            table: Table::new(settings, terminal, RateEvent::COLUMNS, false)?,
         })
     }
 
     /// Prints the rate of one variable; `seconds` is the length of the period.
-    pub(crate) fn print(&self, name: &str, rate: Rate, seconds: f64) -> Result<(), Stop> {
+    pub(crate) fn print(&mut self, name: &str, rate: Rate, seconds: f64) -> Result<(), CliError> {
         let per_second = rate.readings as f64 / seconds;
         let (lost, coalesced) = (rate.lost.count(), rate.lost.coalesced);
-        let lost_text = lost.map_or_else(|| "unknown".to_owned(), |count| count.to_string());
-        let line = match self.form {
-            Form::Json | Form::Jsonl => {
-                let mut object = Object::new();
-                object.put("event", "rate");
-                object.put("name", name);
-                object.put("rate", per_second);
-                object.put("lost", lost.map(|count| self.values.json_u64(count)));
-                object.put("coalesced", self.values.json_u64(coalesced));
-                object.into_json().to_string()
-            }
-            Form::Table => {
-                let mood = if lost == Some(0) {
-                    Mood::Dim
+        if self.form != Form::Table {
+            return self.table.push(&RateEvent::Rate {
+                name: name.to_owned(),
+                rate: Amount(per_second),
+                lost: lost.map(|count| self.values.wide(count)),
+                coalesced: self.values.wide(coalesced),
+                unknown: if self.form == Form::Csv {
+                    ""
                 } else {
-                    Mood::Bad
-                };
-                let lost = self.terminal.paint(mood, &format!("lost={lost_text}"));
-                let name = padded(&plain(name), self.name_width);
-                format!("{name}   {per_second:.1} /s   {lost}   coalesced={coalesced}")
-            }
-            Form::Plain => tabbed([
-                name,
-                &format!("{per_second:.1}"),
-                &lost_text,
-                &coalesced.to_string(),
-            ]),
-            Form::Csv => {
-                let lost = lost.map_or_else(String::new, |count| count.to_string());
-                csv::line(&[
-                    name,
-                    &format!("{per_second:.1}"),
-                    &lost,
-                    &coalesced.to_string(),
-                ])
-            }
+                    "unknown"
+                },
+            });
+        }
+        let style = match lost {
+            Some(0) => Style::Dim,
+            _ => Style::Bad,
         };
+        let lost = lost.map_or_else(|| "unknown".to_owned(), |count| count.to_string());
+        let lost = self.terminal.paint(style, &format!("lost={lost}"));
+        let name = padded(&plain(name), self.name_width);
+        let line = format!("{name}   {per_second:.1} /s   {lost}   coalesced={coalesced}");
         self.terminal.line(&line)
     }
 }

@@ -1,19 +1,20 @@
 //! Prints readings in the chosen form.
 
+use serde_json::Value as Json;
 use trunkline_types::{Position, Timestamp};
 
 use super::human::HumanForm;
-use super::json::Object;
+use super::reading::Reading;
+use super::record::{JsonSchema, Serialize, json};
 use super::template::Template;
 use super::times::TimeColumn;
-use super::values::ValueStyle;
-use super::{Shown, csv, json};
+use super::values::{ValueStyle, WideInt};
+use super::{ReadingView, csv};
+use crate::CliError;
 use crate::arguments::Form;
-use crate::problem::Stop;
 use crate::settings::{Columns, Settings};
 use crate::terminal::Terminal;
 
-/// Prints readings, one line each.
 #[derive(Debug)]
 pub(crate) struct ReadingPrinter {
     terminal: Terminal,
@@ -32,40 +33,34 @@ enum Kind {
     Csv(ValueStyle),
 }
 
-/// The layout of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Width of the longest name.
     pub(crate) name_width: usize,
     /// Shows the time unless the user decides otherwise.
     pub(crate) with_time: bool,
-    /// Start time of the command.
     pub(crate) started: Timestamp,
 }
 
-/// A value that was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
-    /// The previous value, as far as it could be read.
-    pub(crate) old: Option<&'a Shown<'a>>,
-    /// The new value.
-    pub(crate) new: Shown<'a>,
+    pub(crate) old: Option<&'a ReadingView<'a>>,
+    pub(crate) new: ReadingView<'a>,
     /// The engine did not report its value: `new` has the written value, and its number is known
     /// only from `position`.
     pub(crate) is_assumed: bool,
-    /// Position of the update, from the answer to the write.
     pub(crate) position: Option<Position>,
-    /// Outcome of the write, in one word.
     pub(crate) outcome: &'static str,
-    /// Commit number of the write's group.
     pub(crate) commit: Option<u64>,
     /// Remark for people: who confirmed the write, and how long it took.
     pub(crate) remark: &'a str,
 }
 
 impl ReadingPrinter {
-    /// Begins a sequence of readings.
-    pub(crate) fn new(settings: &Settings, terminal: &Terminal, plan: Plan) -> Result<Self, Stop> {
+    pub(crate) fn new(
+        settings: &Settings,
+        terminal: &Terminal,
+        plan: Plan,
+    ) -> Result<Self, CliError> {
         let values = settings.values;
         let is_wide = settings.columns == Columns::Wide;
         let in_time = plan.with_time || is_wide;
@@ -101,8 +96,7 @@ impl ReadingPrinter {
         })
     }
 
-    /// Prints one reading.
-    pub(crate) fn print(&mut self, shown: &Shown<'_>) -> Result<(), Stop> {
+    pub(crate) fn print(&mut self, shown: &ReadingView<'_>) -> Result<(), CliError> {
         let line = match &mut self.kind {
             Kind::Human(form) => form.line(shown),
             Kind::Template {
@@ -110,50 +104,65 @@ impl ReadingPrinter {
                 values,
                 time,
             } => return self.terminal.lines(&template.line(shown, *values, time)),
-            Kind::Json(values) => json::reading(shown, *values).into_json().to_string(),
+            Kind::Json(values) => json(&Reading::new(shown, *values)),
             Kind::Csv(values) => csv::reading(shown, *values),
         };
         self.terminal.line(&line)
     }
 
-    /// Prints the outcome of a write.
-    pub(crate) fn print_change(&mut self, change: &Change<'_>) -> Result<(), Stop> {
+    pub(crate) fn print_change(&mut self, change: &Change<'_>) -> Result<(), CliError> {
         let line = match &mut self.kind {
             Kind::Human(form) => {
                 let old = change.old.map(|old| form.value(old));
                 form.change(old.as_deref(), &change.new, change.remark)
             }
-            Kind::Template {
-                template,
-                values,
-                time,
-            } => {
-                let lines = template.line(&change.new, *values, time);
-                return self.terminal.lines(&lines);
-            }
-            Kind::Json(values) => changed(change, *values).into_json().to_string(),
-            Kind::Csv(values) => csv::reading(&change.new, *values),
+            Kind::Json(values) => json(&Written::new(change, *values)),
+            _ => return self.print(&change.new),
         };
         self.terminal.line(&line)
     }
 }
 
-fn changed(change: &Change<'_>, values: ValueStyle) -> Object {
-    let mut object = match change.is_assumed {
-        true => json::value(&change.new, values),
-        false => json::reading(&change.new, values),
-    };
-    if let Some(position) = change.position.filter(|_| change.is_assumed) {
-        object.put("epoch", values.json_u64(position.epoch));
-        object.put("seq", values.json_u64(position.sequence));
+/// One line of `put`: a reading of the variable's current value, and the outcome of the write.
+/// Without the engine's confirmation, or when the variable already has a newer value, it has the
+/// value that was written.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(
+    title = "Trunkline write, version 1",
+    extend("required" = ["name", "value", "type", "outcome"])
+)]
+pub(crate) struct Written {
+    #[serde(flatten)]
+    reading: Reading,
+    /// The previous value, in the form of `value`; special numbers are strings. Left out when there
+    /// was none or it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old: Option<Json>,
+    /// `applied`; `unchanged`: within the deadband; `superseded` by a later write; `sent`: with
+    /// `--no-wait`, the outcome is unknown.
+    #[schemars(extend("enum" = ["applied", "unchanged", "superseded", "sent"]))]
+    outcome: &'static str,
+    /// With `--atomic`: the number of the group, from 1 within the engine's epoch. A string with
+    /// `--int-strings`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<WideInt>,
+}
+
+impl Written {
+    fn new(change: &Change<'_>, values: ValueStyle) -> Self {
+        let reading = match change.is_assumed {
+            true => Reading::of_value(&change.new, change.position, values),
+            false => Reading::new(&change.new, values),
+        };
+        let old = change.old.filter(|old| old.has_value).map(|old| {
+            let old = values.json(&old.reading.sample.value, &old.metadata.data_type);
+            old.into_plain()
+        });
+        Self {
+            reading,
+            old,
+            outcome: change.outcome,
+            commit: change.commit.map(|commit| values.wide(commit)),
+        }
     }
-    if let Some(old) = change.old.filter(|old| old.has_value) {
-        let old = values.json(&old.reading.sample.value, &old.facts.data_type);
-        object.put("old", old.into_plain());
-    }
-    object.put("outcome", change.outcome);
-    if let Some(commit) = change.commit {
-        object.put("commit", values.json_u64(commit));
-    }
-    object
 }

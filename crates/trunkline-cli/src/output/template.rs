@@ -4,65 +4,38 @@ use std::fmt::Write;
 
 use trunkline_types::text::escape;
 
-use super::Shown;
+use super::ReadingView;
 use super::times::TimeColumn;
 use super::values::ValueStyle;
-use crate::problem::Problem;
+use crate::Problem;
 
-/// A parsed template.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Template(Vec<Part>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Part {
     Text(String),
-    Word(Word),
+    Word(&'static str),
 }
 
-/// Declares each word and its name once.
-macro_rules! words {
-    ($($variant:ident = $name:literal,)+) => {
-        /// A word in braces.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        enum Word {
-            $($variant,)+
-        }
-
-        /// All words, for error messages and the help.
-        pub(crate) const WORDS: &str = concat!($("{", $name, "} ",)+);
-
-        impl Word {
-            fn parse(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Word::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-words! {
-    Name = "name",
-    Value = "value",
-    Units = "units",
-    Type = "type",
-    Time = "time",
-    SourceTime = "ts",
-    EngineTime = "engine_ts",
-    Quality = "quality",
-    Epoch = "epoch",
-    Sequence = "seq",
-    Lost = "lost",
-    Coalesced = "coalesced",
-    Age = "age",
-}
+const WORDS: [&str; 13] = [
+    "name",
+    "value",
+    "units",
+    "type",
+    "time",
+    "ts",
+    "engine_ts",
+    "quality",
+    "epoch",
+    "seq",
+    "lost",
+    "coalesced",
+    "age",
+];
 
 impl Template {
     /// Parses a template: words in braces, `{{` and `}}` for braces, `\t`, `\n` and `\\`.
-    ///
-    /// # Errors
-    /// A usage problem that lists the words.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -78,7 +51,7 @@ impl Template {
                     let Some((word, after)) = rest.as_str().split_once('}') else {
                         return Err(wrong(text, "a brace is not closed"));
                     };
-                    let Some(word) = Word::parse(word) else {
+                    let Some(word) = WORDS.into_iter().find(|known| *known == word) else {
                         return Err(wrong(text, &format!("there is no placeholder {{{word}}}")));
                     };
                     if !plain.is_empty() {
@@ -105,14 +78,13 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// Formats a reading.
     pub(crate) fn line(
         &self,
-        shown: &Shown<'_>,
+        shown: &ReadingView<'_>,
         values: ValueStyle,
         time: &mut Option<TimeColumn>,
     ) -> String {
-        let (reading, sample, facts) = (shown.reading, &shown.reading.sample, shown.facts);
+        let (reading, sample, metadata) = (shown.reading, &shown.reading.sample, shown.metadata);
         let mut line = String::new();
         for part in &self.0 {
             let word = match part {
@@ -122,36 +94,36 @@ impl Template {
                 }
                 Part::Word(word) => word,
             };
-            match word {
-                Word::Name => line.push_str(&escape(shown.name)),
-                Word::Value if shown.has_value => {
-                    let text = values.text(&sample.value, &facts.data_type, facts.precision);
+            match *word {
+                "name" => line.push_str(&escape(shown.name)),
+                "value" if shown.has_value => {
+                    let text = values.text(&sample.value, &metadata.data_type, metadata.precision);
                     line.push_str(&text);
                 }
-                Word::Value => {}
-                Word::Units => line.push_str(&escape(&facts.units)),
-                Word::Type => put(&mut line, &facts.data_type),
-                Word::Time => {
-                    if let Some(time) = time.as_mut().filter(|_| shown.is_written()) {
+                "units" => line.push_str(&escape(&metadata.units)),
+                "type" => put(&mut line, &metadata.data_type),
+                "time" if shown.is_written() => {
+                    if let Some(time) = time {
                         line.push_str(&time.text(shown.name, shown.times()));
                     }
                 }
-                Word::SourceTime | Word::EngineTime if !shown.is_written() => {}
-                Word::SourceTime => put(&mut line, &sample.source_timestamp),
-                Word::EngineTime => put(&mut line, &sample.engine_timestamp),
-                Word::Quality => put(&mut line, &sample.quality),
-                Word::Epoch => put(&mut line, &reading.position.epoch),
-                Word::Sequence => put(&mut line, &reading.position.sequence),
-                Word::Lost => match reading.lost.count() {
+                "ts" if shown.is_written() => put(&mut line, &sample.source_timestamp),
+                "engine_ts" if shown.is_written() => put(&mut line, &sample.engine_timestamp),
+                "quality" => put(&mut line, &sample.quality),
+                "epoch" => put(&mut line, &reading.position.epoch),
+                "seq" => put(&mut line, &reading.position.sequence),
+                "lost" => match reading.lost.count() {
                     Some(count) => put(&mut line, &count),
                     None => line.push_str("unknown"),
                 },
-                Word::Coalesced => put(&mut line, &reading.lost.coalesced),
-                Word::Age => {
+                "coalesced" => put(&mut line, &reading.lost.coalesced),
+                "age" => {
                     if let Some(age) = reading.stale {
                         put(&mut line, &age.as_secs_f64());
                     }
                 }
+                // Without a value or a time, it is empty.
+                _ => {}
             }
         }
         line
@@ -164,20 +136,20 @@ fn put(line: &mut String, what: &dyn std::fmt::Display) {
 }
 
 fn wrong(text: &str, what: &str) -> Problem {
-    Problem::usage(&format!(
-        "--format \"{text}\": {what}; the placeholders are {}",
-        WORDS.trim_end()
+    let words = WORDS.map(|word| format!("{{{word}}}")).join(" ");
+    Problem::usage(format!(
+        "--format \"{text}\": {what}; the placeholders are {words}"
     ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::specimen::{T, facts, reading, troubled};
+    use crate::output::specimen::{T, metadata, reading, troubled};
 
     fn line(template: &str, reading: &trunkline_types::Reading) -> String {
-        let facts = facts();
-        let shown = Shown::new("boiler/level", &facts, reading, T);
+        let metadata = metadata();
+        let shown = ReadingView::new("boiler/level", &metadata, reading, T);
         let template = Template::parse(template).unwrap();
         template.line(&shown, ValueStyle::default(), &mut None)
     }
@@ -197,20 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn text_from_outside_ends_no_line() {
-        let facts = crate::output::Facts {
+    fn untrusted_text_ends_no_line() {
+        let metadata = crate::output::Metadata {
             units: "m\n\u{2028}".to_owned(),
-            ..facts()
+            ..metadata()
         };
         let reading = reading();
-        let shown = Shown::new("a/b", &facts, &reading, T);
+        let shown = ReadingView::new("a/b", &metadata, &reading, T);
         let template = Template::parse("{value} {units}\\n").unwrap();
         let line = template.line(&shown, ValueStyle::default(), &mut None);
         assert_eq!(line, "72.41 m\\n\\u2028\n");
     }
 
     #[test]
-    fn mistakes_name_the_words_there_are() {
+    fn errors_list_the_valid_placeholders() {
         for text in ["{nme}", "{name", "name}", "{}"] {
             let problem = Template::parse(text).unwrap_err();
             assert!(

@@ -16,7 +16,6 @@ pub(crate) struct TimeChoice {
     utc: bool,
 }
 
-/// The times of one reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Times {
     pub(crate) source: Timestamp,
@@ -25,7 +24,6 @@ pub(crate) struct Times {
     pub(crate) local: Timestamp,
 }
 
-/// Formats the times of a sequence of readings.
 #[derive(Debug)]
 pub(crate) struct TimeColumn {
     style: TimeStyle,
@@ -34,6 +32,17 @@ pub(crate) struct TimeColumn {
     zone: Option<TimeZone>,
     started: Timestamp,
     last: HashMap<String, Timestamp>,
+}
+
+impl From<Timestamp> for Times {
+    /// For a time that no other clock has measured.
+    fn from(time: Timestamp) -> Self {
+        Self {
+            source: time,
+            engine: time,
+            local: time,
+        }
+    }
 }
 
 impl TimeChoice {
@@ -45,7 +54,6 @@ impl TimeChoice {
         }
     }
 
-    /// Returns the zone in which times are written.
     pub(crate) fn zone(self) -> TimeZone {
         match self.utc {
             true => TimeZone::UTC,
@@ -73,7 +81,6 @@ impl TimeChoice {
 }
 
 impl TimeColumn {
-    /// Formats the time of a reading of this variable.
     pub(crate) fn text(&mut self, name: &str, times: Times) -> String {
         let time = match self.clock {
             ClockChoice::Source => times.source,
@@ -92,7 +99,6 @@ impl TimeColumn {
         }
     }
 
-    /// Formats date and time.
     pub(crate) fn absolute(&self, time: Timestamp) -> String {
         let Some(zone) = &self.zone else {
             return format_wide(time);

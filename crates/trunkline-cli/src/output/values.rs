@@ -1,5 +1,11 @@
 //! Values as text and as JSON, in the styles that the options choose.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
 use serde_json::Value as Json;
 use trunkline_types::json::{JsonValue, to_json};
 use trunkline_types::text::{Digits, FormatOptions, format_value};
@@ -7,7 +13,6 @@ use trunkline_types::{ArrayType, DataType, ElementType, StructType, Value};
 
 use crate::arguments::{Form, GlobalArgs};
 
-/// The format of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ValueStyle {
     digits: Option<Digits>,
@@ -18,7 +23,6 @@ pub(crate) struct ValueStyle {
     for_people: bool,
 }
 
-/// Number of elements of an array that a table shows.
 const TABLE_ELEMENTS: usize = 8;
 
 impl ValueStyle {
@@ -39,7 +43,6 @@ impl ValueStyle {
         }
     }
 
-    /// Returns the same style for programs, which leaves nothing out.
     pub(crate) fn for_programs(self) -> Self {
         Self {
             elements: None,
@@ -61,7 +64,6 @@ impl ValueStyle {
         format_value(value, ty, &options)
     }
 
-    /// Formats the value as JSON.
     pub(crate) fn json(self, value: &Value, ty: &DataType) -> JsonValue {
         let mut json = match self.enum_number {
             true => to_json(value, &without_labels(ty)),
@@ -73,12 +75,49 @@ impl ValueStyle {
         json
     }
 
-    /// Formats a 64-bit number as JSON.
-    pub(crate) fn json_u64(self, number: u64) -> Json {
+    pub(crate) fn wide(self, number: u64) -> WideInt {
         match self.int_strings {
-            true => Json::from(number.to_string()),
-            false => Json::from(number),
+            true => WideInt::Text(number.to_string()),
+            false => WideInt::Number(number),
         }
+    }
+}
+
+/// A 64-bit number of a record: text with `--int-strings`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum WideInt {
+    Number(u64),
+    Text(String),
+}
+
+impl fmt::Display for WideInt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+impl JsonSchema for WideInt {
+    fn schema_name() -> Cow<'static, str> {
+        "WideInt".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["integer", "string"], "minimum": 0 })
+    }
+}
+
+/// A number of a record that is not negative: seconds, a rate.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct Amount(#[schemars(range(min = 0))] pub(crate) f64);
+
+impl From<Duration> for Amount {
+    fn from(time: Duration) -> Self {
+        Self(time.as_secs_f64())
     }
 }
 
@@ -174,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn enums_are_numbers_where_that_is_asked_for() {
+    fn enums_are_printed_as_numbers_on_request() {
         let sut = ValueStyle {
             enum_number: true,
             ..ValueStyle::default()
@@ -192,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_64_bits_become_strings_wherever_they_stand() {
+    fn all_64_bit_integers_become_strings() {
         let sut = ValueStyle {
             int_strings: true,
             ..ValueStyle::default()
@@ -215,9 +254,7 @@ mod tests {
             sut.json(&value, &ty).value.to_string(),
             "{\"a\":\"1\",\"b\":2.0}"
         );
-        assert_eq!(
-            ValueStyle::default().json_u64(big).to_string(),
-            big.to_string()
-        );
+        assert_eq!(ValueStyle::default().wide(big), WideInt::Number(big));
+        assert_eq!(sut.wide(big), WideInt::Text(big.to_string()));
     }
 }

@@ -1,18 +1,15 @@
 //! `audit`: shows who did what.
 
-use trunkline_types::{AuditEntry, AuditOutcome, AuditPage, AuditQuery, Pattern, Timestamp};
+use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Timestamp};
 
-use super::{Context, Verb};
 use crate::connection::Connection;
-use crate::exit::Exit;
 use crate::instant::FORMS;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::output::times::{TimeColumn, Times};
-use crate::output::values::ValueStyle;
-use crate::problem::{Problem, Stop};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::times::TimeColumn;
+use crate::output::values::{ValueStyle, WideInt};
 use crate::targets::{self, Wanted};
-use crate::terminal::Mood;
+use crate::terminal::Style;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Show who changed what, when, from where, and with what result
 ///
@@ -40,42 +37,86 @@ pub(crate) struct Args {
     last: Option<u32>,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "audit",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Interrupted,
-    ],
-);
+/// A line of `audit`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline audit entry, version 1")]
+pub(crate) struct Entry {
+    /// Number of the entry: one more than that of the previous entry, also after a restart of an
+    /// engine with a store. A string with --int-strings.
+    #[schemars(range(min = 1))]
+    number: WideInt,
+    /// When the action ended, by the engine's clock, UTC, nanoseconds.
+    #[schemars(extend("format" = "date-time"))]
+    ts: String,
+    /// Principal of the action.
+    who: String,
+    /// Origin: the address, then the program, user and process that the client reported.
+    from: String,
+    /// put, set, send, force, unforce, forcing on, forcing off, forcing clear, deploy, undeploy,
+    /// start, stop, engine start, engine stop, lost, removed.
+    action: String,
+    /// The variable or library. Left out for the whole engine.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    /// The type of the values. Left out without values.
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    data_type: String,
+    /// The previous value, as text of at most 256 bytes. Left out when there was none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    old: String,
+    /// The value of the write, as text of at most 256 bytes; for an order, what it changed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    new: String,
+    /// Outcome of the action.
+    #[schemars(extend("enum" = ["done", "applied", "unchanged", "refused", "unknown", "lost"]))]
+    outcome: &'static str,
+    /// With applied and unchanged: the epoch of seq. A string with --int-strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<WideInt>,
+    /// With applied and unchanged: the sequence of the update that the variable has as a result. A
+    /// string with --int-strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<WideInt>,
+    /// With refused: the rule. With unknown: the cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// With lost: number of entries that are missing here because there was no room for them. A
+    /// string with --int-strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    lost: Option<WideInt>,
+    /// For people: when, and the whole outcome.
+    #[serde(skip)]
+    texts: [(&'static str, String); 2],
+}
 
-const COLUMNS: &[&str] = &[
-    "time", "who", "from", "action", "name", "old", "new", "outcome",
-];
+impl Record for Entry {
+    const COLUMNS: &'static [&'static str] = &[
+        "time", "who", "from", "action", "name", "old", "new", "outcome",
+    ];
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let operands: Vec<String> = args
-        .pattern
-        .iter()
-        .map(|text| whole_library(text))
-        .collect();
+    fn texts(&self) -> &[(&'static str, String)] {
+        &self.texts
+    }
+
+    fn style(&self) -> Style {
+        match self.outcome {
+            "refused" | "lost" => Style::Bad,
+            "unknown" => Style::Uncertain,
+            _ => Style::Plain,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let operands = args.pattern.iter().map(|text| whole_library(text));
+    let operands: Vec<String> = operands.collect();
     let targets = targets::resolve(&operands, &context.settings)?;
     let pattern = match targets.wanted.into_iter().next() {
         None => None,
         Some(Wanted::Pattern(pattern)) => Some(pattern),
         Some(Wanted::Name(name)) => Some(Pattern::parse(&name).map_err(bad_pattern)?),
-        Some(Wanted::Wrong(problem)) => {
-            return Err(Problem {
-                name: None,
-                ..problem
-            }
-            .into());
-        }
+        Some(Wanted::Wrong(problem)) => return Err(problem.of_all().into()),
     };
     let since = args.since.as_ref();
     let mut query = AuditQuery {
@@ -87,95 +128,75 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         from: None,
     };
     let connection = Connection::new(&targets.engine, context)?;
-    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?.headed();
+    let mut table = context.table::<Entry>()?;
     let mut times = context.settings.times.column(true, context.started);
     let mut has_any = false;
     loop {
-        let page = connection.client.audit(query.clone(), connection.timeout());
-        let mut page = page.map_err(|error| connection.failed(&error))?;
+        let mut page = connection.call(|client, wait| client.audit(query.clone(), wait))?;
         if query.newest_first {
             page.entries.reverse();
         }
         for entry in &page.entries {
-            records.push(row(entry, &mut times, context.settings.values))?;
+            table.push(&Entry::new(entry, &mut times, context.settings.values))?;
             has_any = true;
         }
         query.from = page.next;
         if page.next.is_none() || query.newest_first {
-            records.finish()?;
-            return notes(&page, has_any, query.newest_first, context);
+            table.finish()?;
+            // Programs see it from the numbers. A request for the last entries does not report the
+            // oldest as missing.
+            let state = &page.state;
+            if !has_any {
+                context
+                    .terminal
+                    .note(&format!("no matching entries; {state}"))?;
+            } else if page.removed > 0 && !query.newest_first {
+                let removed = page.removed;
+                let note = format!("the oldest {removed} entries have been removed; {state}");
+                context.terminal.note(&note)?;
+            }
+            return Ok(Exit::Done);
         }
     }
 }
 
-/// Prints, for people, which entries are missing; programs see it from the numbers. A request for
-/// the last entries does not report the oldest as missing.
-fn notes(page: &AuditPage, has_any: bool, is_last: bool, context: &Context) -> Result<Exit, Stop> {
-    if !has_any {
-        let sentence = format!("no matching entries; {}", page.state);
-        context.terminal.note(&sentence)?;
-    } else if page.removed > 0 && !is_last {
-        let sentence = format!(
-            "the oldest {} entries have been removed; {}",
-            page.removed, page.state
-        );
-        context.terminal.note(&sentence)?;
-    }
-    Ok(Exit::Done)
-}
-
-fn row(entry: &AuditEntry, times: &mut Option<TimeColumn>, values: ValueStyle) -> Row {
-    let when = Times {
-        source: entry.when,
-        engine: entry.when,
-        local: entry.when,
-    };
-    let time = times.as_mut().map(|times| times.text(&entry.name, when));
-    let cells = vec![
-        time.unwrap_or_default(),
-        entry.who.clone(),
-        entry.from.clone(),
-        entry.action.to_string(),
-        entry.name.clone(),
-        entry.old.clone(),
-        entry.new.clone(),
-        entry.outcome.to_string(),
-    ];
-    Row {
-        cells,
-        object: object(entry, values),
-        mood: match entry.outcome {
-            AuditOutcome::Refused(_) | AuditOutcome::Lost(_) => Mood::Bad,
-            AuditOutcome::Unknown(_) => Mood::Uncertain,
-            _ => Mood::Plain,
-        },
-    }
-}
-
-fn object(entry: &AuditEntry, values: ValueStyle) -> Object {
-    let mut object = Object::new();
-    object.put("number", values.json_u64(entry.number));
-    object.put("ts", entry.when.to_string());
-    object.put("who", entry.who.as_str());
-    object.put("from", entry.from.as_str());
-    object.put("action", entry.action.to_string());
-    object.put_text("name", &entry.name);
-    object.put_text("type", &entry.data_type);
-    object.put_text("old", &entry.old);
-    object.put_text("new", &entry.new);
-    object.put("outcome", entry.outcome.name());
-    match &entry.outcome {
-        AuditOutcome::Applied(position) | AuditOutcome::Unchanged(position) => {
-            object.put("epoch", values.json_u64(position.epoch));
-            object.put("seq", values.json_u64(position.sequence));
+impl Entry {
+    fn new(entry: &AuditEntry, times: &mut Option<TimeColumn>, values: ValueStyle) -> Self {
+        let outcome = &entry.outcome;
+        let time = times
+            .as_mut()
+            .map(|times| times.text(&entry.name, entry.when.into()));
+        let position = match outcome {
+            AuditOutcome::Applied(position) | AuditOutcome::Unchanged(position) => Some(position),
+            _ => None,
+        };
+        Self {
+            number: values.wide(entry.number),
+            ts: entry.when.to_string(),
+            who: entry.who.clone(),
+            from: entry.from.clone(),
+            action: entry.action.to_string(),
+            name: entry.name.clone(),
+            data_type: entry.data_type.clone(),
+            old: entry.old.clone(),
+            new: entry.new.clone(),
+            outcome: outcome.name(),
+            epoch: position.map(|position| values.wide(position.epoch)),
+            seq: position.map(|position| values.wide(position.sequence)),
+            message: match outcome {
+                AuditOutcome::Refused(text) | AuditOutcome::Unknown(text) => Some(text.clone()),
+                _ => None,
+            },
+            lost: match outcome {
+                AuditOutcome::Lost(count) => Some(values.wide(*count)),
+                _ => None,
+            },
+            texts: [
+                ("time", time.unwrap_or_default()),
+                ("outcome", outcome.to_string()),
+            ],
         }
-        AuditOutcome::Refused(sentence) | AuditOutcome::Unknown(sentence) => {
-            object.put("message", sentence.as_str());
-        }
-        AuditOutcome::Lost(count) => object.put("lost", values.json_u64(*count)),
-        AuditOutcome::Done => {}
     }
-    object
 }
 
 /// Returns the pattern of a library: everything in it, and the library itself.
@@ -188,9 +209,9 @@ fn whole_library(text: &str) -> String {
 
 fn instant(text: &str, context: &Context) -> Result<Timestamp, Problem> {
     let time = context.now().parse(text);
-    time.ok_or_else(|| Problem::usage(&format!("--since \"{text}\" is not a time; {FORMS}")))
+    time.ok_or_else(|| Problem::usage(format!("--since \"{text}\" is not a time; {FORMS}")))
 }
 
 fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {
-    Problem::new(Exit::SomeFailed, "bad-pattern", &error.to_string())
+    Problem::failed("bad-pattern", error.to_string())
 }

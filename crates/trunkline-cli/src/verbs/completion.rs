@@ -3,10 +3,8 @@
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Context, Verb};
 use crate::arguments::Cli;
-use crate::exit::Exit;
-use crate::problem::Stop;
+use crate::{CliError, Context, Exit};
 
 /// Print a script that completes commands and options in a shell
 ///
@@ -18,9 +16,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) const VERB: Verb = Verb::reading("completion", &[Exit::Done, Exit::Usage]);
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut script = Vec::new();
     for name in ["trunkline", "tl"] {
         clap_complete::generate(args.shell, &mut Cli::command(), name, &mut script);

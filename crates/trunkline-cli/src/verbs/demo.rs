@@ -7,41 +7,30 @@ use std::time::Duration;
 use trunkline::config::{DeploymentPlan, IoConfig};
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
-use trunkline::{Engine, Event, OpenOptions, SubscribeOptions};
+use trunkline::{Client, Engine, Event, SubscribeOptions};
 use trunkline_net::server::raise_descriptor_limit;
 use trunkline_types::text::{Digits, FormatOptions, format_value};
 use trunkline_types::{Contract, Reading};
 
-use super::serve::{self, ListenArgs};
-use super::{Context, Verb, io};
-use crate::arguments::Form;
-use crate::exit::Exit;
-use crate::interrupt::StopSignals;
-use crate::output::json::Object;
-use crate::problem::Stop;
-use crate::terminal::Mood;
+use super::io;
+use super::serve::{self, ListenArgs, ServeEvent};
+use crate::connection::{metadata, opening};
+use crate::output::Metadata;
+use crate::output::record::json;
+use crate::terminal::Style;
+use crate::{CliError, Context, Exit};
 
 /// Run a demonstration: a simulated boiler house and the readings of this machine
 ///
-/// The engine runs in memory until Ctrl-C, and by default only this machine can reach it. The
-/// command prints examples to try.
+/// The engine keeps everything in memory and runs until Ctrl-C. By default, only this machine can
+/// reach it. The command prints examples to try.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     listen: ListenArgs,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "demo",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::NotPermitted,
-    ],
-);
-
-/// A variable that moves from the first second on.
+/// A variable that changes from the first second on.
 const SHOWN: &str = "boiler/level";
 /// A variable that needs two samples, a second apart, to have a value.
 const USAGE: &str = "host/cpu/total";
@@ -57,29 +46,32 @@ const TO_TRY: [&str; 6] = [
     "trunkline why boiler/level",
 ];
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut plan = DeploymentPlan {
         io: vec![IoConfig::new("sim", "sim"), IoConfig::new("host", "host")],
         ..DeploymentPlan::default()
     };
     plan.engine.name = Some("demo".to_owned());
     serve::apply(&mut plan, &args.listen);
-    let mut signals = StopSignals::new()?;
+    context.interrupted.end_in_order(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = Engine::from_plan_with(&plan, &io::drivers())
         .map_err(|error| serve::of_start(&error, &plan))?;
-    match context.settings.form {
-        Form::Json | Form::Jsonl => announce_json(&engine, context)?,
-        _ => announce(&engine, context)?,
+    match context.settings.is_json() {
+        true => {
+            let line = json(&ServeEvent::new(&engine, &plan));
+            context.terminal.line(&line)?;
+            context.terminal.flush()?;
+        }
+        false => announce(&engine, context)?,
     }
-    serve::warn_if_open(&engine, context)?;
-    serve::warn_of_users(&engine, &plan, context)?;
-    signals.wait();
+    serve::warn(&engine, &plan, context)?;
+    context.interrupted.wait_for_first();
     engine.shutdown(serve::GRACE);
     Ok(Exit::Done)
 }
 
-fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
+fn announce(engine: &Engine, context: &Context) -> Result<(), CliError> {
     let terminal = &context.terminal;
     let version = env!("CARGO_PKG_VERSION");
     let places = engine.listening().into_iter();
@@ -98,7 +90,7 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
     terminal.line("")?;
     serve::list_libraries(engine, context)?;
     terminal.line("")?;
-    terminal.line("  Try in another terminal")?;
+    terminal.line("  Try this in another terminal:")?;
     for line in preparations(engine)
         .iter()
         .map(String::as_str)
@@ -111,23 +103,10 @@ fn announce(engine: &Engine, context: &Context) -> Result<(), Stop> {
     await_usage(engine, context);
     let addresses = serve::urls(engine);
     terminal.line(&format!(
-        "  Listening on {} · Ctrl-C ends it",
+        "  Listening on {} · press Ctrl-C to stop",
         addresses.join(" and ")
     ))?;
     terminal.flush()
-}
-
-fn announce_json(engine: &Engine, context: &Context) -> Result<(), Stop> {
-    let addresses = serve::urls(engine);
-    let mut object = Object::new();
-    object.put("event", "serving");
-    object.put("engine", "demo");
-    object.put("variables", engine.variable_count());
-    object.put("listen", addresses);
-    serve::put_local_sockets(engine, &mut object);
-    object.put("io", vec!["sim", "host"]);
-    context.terminal.line(&object.into_json().to_string())?;
-    context.terminal.flush()
 }
 
 /// Returns the commands that the other shell needs first: the path of the command, and the URL of
@@ -164,80 +143,65 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Shows the first value, and the first one that differs from it.
-fn show_movement(engine: &Engine, context: &Context) -> Result<(), Stop> {
+fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
     let Ok(client) = engine.client() else {
         return Ok(());
     };
-    let options = OpenOptions {
-        describe: true,
-        ..OpenOptions::default()
-    };
-    let opened = client.open(&[SHOWN], options, LOOK_MAX).ok();
+    let opened = client.open(&[SHOWN], opening(false, true), LOOK_MAX).ok();
     let Some(Ok(opened)) = opened.and_then(|mut opened| opened.pop()) else {
         return Ok(());
     };
-    let precision = opened
-        .properties
-        .as_ref()
-        .and_then(|properties| properties.precision);
-    let units = opened
-        .properties
-        .as_ref()
-        .map(|properties| properties.units.clone());
+    let Metadata {
+        data_type,
+        units,
+        precision,
+    } = metadata(&opened);
     // One digit more than usual, because the plant starts at rest.
     let format = FormatOptions {
         precision: precision.map(|digits| Digits::Fixed(digits.saturating_add(1))),
         ..FormatOptions::default()
     };
-    let text = |reading: &Reading| format_value(&reading.sample.value, &opened.data_type, &format);
-    let subscription = client.subscribe(&[SHOWN], Contract::Latest, SubscribeOptions::default());
-    let Ok(subscription) = subscription else {
+    let mut first = None;
+    let moved = watch(&client, SHOWN, context, |reading| {
+        let now = format_value(&reading.sample.value, &data_type, &format);
+        let first = first.get_or_insert_with(|| now.clone());
+        (*first != now).then(|| (first.clone(), now))
+    });
+    let Some((before, now)) = moved else {
         return Ok(());
     };
-    let clock = context.clock;
-    let end = clock.now().saturating_add(LOOK_MAX);
-    let mut first: Option<String> = None;
-    while clock.now() < end {
-        let Some(event) = subscription.next(Some(end.since(clock.now()))) else {
-            break;
-        };
-        let Event::Reading { reading, .. } = event else {
-            continue;
-        };
-        if reading.position.sequence == 0 {
-            continue;
-        }
-        let now = text(&reading);
-        match &first {
-            None => first = Some(now),
-            Some(before) if *before != now => {
-                let units = units.unwrap_or_default();
-                let moves = context.terminal.paint(Mood::Fine, "moves");
-                let line = format!("  {SHOWN} {moves}: {before} → {now} {units}");
-                return context.terminal.line(&line);
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(())
+    let updating = context.terminal.paint(Style::Fine, "is updating");
+    let line = format!("  {SHOWN} {updating}: {before} → {now} {units}");
+    context.terminal.line(&line)
 }
 
 /// Waits until the suggested variable that starts without a value has one.
 fn await_usage(engine: &Engine, context: &Context) {
-    let Ok(client) = engine.client() else {
-        return;
-    };
-    let subscription = client.subscribe(&[USAGE], Contract::Latest, SubscribeOptions::default());
-    let Ok(subscription) = subscription else {
-        return;
-    };
-    let clock = context.clock;
-    let end = clock.now().saturating_add(LOOK_MAX);
-    while clock.now() < end {
-        match subscription.next(Some(end.since(clock.now()))) {
-            Some(Event::Reading { reading, .. }) if reading.sample.quality.is_good() => return,
-            Some(_) => {}
-            None => return,
+    if let Ok(client) = engine.client() {
+        watch(&client, USAGE, context, |reading| {
+            reading.sample.quality.is_good().then_some(())
+        });
+    }
+}
+
+/// Returns what is found in a reading of a variable, unless it takes too long.
+fn watch<R>(
+    client: &Client,
+    name: &str,
+    context: &Context,
+    mut find: impl FnMut(&Reading) -> Option<R>,
+) -> Option<R> {
+    let options = SubscribeOptions::default();
+    let subscription = client.subscribe(&[name], Contract::Latest, options).ok()?;
+    let end = context.clock.now().saturating_add(LOOK_MAX);
+    loop {
+        let left = end.since(context.clock.now());
+        let event = (!left.is_zero()).then(|| subscription.next(Some(left)))??;
+        if let Event::Reading { reading, .. } = event
+            && reading.position.sequence > 0
+            && let Some(found) = find(&reading)
+        {
+            return Some(found);
         }
     }
 }

@@ -3,17 +3,13 @@
 use trunkline::config;
 use trunkline_config::LoadOptions;
 
-use super::library::Outcomes;
+use super::library::Orders;
 use super::serve::show_errors;
-use super::{Context, Verb};
-use crate::connection::Connection;
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
-use crate::targets;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Deploy libraries to a running engine
 ///
-/// The libraries stay deployed until `trunkline undeploy`, also after a restart if the engine has a
+/// The libraries stay deployed until `trunkline undeploy`, even across restarts if the engine has a
 /// store. Each library is deployed completely or not at all.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -28,24 +24,7 @@ pub(crate) struct Args {
     replace: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::writing(
-    "deploy",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Refused,
-        Exit::Found,
-        Exit::Unknown,
-        Exit::Interrupted,
-    ],
-);
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let options = LoadOptions {
         // Only the engine knows its I/O servers.
         any_io_server: true,
@@ -66,14 +45,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         let sentence = "the files contain no library; add [[variable]] sections";
         return Err(Problem::new(Exit::Found, "no-library", sentence).into());
     }
-    let engine = targets::engine(&context.settings)?;
-    let connection = Connection::new(&engine, context)?;
-    let mut outcomes = Outcomes::new(context)?;
+    let mut orders = Orders::new(context)?;
     for library in plan.libraries {
         let name = library.name.clone();
-        let (client, timeout) = (&connection.client, connection.timeout());
-        let deployed = client.deploy(library, args.replace, timeout);
-        outcomes.add(&connection, &name, "deployed", deployed)?;
+        orders.give(&name, "deployed", |client, wait| {
+            client.deploy(library, args.replace, wait)
+        })?;
     }
-    outcomes.finish()
+    orders.finish()
 }

@@ -1,16 +1,12 @@
 //! `find`: lists names that match.
 
-use trunkline::{Comparison, Condition, Found};
+use trunkline::{Comparison, Condition};
 use trunkline_types::{Access, DataType, Pattern};
 
-use super::{Context, Verb};
+use super::ls::Entry;
 use crate::connection::{Connection, nothing_matches};
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
 use crate::targets::{self, Wanted};
-use crate::terminal::Mood;
+use crate::{CliError, Context, Exit};
 
 /// Find variables by their names, fields and state
 ///
@@ -45,31 +41,12 @@ pub(crate) struct Args {
     forced: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "find",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::Interrupted,
-    ],
-);
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&[in_every_segment(&args.pattern)], &context.settings)?;
     let pattern = match targets.wanted.into_iter().next() {
         Some(Wanted::Pattern(pattern)) => pattern.to_string(),
         Some(Wanted::Name(name)) => name,
-        Some(Wanted::Wrong(problem)) => {
-            return Err(Problem {
-                name: None,
-                ..problem
-            }
-            .into());
-        }
+        Some(Wanted::Wrong(problem)) => return Err(problem.of_all().into()),
         None => return Ok(Exit::Done),
     };
     let connection = Connection::new(&targets.engine, context)?;
@@ -78,26 +55,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     conditions.extend(args.bad.then(|| is("quality.level", "bad")));
     conditions.extend(args.stale.then(|| is("stale", "true")));
     conditions.extend(args.forced.then(|| is("forced", "true")));
-    let client = &connection.client;
-    let found = client.search(&pattern, &conditions, None, connection.timeout());
-    let found = found.map_err(|error| connection.failed(&error))?;
-    let mut records = Records::new(
-        &context.settings,
-        &context.terminal,
-        &["name", "type", "access"],
-    )?;
+    let found = connection.call(|client, wait| client.search(&pattern, &conditions, None, wait))?;
+    let mut table = context.table_of(&["name", "type", "access"], false)?;
     let mut has_any = false;
     for found in found {
-        let is_wanted = args
-            .data_type
-            .as_ref()
-            .is_none_or(|ty| is_type(&found.data_type, ty));
+        let is_type = |ty: &String| is_type(&found.data_type, ty);
+        let is_wanted = args.data_type.as_ref().is_none_or(is_type);
         if is_wanted && !context.settings.is_excluded(&found.name) {
-            records.push(row(&found))?;
+            table.push(&Entry::of(&found))?;
             has_any = true;
         }
     }
-    records.finish()?;
+    table.finish()?;
     match has_any {
         true => Ok(Exit::Done),
         false => context.show(&nothing_matches(&args.pattern), 0),
@@ -113,32 +82,11 @@ fn in_every_segment(text: &str) -> String {
     }
 }
 
-/// Returns true if the type is `wanted`, or of that kind.
 fn is_type(ty: &DataType, wanted: &str) -> bool {
     let text = ty.to_string();
     text == wanted || text.split('(').next() == Some(wanted)
 }
 
-/// Returns a variable's row of a list.
-pub(super) fn row(found: &Found) -> Row {
-    let access = access_name(found.access);
-    let mut object = Object::new();
-    object.put("name", found.name.as_str());
-    object.put("type", found.data_type.to_string());
-    object.put("access", access);
-    let cells = vec![
-        found.name.clone(),
-        found.data_type.to_string(),
-        access.to_owned(),
-    ];
-    Row {
-        cells,
-        object,
-        mood: Mood::Plain,
-    }
-}
-
-/// Returns the access as configuration files write it.
 pub(super) fn access_name(access: Access) -> &'static str {
     match access {
         Access::ReadWrite => "read-write",
@@ -154,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_looked_for_in_every_segment() {
+    fn word_is_searched_in_every_segment() {
         let pattern = Pattern::parse(&in_every_segment("pump")).unwrap();
         for name in ["boiler/pump/mode", "boiler/feedpump", "pumphouse/level"] {
             assert!(pattern.matches(name), "{name}");

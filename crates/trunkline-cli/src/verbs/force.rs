@@ -1,17 +1,14 @@
 //! `force`: holds variables at values, lists those that are held, and switches forcing for all.
 
+use serde_json::Value as Json;
 use trunkline::proto::ForcedEntry;
-use trunkline::{CallError, ForcedList, OpenOptions, Write};
+use trunkline::{CallError, ForcedList, Write};
 
-use super::{Context, Verb, library, put};
-use crate::connection::{Connection, facts};
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::output::times::{TimeColumn, Times};
-use crate::problem::{Problem, Stop};
-use crate::targets;
-use crate::terminal::Mood;
+use super::{library, put};
+use crate::connection::{Connection, metadata, opening};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::times::TimeColumn;
+use crate::{CliError, Context, Exit};
 
 /// Hold variables at values, overriding their sources and other writers
 ///
@@ -37,9 +34,60 @@ pub(crate) struct Args {
     off: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::writing("force", put::EXITS);
+/// A line of `force --list`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline forced variable, version 1")]
+pub(crate) struct Forced {
+    /// The variable.
+    name: String,
+    /// Its data type.
+    #[serde(rename = "type")]
+    data_type: String,
+    /// The forced value.
+    forced: Json,
+    /// The value of its source meanwhile. Left out when there is none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<Json>,
+    /// Quality of that value. Only with `behind`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind_q: Option<String>,
+    /// When it was forced.
+    #[schemars(extend("format" = "date-time"))]
+    since: String,
+    /// Who forced it.
+    by: String,
+    /// Whether forcing is on, so that the variable shows the value.
+    holds: bool,
+    /// For people: the forced value, that of the source, and since when.
+    #[serde(skip)]
+    texts: [(&'static str, String); 3],
+}
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+impl Record for Forced {
+    const COLUMNS: &'static [&'static str] = &["name", "forced", "source", "since", "by"];
+
+    fn texts(&self) -> &[(&'static str, String)] {
+        &self.texts
+    }
+}
+
+/// The line of `force --on`, `force --off` and `unforce --all`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline switch of forcing, version 1")]
+pub(crate) struct Forcing {
+    /// What was done with all forced values.
+    #[schemars(extend("enum" = ["on", "off", "cleared"]))]
+    forcing: &'static str,
+    /// Number of variables concerned.
+    variables: u32,
+}
+
+impl Record for Forcing {
+    const COLUMNS: &'static [&'static str] = &["forcing", "variables"];
+    const IS_HEADED: bool = false;
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if args.list {
         return list(context);
     }
@@ -53,30 +101,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     put::write_values(&args.values, Write::force, context)
 }
 
-fn list(context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let engine = targets::engine(&context.settings)?;
-    let connection = Connection::new(&engine, context)?;
+fn list(context: &Context) -> Result<Exit, CliError> {
+    let connection = Connection::to_engine(context)?;
     let list = connection
         .client
         .forced(connection.timeout())
-        .map_err(|error| failed(&connection, &error))?;
-    let columns = &["name", "forced", "source", "since", "by"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
+        .map_err(|error| library::of_call(&connection, &error))?;
+    let mut table = context.table::<Forced>()?;
     let mut times = context.settings.times.column(true, context.started);
     let names: Vec<&str> = list.entries.iter().map(|entry| &*entry.name).collect();
-    let options = OpenOptions {
-        describe: true,
-        ..OpenOptions::default()
-    };
     // Values are formatted as everywhere else; those of variables that cannot be opened, without
     // their precision.
-    let opened = connection.open(&names, options)?;
+    let opened = connection.open(&names, opening(false, true))?;
     for (entry, opened) in list.entries.iter().zip(&opened) {
-        let precision = opened.as_ref().ok().and_then(|o| facts(o).precision);
-        records.push(row(context, &list, entry, precision, &mut times))?;
+        let precision = opened.as_ref().ok().and_then(|o| metadata(o).precision);
+        table.push(&forced(context, &list, entry, precision, &mut times))?;
     }
-    records.finish()?;
+    table.finish()?;
     if list.entries.is_empty() {
         context.terminal.note("no variable is forced")?;
     }
@@ -87,75 +128,52 @@ fn list(context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn row(
+fn forced(
     context: &Context,
     list: &ForcedList,
     entry: &ForcedEntry,
     precision: Option<u8>,
     times: &mut Option<TimeColumn>,
-) -> Row {
+) -> Forced {
     let values = context.settings.values;
     let text = |value| values.text(value, &entry.data_type, precision);
-    let behind = match &entry.behind {
+    let json = |value| values.json(value, &entry.data_type).value;
+    let source = match &entry.behind {
         Some((value, quality)) if quality.is_good() => text(value),
         Some((value, quality)) => format!("{} ({quality})", text(value)),
         None => "nothing yet".to_owned(),
     };
-    let mut object = Object::new();
-    object.put("name", entry.name.as_str());
-    object.put("type", entry.data_type.to_string());
-    object.put("forced", values.json(&entry.value, &entry.data_type).value);
-    if let Some((value, quality)) = &entry.behind {
-        object.put("behind", values.json(value, &entry.data_type).value);
-        object.put("behind_q", quality.to_string());
-    }
-    object.put("since", entry.since.to_string());
-    object.put("by", entry.by.as_str());
-    object.put("holds", list.is_on);
-    let when = Times {
-        source: entry.since,
-        engine: entry.since,
-        local: entry.since,
-    };
-    let since = times.as_mut().map(|times| times.text(&entry.name, when));
-    let cells = vec![
-        entry.name.clone(),
-        text(&entry.value),
-        behind,
-        since.unwrap_or_default(),
-        entry.by.clone(),
-    ];
-    Row {
-        cells,
-        object,
-        mood: Mood::Plain,
+    let since = times
+        .as_mut()
+        .map(|times| times.text(&entry.name, entry.since.into()));
+    let behind = entry.behind.as_ref();
+    Forced {
+        name: entry.name.clone(),
+        data_type: entry.data_type.to_string(),
+        forced: json(&entry.value),
+        behind: behind.map(|(value, _)| json(value)),
+        behind_q: behind.map(|(_, quality)| quality.to_string()),
+        since: entry.since.to_string(),
+        by: entry.by.clone(),
+        holds: list.is_on,
+        texts: [
+            ("forced", text(&entry.value)),
+            ("source", source),
+            ("since", since.unwrap_or_default()),
+        ],
     }
 }
 
-/// Carries out an order about the whole list, and reports the number of variables affected.
 pub(super) fn switch(
     context: &Context,
-    outcome: &str,
+    forcing: &'static str,
     order: impl FnOnce(&Connection) -> Result<ForcedList, CallError>,
-) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let engine = targets::engine(&context.settings)?;
-    let connection = Connection::new(&engine, context)?;
-    let list = order(&connection).map_err(|error| failed(&connection, &error))?;
-    let columns = &["forcing", "variables"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
-    let mut object = Object::new();
-    object.put("forcing", outcome);
-    object.put("variables", list.total);
-    records.push(Row {
-        cells: vec![outcome.to_owned(), list.total.to_string()],
-        object,
-        mood: Mood::Plain,
-    })?;
-    records.finish()?;
+) -> Result<Exit, CliError> {
+    let connection = Connection::to_engine(context)?;
+    let list = order(&connection).map_err(|error| library::of_call(&connection, &error))?;
+    context.list([Forcing {
+        forcing,
+        variables: list.total,
+    }])?;
     Ok(Exit::Done)
-}
-
-fn failed(connection: &Connection, error: &CallError) -> Problem {
-    library::of_call(connection, error)
 }

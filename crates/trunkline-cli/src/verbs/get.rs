@@ -1,14 +1,10 @@
 //! `get`: reads variables once, all of them in one round trip.
 
-use trunkline::OpenOptions;
-
-use super::{Context, Verb};
-use crate::connection::{Connection, Entry, facts, readable};
-use crate::exit::{Exit, Tally};
-use crate::output::Shown;
+use crate::connection::{Connection, metadata, opening, readable};
+use crate::output::ReadingView;
 use crate::output::readings::{Plan, ReadingPrinter};
-use crate::problem::Stop;
 use crate::targets;
+use crate::{CliError, Context, Exit, Tally};
 
 /// Read variables once
 ///
@@ -22,30 +18,11 @@ pub(crate) struct Args {
     names: Vec<String>,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "get",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Interrupted,
-    ],
-);
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
-    let options = OpenOptions {
-        read: true,
-        describe: true,
-        ..OpenOptions::default()
-    };
-    let mut opened = connection.open(&entries.names(), options)?.into_iter();
+    let opened = connection.open_all(&entries, opening(true, true))?;
     let name_width = entries.width();
     let plan = Plan {
         name_width,
@@ -54,24 +31,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
     let mut tally = Tally::default();
-    for entry in &entries.0 {
-        let result = match entry {
-            Entry::Problem(problem) => Err(problem.clone()),
-            Entry::Name(name) => {
-                let Some(opened) = opened.next() else { break };
-                opened
-                    .and_then(|opened| readable(name, opened))
-                    .map(|opened| (name, opened))
-            }
-        };
-        match result {
-            Ok((name, opened)) => {
+    for (name, opened) in opened {
+        match opened.and_then(|opened| readable(&name, opened)) {
+            Ok(opened) => {
                 let Some(reading) = &opened.reading else {
                     continue;
                 };
                 let received = context.clock.wall();
-                let facts = facts(&opened);
-                let shown = Shown::new(name, &facts, reading, received);
+                let metadata = metadata(&opened);
+                let shown = ReadingView::new(&name, &metadata, reading, received);
                 printer.print(&shown)?;
                 if !shown.has_value {
                     tally.item_failed(Exit::SomeFailed);

@@ -9,17 +9,18 @@ use trunkline_config::keys::{SECTIONS, Section};
 
 use trunkline_types::name::suggest;
 
-use super::{Context, VERBS, Verb};
-use crate::arguments::{Cli, Form};
+use super::{VERBS, Verb};
+use crate::arguments::Cli;
 use crate::examples;
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
+use crate::output::schema::schema;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Explain a command; with `--json`, print everything about all commands for programs
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The command; `options` for the options of every command; `config` for the keys of
-    /// configuration files; without it, a summary of all commands
+    /// configuration files; `schema` for the JSON Schema of the output; without it, a summary of
+    /// all commands
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 
@@ -29,11 +30,10 @@ pub(crate) struct Args {
     verb: Option<String>,
 }
 
-pub(crate) const VERB: Verb = Verb::reading("help", &[Exit::Done, Exit::Usage]);
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let is_json = matches!(context.settings.form, Form::Json | Form::Jsonl);
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let is_json = context.settings.is_json();
     let text = match (&args.command, is_json) {
+        (Some(name), _) if name == SCHEMA => format!("{:#}\n", schema()),
         (_, true) => format!("{}\n", everything()),
         (None, false) => command().render_help().to_string(),
         (Some(name), false) if name == OPTIONS && args.verb.is_none() => options(),
@@ -44,9 +44,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// The word for the options of every command.
 const OPTIONS: &str = "options";
-/// The word for the keys of configuration files.
+const SCHEMA: &str = "schema";
 const CONFIG: &str = "config";
 
 /// Returns the command line as its help shows it: the options of every command have their own page.
@@ -71,7 +70,6 @@ pub(crate) fn command() -> clap::Command {
     .after_help(start)
 }
 
-/// Returns the page of the options of every command.
 fn options() -> String {
     let cli = Cli::command();
     let globals = cli.get_arguments().filter(|one| one.is_global_set());
@@ -83,9 +81,9 @@ fn options() -> String {
         .to_string()
 }
 
-/// Returns the keys of configuration files, of one section or of all.
 fn configuration(section: Option<&str>) -> Result<String, Problem> {
-    let bare = |section: Section| section.header().trim_matches(['[', ']']);
+    let heading = |section: Section| section.header().trim_start_matches("a ");
+    let bare = |section: Section| heading(section).trim_matches(['[', ']']);
     let wanted = section.map(|text| text.trim_matches(['[', ']']));
     let mut page = String::new();
     let is_wanted = |section: &&Section| wanted.is_none_or(|wanted| bare(**section) == wanted);
@@ -93,7 +91,7 @@ fn configuration(section: Option<&str>) -> Result<String, Problem> {
         if !page.is_empty() {
             page.push('\n');
         }
-        page += &format!("{}\n", section.header());
+        page += &format!("{}\n", heading(*section));
         for key in section.keys() {
             let default = match key.default {
                 "" => "required".to_owned(),
@@ -109,16 +107,15 @@ fn configuration(section: Option<&str>) -> Result<String, Problem> {
         (true, Some(wanted)) => {
             let names: Vec<&str> = SECTIONS.iter().map(|section| bare(*section)).collect();
             let sentence = format!(
-                "there is no section {wanted}; the sections are {}",
+                "unknown section \"{wanted}\"; the sections are {}",
                 names.join(", ")
             );
-            Err(Problem::usage(&sentence))
+            Err(Problem::usage(sentence))
         }
         _ => Ok(page),
     }
 }
 
-/// Returns the page of a command, or of one of its verbs.
 fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
     let mut cli = command();
     cli.build();
@@ -128,8 +125,8 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
             Some(meant) => format!("did you mean {meant}?"),
             None => "`trunkline help` lists all commands".to_owned(),
         };
-        return Err(Problem::usage(&format!(
-            "there is no command {name}; {hint}"
+        return Err(Problem::usage(format!(
+            "unknown command \"{name}\"; {hint}"
         )));
     };
     let Some(verb) = verb else {
@@ -144,7 +141,7 @@ fn of_command(name: &str, verb: Option<&str>) -> Result<String, Problem> {
             true => format!("`trunkline help {name}` explains it"),
             false => format!("its subcommands are {}", names.join(", ")),
         };
-        return Err(Problem::usage(&format!(
+        return Err(Problem::usage(format!(
             "{name} has no subcommand {verb}; {hint}"
         )));
     };
@@ -164,7 +161,6 @@ fn everything() -> Json {
     })
 }
 
-/// Describes the subcommands of a command.
 fn describe_all(verbs: &[Verb], of: &clap::Command) -> Vec<Json> {
     let commands = verbs
         .iter()
@@ -178,10 +174,7 @@ fn describe(verb: &Verb, command: &clap::Command) -> Json {
     let about = command.get_long_about().or(command.get_about());
     let aliases: Vec<&str> = command.get_visible_aliases().collect();
     let all = || std::iter::once(verb).chain(verb.verbs);
-    let exits: BTreeSet<u8> = all()
-        .flat_map(|verb| verb.exits)
-        .map(|exit| exit.number())
-        .collect();
+    let exits: BTreeSet<&u8> = all().flat_map(|verb| verb.exits).collect();
     let mut described = json!({
         "name": verb.name,
         "aliases": aliases,
@@ -252,7 +245,6 @@ fn help_of(argument: &Arg, help: &str) -> String {
     }
 }
 
-/// Joins paragraphs, each ended like a sentence.
 fn sentences(text: &str) -> String {
     let paragraphs = text
         .split("\n\n")

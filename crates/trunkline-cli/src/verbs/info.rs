@@ -1,28 +1,25 @@
 //! `info`: shows everything the engine knows about a variable.
 
+pub(crate) mod record;
 mod trend;
 mod words;
 
-use serde_json::{Value as Json, json};
+use std::time::Duration;
+
 use trunkline::proto::VariableInfo;
-use trunkline::{Found, OpenOptions, Opened};
+use trunkline::{Found, Opened};
 use trunkline_types::Value;
 
-use self::words::{
-    access, deadband, fifo, held_by, ledger, range, read_by, scaling, scope_name, source, writes,
-};
-use super::find::access_name;
-use super::{Context, Verb};
+use self::record::Info;
+use self::words::{access, deadband, fifo, held_by, range, read_by, scaling, source, writes};
 use crate::arguments::Form;
-use crate::connection::{Connection, Entry, facts, reading_fault};
-use crate::exit::{Exit, Tally};
-use crate::output::json::{self, Object};
+use crate::connection::{Connection, opening, reading_fault};
+use crate::output::record::{Table, json};
 use crate::output::times::TimeColumn;
-use crate::output::{Shown, csv};
-use crate::problem::{Problem, Stop};
 use crate::settings::Columns;
 use crate::targets;
-use crate::terminal::{Mood, padded, plain, tabbed};
+use crate::terminal::{Style, padded, plain};
+use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Show everything the engine knows about variables
 ///
@@ -35,90 +32,54 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// Also show COUNT values of each variable as a line of marks: the current value and the next
-    /// ones that arrive within the time of -w
+    /// Also show COUNT values of each variable as a sparkline: the current value and those that
+    /// arrive within the time of -w
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     trend: Option<u32>,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "info",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Interrupted,
-    ],
-);
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let settings = &context.settings;
     if !matches!(settings.columns, Columns::Usual | Columns::Wide) {
-        return Err(
-            Problem::usage("-t and --format are for readings; leave them out with info").into(),
-        );
+        let sentence = "-t and --format are for readings; leave them out with info";
+        return Err(Problem::usage(sentence).into());
     }
     let targets = targets::resolve(&args.names, settings)?;
     let connection = Connection::new(&targets.engine, context)?;
     let entries = connection.expand(targets, context)?;
-    let options = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
-    let opened = connection.open(&entries.names(), options)?;
-    let variables: Vec<_> = opened
-        .iter()
-        .flatten()
-        .map(|opened| opened.variable)
-        .collect();
-    let told = connection.client.info(&variables, connection.timeout());
-    let mut told = told.map_err(|error| connection.failed(&error))?.into_iter();
-    let mut trends = match args.trend {
-        Some(count) => {
-            let names = entries.names().into_iter().zip(&opened);
-            let open = names
-                .filter(|(_, opened)| opened.is_ok())
-                .map(|(name, _)| name);
-            trend::collect(&connection, &open.collect::<Vec<_>>(), count, context)?
-        }
+    let opened = connection.open_all(&entries, opening(true, false))?;
+    let there = opened.iter();
+    let there = there.filter_map(|(name, opened)| Some((name.as_str(), opened.as_ref().ok()?)));
+    let (names, variables): (Vec<_>, Vec<_>) =
+        there.map(|(name, opened)| (name, opened.variable)).unzip();
+    let told = connection.call(|client, wait| client.info(&variables, wait))?;
+    let mut told = told.into_iter();
+    let trends = match args.trend {
+        Some(count) => trend::collect(&connection, &names, count, context)?,
         None => Vec::new(),
-    }
-    .into_iter();
+    };
+    let mut trends = trends.into_iter();
     let mut printer = Printer::new(context)?;
-    let mut names = entries.names().into_iter().zip(&opened);
-    if let Some((name, _)) = names.find(|(_, opened)| opened.is_ok()) {
+    if let Some(name) = names.first() {
         // All variables of an engine have the same fields.
-        let found = connection
-            .client
-            .find(&format!("{name}#*"), None, connection.timeout());
-        let found = found.map_err(|error| connection.failed(&error))?;
+        let fields = format!("{name}#*");
+        let found = connection.call(|client, wait| client.find(&fields, None, wait))?;
         let field = |found: &Found| Some(found.name.split_once('#')?.1.to_owned());
         printer.fields = found.iter().filter_map(field).collect();
     }
-    let mut opened = opened.into_iter();
     let mut tally = Tally::default();
-    for entry in &entries.0 {
-        let result = match entry {
-            Entry::Problem(problem) => Err(problem.clone()),
-            Entry::Name(name) => match opened.next() {
-                None => break,
-                Some(Err(problem)) => Err(problem),
-                Some(Ok(opened)) => match told.next() {
-                    None => break,
-                    Some(Ok(info)) => Ok((opened, info, trends.next().unwrap_or_default())),
-                    Some(Err(fault)) => {
-                        trends.next();
-                        Err(reading_fault(&fault).of(name))
-                    }
-                },
-            },
-        };
+    for (name, opened) in opened {
+        let result = opened.and_then(|opened| {
+            let trend = trends.next().unwrap_or_default();
+            match told.next() {
+                Some(Err(fault)) => Err(reading_fault(&fault).of(&name)),
+                Some(Ok(info)) => Ok(Some((opened, info, trend))),
+                None => Ok(None),
+            }
+        });
         match result {
-            Ok((opened, info, trend)) => printer.print(&opened, &info, &trend)?,
+            Ok(Some((opened, info, trend))) => printer.print(&opened, &info, &trend)?,
+            Ok(None) => break,
             Err(problem) => tally.item_failed(context.show(&problem, 0)?),
         }
     }
@@ -127,60 +88,53 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 
 struct Printer<'a> {
     context: &'a Context,
+    table: Table,
     times: Option<TimeColumn>,
     is_first: bool,
     /// Names that can be opened after a `#`.
     fields: Vec<String>,
 }
 
-/// A line for people: label and text.
 type Line = (&'static str, String);
 
 impl<'a> Printer<'a> {
-    fn new(context: &'a Context) -> Result<Self, Stop> {
-        match context.settings.form {
-            Form::Json => context.terminal.begin_list(),
-            Form::Csv => context
-                .terminal
-                .line(&csv::line(&["name", "key", "value"]))?,
-            _ => {}
-        }
+    fn new(context: &'a Context) -> Result<Self, CliError> {
+        let table = context.table_of(&["name", "key", "value"], false)?;
         let times = context.settings.times.column(true, context.started);
         Ok(Self {
             context,
+            table,
             times,
             is_first: true,
             fields: Vec::new(),
         })
     }
 
-    fn print(&mut self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Result<(), Stop> {
+    fn print(
+        &mut self,
+        opened: &Opened,
+        info: &VariableInfo,
+        trend: &[Value],
+    ) -> Result<(), CliError> {
         let terminal = &self.context.terminal;
-        if matches!(self.context.settings.form, Form::Json | Form::Jsonl) {
-            return terminal.line(&self.object(opened, info, trend).into_json().to_string());
+        if self.context.settings.is_json() {
+            let record = Info::new(opened, info, &self.fields, trend, self.context);
+            return terminal.line(&json(&record));
         }
         let lines = self.lines(opened, info, trend);
-        match self.context.settings.form {
-            Form::Table => {
-                if !std::mem::replace(&mut self.is_first, false) {
-                    terminal.line("")?;
-                }
-                terminal.line(&plain(&info.name))?;
-                for (key, value) in lines {
-                    let key = terminal.paint(Mood::Dim, &padded(key, 12));
-                    terminal.line(&format!("  {key} {}", plain(&value)))?;
-                }
-            }
-            Form::Csv => {
-                for (key, value) in lines {
-                    terminal.line(&csv::line(&[&info.name, key, &value]))?;
-                }
-            }
-            _ => {
-                for (key, value) in lines {
-                    terminal.line(&tabbed([info.name.as_str(), key, &value]))?;
-                }
-            }
+        if self.context.settings.form != Form::Table {
+            return lines.into_iter().try_for_each(|(key, value)| {
+                let cells = vec![info.name.clone(), key.to_owned(), value];
+                self.table.push_cells(cells, Style::Plain)
+            });
+        }
+        if !std::mem::replace(&mut self.is_first, false) {
+            terminal.line("")?;
+        }
+        terminal.line(&plain(&info.name))?;
+        for (key, value) in lines {
+            let key = terminal.paint(Style::Dim, &padded(key, 12));
+            terminal.line(&format!("  {key} {}", plain(&value)))?;
         }
         Ok(())
     }
@@ -208,53 +162,19 @@ impl<'a> Printer<'a> {
         put("subscribers", info.subscribers.to_string());
         put("read by", read_by(&info.readers));
         put("writes", writes(&info.upstream));
-        put(
-            "scaling",
-            properties.scaling.as_ref().map(scaling).unwrap_or_default(),
-        );
+        put("scaling", shown(&properties.scaling, scaling));
         put("deadband", deadband(properties));
         put("fifo", fifo(properties.fifo));
-        put(
-            "initial",
-            properties
-                .initial
-                .as_ref()
-                .map(|value| {
-                    self.context
-                        .settings
-                        .values
-                        .text(value, &properties.data_type, None)
-                })
-                .unwrap_or_default(),
-        );
-        put(
-            "retained",
-            if properties.retain { "yes" } else { "" }.to_owned(),
-        );
+        let values = self.context.settings.values;
+        let initial = |value: &Value| values.text(value, &properties.data_type, None);
+        put("initial", shown(&properties.initial, initial));
+        let retained = properties.retain.then(|| "yes".to_owned());
+        put("retained", retained.unwrap_or_default());
         put("audited", info.audit.clone());
-        put(
-            "number",
-            properties
-                .number
-                .map(|number| number.to_string())
-                .unwrap_or_default(),
-        );
-        put(
-            "max age",
-            properties
-                .max_age
-                .map(|age| format!("{age:?}"))
-                .unwrap_or_default(),
-        );
-        let stall = properties.stall;
-        put(
-            "stall",
-            if stall.is_zero() {
-                String::new()
-            } else {
-                format!("{stall:?}")
-            },
-        );
+        put("number", shown(&properties.number, u32::to_string));
+        put("max age", shown(&properties.max_age, duration));
+        let stall = Some(properties.stall).filter(|stall| !stall.is_zero());
+        put("stall", shown(&stall, duration));
         put("configured", properties.origin.clone());
         put("fields", self.fields.join(", "));
         lines
@@ -271,17 +191,12 @@ impl<'a> Printer<'a> {
             return reading.sample.quality.to_string();
         }
         let properties = &info.properties;
-        let values = self.context.settings.values;
-        let text = values.text(
-            &reading.sample.value,
-            &properties.data_type,
-            properties.precision,
-        );
-        let units = match properties.units.as_str() {
-            "" => String::new(),
-            units => format!(" {units}"),
-        };
-        format!("{text}{units}, {}", reading.sample.quality)
+        let (values, sample) = (self.context.settings.values, &reading.sample);
+        let text = values.text(&sample.value, &properties.data_type, properties.precision);
+        match properties.units.as_str() {
+            "" => format!("{text}, {}", sample.quality),
+            units => format!("{text} {units}, {}", sample.quality),
+        }
     }
 
     /// Describes who holds the variable, and the value it would have otherwise.
@@ -323,96 +238,15 @@ impl<'a> Printer<'a> {
             Some(times) => times.absolute(info.engine_timestamp),
             None => info.engine_timestamp.to_string(),
         };
-        format!("{at}, number {}", info.sequence)
+        format!("{at}, sequence {}", info.sequence)
     }
+}
 
-    fn object(&self, opened: &Opened, info: &VariableInfo, trend: &[Value]) -> Object {
-        let values = self.context.settings.values;
-        let properties = &info.properties;
-        let mut object = match &opened.reading {
-            Some(reading) => {
-                let mut facts = facts(opened);
-                facts.units.clone_from(&properties.units);
-                let received = self.context.clock.wall();
-                json::reading(&Shown::new(&info.name, &facts, reading, received), values)
-            }
-            None => {
-                let mut object = Object::new();
-                object.put("name", info.name.as_str());
-                object.put("type", properties.data_type.to_string());
-                object.put_text("units", &properties.units);
-                object
-            }
-        };
-        object.put_text("description", &properties.description);
-        if let Some((low, high)) = properties.range {
-            object.put("range", json!([low, high]));
-            object.put("coerce", properties.coerce);
-        }
-        if properties.retain {
-            object.put("retain", true);
-        }
-        if let Some(number) = properties.number {
-            object.put("number", number);
-        }
-        object.put_text("audit", &info.audit);
-        object.put("access", access_name(properties.access));
-        object.put("scope", scope_name(properties.scope));
-        object.put_text("source", &properties.source);
-        object.put_text("alias", &properties.alias);
-        object.put_text("source_state", &info.source_state);
-        if let Some(forced) = &info.forced {
-            object.put(
-                "forced",
-                values.json(&forced.value, &forced.data_type).value,
-            );
-            object.put("forced_by", forced.by.as_str());
-            object.put("forced_since", forced.since.to_string());
-            if let Some((value, quality)) = &forced.behind {
-                object.put("behind", values.json(value, &forced.data_type).value);
-                object.put("behind_q", quality.to_string());
-            }
-        }
-        object.put("updates", values.json_u64(info.sequence));
-        object.put_text("last_writer", &info.last_writer);
-        if properties.single_writer {
-            object.put("single_writer", true);
-        }
-        object.put_text("held_by", &info.held_by);
-        if !info.lease_left.is_zero() {
-            object.put("lease_left", info.lease_left.as_secs_f64());
-        }
-        if info.writers_waiting > 0 {
-            object.put("writers_waiting", info.writers_waiting);
-        }
-        object.put("subscribers", info.subscribers);
-        let readers = info.readers.iter().map(|reader| {
-            let mut shown = json!({
-                "session": reader.session,
-                "repaired": values.json_u64(reader.repaired),
-            });
-            for (key, text) in [("from", &reader.from), ("transport", &reader.transport)] {
-                if !text.is_empty() {
-                    shown[key] = json!(text);
-                }
-            }
-            shown
-        });
-        if !info.readers.is_empty() {
-            object.put("readers", readers.collect::<Vec<Json>>());
-        }
-        object.put(
-            "writes",
-            ledger(&info.upstream, |count| values.json_u64(count)),
-        );
-        object.put_text("configured", &properties.origin);
-        if !self.fields.is_empty() {
-            object.put("fields", self.fields.clone());
-        }
-        if !trend.is_empty() {
-            let json = |value| values.json(value, &properties.data_type).into_plain();
-            object.put("trend", trend.iter().map(json).collect::<Vec<Json>>());
-        }
-        object
-    }
+/// Formats what a variable has; empty if it has none.
+fn shown<T>(value: &Option<T>, text: impl FnOnce(&T) -> String) -> String {
+    value.as_ref().map(text).unwrap_or_default()
+}
+
+fn duration(time: &Duration) -> String {
+    format!("{time:?}")
 }

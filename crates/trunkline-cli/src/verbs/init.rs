@@ -1,14 +1,11 @@
 //! `init`: writes a first configuration.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{Context, Verb};
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
 use crate::replace::{exists, replace};
 use crate::terminal::shown;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Write an example configuration with comments, ready for `serve`
 ///
@@ -25,29 +22,19 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::writing("init", &[Exit::Done, Exit::SomeFailed, Exit::Usage]);
-
 const EXAMPLE: &str = include_str!("init.toml");
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = &args.file;
-    let written = match args.force {
-        true => replace(path, |file| file.write_all(EXAMPLE.as_bytes())),
-        false => write_new(path),
-    };
+    let written = replace(path, args.force, |file| file.write_all(EXAMPLE.as_bytes()));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(path),
         _ => {
             let sentence = format!("{} cannot be written: {error}", shown(path));
-            Problem::new(Exit::SomeFailed, "file", &sentence)
+            Problem::failed("file", sentence)
         }
     })?;
     let line = format!("{0} written; try: trunkline serve {0}", shown(path));
     context.terminal.note(&line)?;
     Ok(Exit::Done)
-}
-
-fn write_new(path: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(EXAMPLE.as_bytes())
 }

@@ -6,19 +6,13 @@ use trunkline::io::{Drivers, IoServer, Setting, Settings};
 use trunkline::{Provider, ProviderOptions, ProviderStatus};
 use trunkline_types::name::check_segment;
 
-use super::{Context, Verb};
-use crate::arguments::{self, Form};
+use crate::arguments;
 use crate::connection;
-use crate::exit::Exit;
-use crate::interrupt::StopSignals;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
+use crate::output::record::{JsonSchema, Record, Serialize, json};
 use crate::targets;
-use crate::terminal::Mood;
+use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Run I/O servers in processes of their own
+/// Run I/O servers in separate processes
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Run(Args),
@@ -29,8 +23,8 @@ pub(crate) enum Subcommand {
 /// Run an I/O server until Ctrl-C or SIGTERM
 ///
 /// The I/O server delivers every variable of the engine whose `source` names it, including
-/// variables that are deployed later. When it ends, for whatever reason, these variables become bad
-/// and name the cause. When it runs again, on this host or another, they continue.
+/// variables that are deployed later. When it stops, for any reason, these variables become bad,
+/// with the cause. When it runs again, on this host or another, they continue.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The driver; `trunkline io drivers` lists them
@@ -41,11 +35,12 @@ pub(crate) struct Args {
     #[arg(value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, Setting)>,
 
-    /// The name that `source = "NAME:ITEM"` of the variables gives (default: the driver's)
+    /// Name of the I/O server, as in `source = "NAME:ITEM"` of the variables (default: the
+    /// driver's)
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Time from one scan to the next: seconds, or a number with us, ms, s, m or h (default: the
+    /// Interval between scans: seconds, or a number with us, ms, s, m or h (default: the
     /// driver's own)
     #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
     period: Option<Duration>,
@@ -55,18 +50,49 @@ pub(crate) struct Args {
     publish: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::group(
-    "io",
-    &[
-        Verb::writing(
-            "run",
-            &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Found],
-        ),
-        Verb::reading("drivers", &[Exit::Done, Exit::Usage]),
-    ],
-);
+/// A line of `io drivers`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline driver, version 1")]
+pub(crate) struct Driver {
+    /// Name of the driver, in `io run` and in `driver` of a configuration.
+    driver: &'static str,
+    /// What it connects to.
+    description: &'static str,
+}
 
-pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
+impl Record for Driver {
+    const COLUMNS: &'static [&'static str] = &["driver", "description"];
+}
+
+/// A line of `io run`, one whenever its state changes.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum ProviderEvent {
+    /// The state of the I/O server.
+    Providing {
+        /// The I/O server.
+        name: String,
+        /// URL of the engine.
+        url: String,
+        /// Whether it delivers variables of the engine now.
+        provided: bool,
+        /// Variables it delivers.
+        variables: usize,
+        /// Variables that name an item that the I/O server does not have.
+        missing: usize,
+        /// One of those items. Left out when there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        missing_item: Option<String>,
+        /// Problem of the engine, or of the connection to it. Left out when there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        engine_trouble: Option<String>,
+        /// Problem of the device. Left out when there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        device_trouble: Option<String>,
+    },
+}
+
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     match command {
         Subcommand::Run(args) => provide(args, context),
         Subcommand::Drivers => list(context),
@@ -78,24 +104,16 @@ pub(super) fn drivers() -> Drivers {
     Drivers::built_in().with(trunkline_boiler::DRIVER)
 }
 
-fn list(context: &Context) -> Result<Exit, Stop> {
-    let columns = &["driver", "description"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
-    for driver in drivers().iter() {
-        let mut object = Object::new();
-        object.put("driver", driver.name);
-        object.put("description", driver.description);
-        records.push(Row {
-            cells: vec![driver.name.to_owned(), driver.description.to_owned()],
-            object,
-            mood: Mood::Plain,
-        })?;
-    }
-    records.finish()?;
+fn list(context: &Context) -> Result<Exit, CliError> {
+    let drivers = drivers();
+    context.list(drivers.iter().map(|driver| Driver {
+        driver: driver.name,
+        description: driver.description,
+    }))?;
     Ok(Exit::Done)
 }
 
-fn provide(args: &Args, context: &Context) -> Result<Exit, Stop> {
+fn provide(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let engine = targets::engine(&context.settings)?;
     let server = server(args)?;
     let name = args.name.as_deref().unwrap_or(&args.driver);
@@ -105,15 +123,14 @@ fn provide(args: &Args, context: &Context) -> Result<Exit, Stop> {
         period: args.period,
         publish: args.publish,
     };
-    let mut signals = StopSignals::new()?;
+    context.interrupted.end_in_order(u32::MAX);
     let connect = connection::options(&engine, &context.settings, false);
     let provider = Provider::start(&connect, &options, server);
-    let provider =
-        provider.map_err(|error| Problem::new(Exit::SomeFailed, "system", &error.to_string()))?;
+    let provider = provider.map_err(|error| Problem::system(&error))?;
     let address = targets::address(&engine);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            signals.wait();
+            context.interrupted.wait_for_first();
             provider.stop();
         });
         let mut status = provider.status();
@@ -131,53 +148,49 @@ fn server(args: &Args) -> Result<Box<dyn IoServer>, Problem> {
     let mut settings = Settings::new();
     for (key, value) in &args.settings {
         if settings.insert(key.clone(), value.clone()).is_some() {
-            return Err(Problem::usage(&format!("{key} is given twice")));
+            return Err(Problem::usage(format!("{key} is given twice")));
         }
     }
     drivers()
         .create(&args.driver, &settings)
-        .map_err(|error| Problem::new(Exit::Found, "driver", &error.to_string()))
+        .map_err(|error| Problem::new(Exit::Found, "driver", error.to_string()))
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
-    let reason = match check_segment(name) {
-        Ok(()) if !name.contains(':') => return Ok(()),
-        Ok(()) => "a name cannot contain a colon, because source = \"NAME:ITEM\" uses it as \
-                   separator"
-            .to_owned(),
-        Err(error) => error.to_string(),
-    };
-    Err(Problem::usage(&format!("--name \"{name}\": {reason}")))
+    let wrong = |reason: &str| Problem::usage(format!("--name \"{name}\": {reason}"));
+    check_segment(name).map_err(|error| wrong(&error.to_string()))?;
+    match name.contains(':') {
+        false => Ok(()),
+        true => Err(wrong(
+            "a name cannot contain a colon, because source = \"NAME:ITEM\" uses it as separator",
+        )),
+    }
 }
 
-/// Shows the state of the provider.
-fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -> Result<(), Stop> {
+fn show(
+    name: &str,
+    address: &str,
+    status: &ProviderStatus,
+    context: &Context,
+) -> Result<(), CliError> {
     let terminal = &context.terminal;
-    if matches!(context.settings.form, Form::Json | Form::Jsonl) {
-        let mut object = Object::new();
-        object.put("event", "providing");
-        object.put("name", name);
-        object.put("url", format!("tl://{address}"));
-        object.put("provided", status.is_provided);
-        object.put("variables", status.variables);
-        object.put("missing", status.missing);
-        if let Some(item) = &status.missing_item {
-            object.put("missing_item", item.as_str());
-        }
-        for (key, trouble) in [
-            ("engine_trouble", &status.engine_trouble),
-            ("device_trouble", &status.device_trouble),
-        ] {
-            if let Some(trouble) = trouble {
-                object.put(key, trouble.as_str());
-            }
-        }
-        terminal.line(&object.into_json().to_string())?;
+    if context.settings.is_json() {
+        let status = status.clone();
+        terminal.line(&json(&ProviderEvent::Providing {
+            name: name.to_owned(),
+            url: format!("tl://{address}"),
+            provided: status.is_provided,
+            variables: status.variables,
+            missing: status.missing,
+            missing_item: status.missing_item,
+            engine_trouble: status.engine_trouble,
+            device_trouble: status.device_trouble,
+        }))?;
         return terminal.flush();
     }
     let line = match status.is_provided {
         true => format!(
-            "I/O server {name} delivers {} of tl://{address} · Ctrl-C ends it",
+            "I/O server {name} delivers {} of tl://{address} · press Ctrl-C to stop",
             counted(status.variables as u64, "variable")
         ),
         false => format!("I/O server {name} waits for the engine at tl://{address}"),
@@ -185,38 +198,34 @@ fn show(name: &str, address: &str, status: &ProviderStatus, context: &Context) -
     terminal.line(&line)?;
     if let Some(item) = &status.missing_item {
         let sentence = match status.missing {
-            1 => {
-                format!(
-                    "  1 variable names item {item}, which the I/O server does not have; correct \
-                     `source`"
-                )
-            }
+            1 => format!(
+                "  1 variable names item {item}, which the I/O server does not have; correct \
+                 `source`"
+            ),
             count => format!(
                 "  {count} variables name items that the I/O server does not have, such as {item}; \
                  correct `source`"
             ),
         };
-        terminal.note(&terminal.error_paint(Mood::Bad, &sentence))?;
+        context.alarm(&sentence)?;
     }
     let engine = status.engine_trouble.iter().map(|why| ("engine", why));
     let device = status.device_trouble.iter().map(|why| ("device", why));
     for (what, trouble) in engine.chain(device) {
         let sentence = format!("  {what}: {trouble}");
-        terminal.note(&terminal.error_paint(Mood::Bad, &sentence))?;
+        context.alarm(&sentence)?;
     }
     terminal.flush()
 }
 
 /// Parses `KEY=VALUE`: true, false, a number, or text.
 fn setting(text: &str) -> Result<(String, Setting), String> {
-    let Some((key, value)) = text.split_once('=') else {
-        return Err("write it as KEY=VALUE".to_owned());
-    };
-    let (key, value) = (key.trim(), value.trim());
-    if key.is_empty() {
-        return Err("write it as KEY=VALUE".to_owned());
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), setting_value(value.trim())))
+        }
+        _ => Err("write it as KEY=VALUE".to_owned()),
     }
-    Ok((key.to_owned(), setting_value(value)))
 }
 
 fn setting_value(text: &str) -> Setting {
@@ -237,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_what_they_look_like() {
+    fn setting_types_follow_their_syntax() {
         let of = |text: &str| setting(text).unwrap().1;
         assert_eq!(of("seed=7"), Setting::Integer(7));
         assert_eq!(of("speed = 1.5"), Setting::Float(1.5));
@@ -252,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_what_a_source_can_say() {
+    fn names_are_valid_in_a_source() {
         assert!(check_name("plant").is_ok());
         for name in ["", "a/b", "a:b"] {
             assert_eq!(check_name(name).unwrap_err().exit, Exit::Usage, "{name}");

@@ -1,26 +1,23 @@
 //! `library`: stops and starts libraries that stay deployed.
 
-use trunkline::CallError;
-use trunkline::proto::{FaultCode, LibraryReport};
+use std::time::Duration;
 
-use super::{Context, Verb};
+use trunkline::proto::{FaultCode, LibraryReport};
+use trunkline::{CallError, Client};
+
 use crate::connection::Connection;
-use crate::exit::{Exit, Tally};
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
-use crate::targets;
-use crate::terminal::Mood;
+use crate::output::record::{JsonSchema, Record, Serialize, Table};
+use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Start or stop deployed libraries
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
-    /// Start libraries again: their variables can be written
+    /// Start stopped libraries, so that their variables can be written again
     Start(Args),
     /// Stop libraries, which stay deployed
     ///
-    /// The variables of a stopped library keep their values, are bad, and refuse every write until
-    /// the library is started again.
+    /// The variables of a stopped library keep their values with quality bad, and refuse every
+    /// write until the library is started again.
     Stop(Args),
 }
 
@@ -31,118 +28,116 @@ pub(crate) struct Args {
     libraries: Vec<String>,
 }
 
-/// Exit codes of orders about libraries.
-pub(super) const EXITS: &[Exit] = &[
-    Exit::Done,
-    Exit::SomeFailed,
-    Exit::Usage,
-    Exit::Unreachable,
-    Exit::TimedOut,
-    Exit::NotPermitted,
-    Exit::Refused,
-    Exit::Unknown,
-    Exit::Interrupted,
-];
-
-pub(crate) const VERB: Verb = Verb::group(
-    "library",
-    &[Verb::writing("start", EXITS), Verb::writing("stop", EXITS)],
-);
-
-pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let engine = targets::engine(&context.settings)?;
-    let connection = Connection::new(&engine, context)?;
-    let mut outcomes = Outcomes::new(context)?;
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
+    let mut orders = Orders::new(context)?;
     let (Subcommand::Start(args) | Subcommand::Stop(args)) = command;
     for name in &args.libraries {
-        let (client, timeout) = (&connection.client, connection.timeout());
-        let (word, result) = match command {
-            Subcommand::Start(_) => ("started", client.start_library(name, timeout)),
-            Subcommand::Stop(_) => ("stopped", client.stop_library(name, timeout)),
-        };
-        outcomes.add(&connection, name, word, result)?;
+        match command {
+            Subcommand::Start(_) => orders.give(name, "started", |client, wait| {
+                client.start_library(name, wait)
+            }),
+            Subcommand::Stop(_) => orders.give(name, "stopped", |client, wait| {
+                client.stop_library(name, wait)
+            }),
+        }?;
     }
-    outcomes.finish()
+    orders.finish()
 }
 
-/// Prints the outcomes of orders about libraries, one line each.
+/// A line of `deploy`, `undeploy`, `library`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline library order, version 1")]
+pub(crate) struct Outcome {
+    /// The library.
+    name: String,
+    /// What was done.
+    #[schemars(extend("enum" = ["deployed", "undeployed", "started", "stopped"]))]
+    outcome: &'static str,
+    /// Variables that are new.
+    added: u64,
+    /// Variables that stayed, with other properties or in another state.
+    changed: u64,
+    /// Variables that stayed as they were.
+    kept: u64,
+    /// Variables that are gone.
+    removed: u64,
+}
+
+impl Record for Outcome {
+    const COLUMNS: &'static [&'static str] = &["name", "outcome", "variables"];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        (column == "variables").then(|| self.counts())
+    }
+}
+
+impl Outcome {
+    /// Formats `3 new, 1 changed, 2 the same, 1 gone`, leaving out zeros.
+    fn counts(&self) -> String {
+        let counts = [
+            (self.added, "new"),
+            (self.changed, "changed"),
+            (self.kept, "unchanged"),
+            (self.removed, "gone"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let counts = counts.map(|(count, word)| format!("{count} {word}"));
+        counts.collect::<Vec<_>>().join(", ")
+    }
+}
+
 #[derive(Debug)]
-pub(super) struct Outcomes<'c> {
+pub(super) struct Orders<'c> {
     context: &'c Context,
-    records: Records,
+    pub(super) connection: Connection,
+    table: Table,
     tally: Tally,
 }
 
-impl<'c> Outcomes<'c> {
-    pub(super) fn new(context: &'c Context) -> Result<Self, Stop> {
-        let columns = &["name", "outcome", "variables"];
+impl<'c> Orders<'c> {
+    pub(super) fn new(context: &'c Context) -> Result<Self, CliError> {
         Ok(Self {
             context,
-            records: Records::new(&context.settings, &context.terminal, columns)?,
+            connection: Connection::to_engine(context)?,
+            table: context.table::<Outcome>()?,
             tally: Tally::default(),
         })
     }
 
-    /// Shows the outcome of one order.
-    pub(super) fn add(
+    pub(super) fn give(
         &mut self,
-        connection: &Connection,
         name: &str,
-        outcome: &str,
-        result: Result<LibraryReport, CallError>,
-    ) -> Result<(), Stop> {
-        let report = match result {
+        outcome: &'static str,
+        order: impl FnOnce(&Client, Duration) -> Result<LibraryReport, CallError>,
+    ) -> Result<(), CliError> {
+        let report = match order(&self.connection.client, self.connection.timeout()) {
             Ok(report) => report,
-            Err(error) => {
-                return self.failed(&of_call(connection, &error).of(name));
-            }
+            Err(error) => return self.failed(&of_call(&self.connection, &error).of(name)),
         };
-        let mut object = Object::new();
-        object.put("name", name);
-        object.put("outcome", outcome);
-        object.put("added", report.added);
-        object.put("changed", report.changed);
-        object.put("kept", report.kept);
-        object.put("removed", report.removed);
-        let cells = vec![name.to_owned(), outcome.to_owned(), counts(&report)];
-        self.records.push(Row {
-            cells,
-            object,
-            mood: Mood::Plain,
+        self.table.push(&Outcome {
+            name: name.to_owned(),
+            outcome,
+            added: report.added,
+            changed: report.changed,
+            kept: report.kept,
+            removed: report.removed,
         })
     }
 
-    /// Shows why an order was not carried out.
-    pub(super) fn failed(&mut self, problem: &Problem) -> Result<(), Stop> {
+    pub(super) fn failed(&mut self, problem: &Problem) -> Result<(), CliError> {
         self.tally.item_failed(problem.exit);
         let name = problem.name.as_deref().unwrap_or_default();
         self.context.show(problem, crate::terminal::width(name))?;
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<Exit, Stop> {
-        self.records.finish()?;
+    pub(super) fn finish(self) -> Result<Exit, CliError> {
+        self.table.finish()?;
         Ok(self.tally.exit())
     }
 }
 
-/// Formats `3 new, 1 changed, 2 the same, 1 gone`, leaving out zeros.
-fn counts(report: &LibraryReport) -> String {
-    let counts = [
-        (report.added, "new"),
-        (report.changed, "changed"),
-        (report.kept, "the same"),
-        (report.removed, "gone"),
-    ];
-    let counts = counts.iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<String> = counts
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
-    parts.join(", ")
-}
-
-/// Returns the problem of an order that was not carried out.
 pub(super) fn of_call(connection: &Connection, error: &CallError) -> Problem {
     let CallError::Fault(fault) = error else {
         return connection.failed(error);
@@ -162,13 +157,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_name_what_there_is() {
-        let report = LibraryReport {
-            added: 3,
-            kept: 2,
-            ..LibraryReport::default()
+    fn counts_omit_zeros() {
+        let outcome = |added, kept| Outcome {
+            name: String::new(),
+            outcome: "deployed",
+            added,
+            changed: 0,
+            kept,
+            removed: 0,
         };
-        assert_eq!(counts(&report), "3 new, 2 the same");
-        assert_eq!(counts(&LibraryReport::default()), "");
+        assert_eq!(outcome(3, 2).counts(), "3 new, 2 unchanged");
+        assert_eq!(outcome(0, 0).counts(), "");
     }
 }

@@ -1,20 +1,16 @@
 //! `ls`: lists libraries, folders and variables, one level at a time or as a tree.
 
-use trunkline::Found;
+use trunkline::{Client, Found};
 use trunkline_types::name::{check_segment, suggest};
 use trunkline_types::{Name, Pattern, Url};
 
 use super::find::access_name;
-use super::{Context, Verb};
 use crate::arguments::Form;
 use crate::connection::Connection;
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
+use crate::output::record::{JsonSchema, Record, Serialize, Table};
 use crate::targets;
-use crate::terminal::Mood;
+use crate::terminal::Style;
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// List libraries, folders and variables
 ///
@@ -31,26 +27,95 @@ pub(crate) struct Args {
     tree: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "ls",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::Interrupted,
-    ],
-);
-
 /// Maximum number of libraries in one answer of an engine; beyond it, they are collected from the
 /// names.
 const LIBRARIES_TOLD_MAX: usize = 1024;
 
+/// One line of `ls` and `find`.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline list entry, version 1")]
+pub(crate) struct Entry {
+    /// Full name of the variable, or of the folder.
+    name: String,
+    /// Kind of the entry; `ls` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["library", "folder", "variable"]))]
+    kind: Option<&'static str>,
+    /// Data type, as in a configuration: `f64`, `enum(OFF, AUTO)`, `array(f64, 3, 4)`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    data_type: Option<String>,
+    /// Access of clients, independent of their rights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["read-write", "read-only", "write-only"]))]
+    access: Option<&'static str>,
+    /// Variables in the library or folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variables: Option<u64>,
+    /// Description of the library. Left out when empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    description: String,
+    /// Of a library: `running`, `stopped`; `ls` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    /// The name as the list shows it, if it is another one.
+    #[serde(skip)]
+    shown: Option<String>,
+    #[serde(skip)]
+    is_for_people: bool,
+}
+
+impl Entry {
+    pub(super) fn of(found: &Found) -> Self {
+        Self {
+            name: found.name.clone(),
+            data_type: Some(found.data_type.to_string()),
+            access: Some(access_name(found.access)),
+            ..Self::default()
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state != RUNNING)
+    }
+}
+
+impl Record for Entry {
+    const COLUMNS: &'static [&'static str] =
+        &["name", "type", "access", "variables", "description"];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        match column {
+            "name" => self.shown.clone(),
+            "type" if self.data_type.is_none() => self.kind.map(str::to_owned),
+            "variables" if self.is_for_people => {
+                self.variables.map(|count| counted(count, "variable"))
+            }
+            "description" if self.is_stopped() => {
+                let state = self.state.clone().unwrap_or_default();
+                Some(match self.description.as_str() {
+                    "" => state,
+                    description => format!("{state}: {description}"),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn style(&self) -> Style {
+        match self.variables {
+            None => Style::Plain,
+            Some(_) if self.is_stopped() => Style::Uncertain,
+            Some(_) => Style::Dim,
+        }
+    }
+}
+
+const RUNNING: &str = "running";
+
 /// A variable, or a folder with its contents; a variable may be a folder, too.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Node {
-    /// Full name of the variable or folder.
     path: String,
     /// Type and access, if it is a variable.
     variable: Option<(String, &'static str)>,
@@ -62,12 +127,8 @@ struct Node {
     variables: u64,
 }
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let (engine, path) = match place(args.path.as_deref().unwrap_or_default(), context)? {
-        Ok(place) => place,
-        Err(problem) => return context.show(&problem, 0),
-    };
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let (engine, path) = place(args.path.as_deref().unwrap_or_default(), context)?;
     let connection = Connection::new(&engine, context)?;
     let nodes = match path.as_str() {
         "" => roots(&connection, args.tree, context)?,
@@ -80,36 +141,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if nodes.is_empty() {
         context.remark("no libraries are deployed")?;
     }
-    let columns = &["name", "type", "access", "variables", "description"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
+    let mut table = context.table::<Entry>()?;
     let form = context.settings.form;
     for node in &nodes {
-        list(node, 0, args.tree, form, &mut records)?;
+        list(node, 0, args.tree, form, &mut table)?;
     }
-    records.finish()?;
+    table.finish()?;
     Ok(Exit::Done)
 }
 
 /// Returns the engine, and the path without slashes at its ends.
-fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Problem>, Stop> {
+fn place(operand: &str, context: &Context) -> Result<(Url, String), CliError> {
     let default = targets::engine(&context.settings)?;
-    let wrong = |sentence: String| {
-        Ok(Err(
-            Problem::new(Exit::SomeFailed, "bad-name", &sentence).of(operand)
-        ))
-    };
-    let trimmed = operand.trim_end_matches('/');
-    let (engine, path) = match operand.contains("://").then(|| Url::parse(trimmed)) {
-        None => (default, trimmed.to_owned()),
-        Some(Err(error)) => return wrong(error.to_string()),
-        Some(Ok(url)) => {
-            let name = url.name.clone().unwrap_or_default();
-            match url.has_engine() {
-                true => (url.without_name(), name),
-                false => (default, name),
-            }
-        }
-    };
+    let wrong = |sentence: String| Problem::failed("bad-name", sentence).of(operand);
+    let place = targets::place(operand.trim_end_matches('/'), &default);
+    let (engine, path) = place.map_err(wrong)?;
     if Pattern::has_wildcards(&path) {
         return Err(Problem::usage("ls does not take patterns; use find").into());
     }
@@ -118,23 +164,20 @@ fn place(operand: &str, context: &Context) -> Result<Result<(Url, String), Probl
         false if path.is_empty() => Ok(()),
         false => check_segment(&path),
     };
-    match checked {
-        Ok(()) => Ok(Ok((engine, path))),
-        Err(error) => wrong(error.to_string()),
-    }
+    checked.map_err(|error| wrong(error.to_string()))?;
+    Ok((engine, path))
 }
 
 /// Returns the libraries, with their contents for a tree.
-fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Vec<Node>, Stop> {
-    let info = connection.client.engine_info(connection.timeout());
-    let info = info.map_err(|error| connection.failed(&error))?;
+fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Vec<Node>, CliError> {
+    let info = connection.call(Client::engine_info)?;
     let is_by_name = is_tree || info.libraries.len() >= LIBRARIES_TOLD_MAX;
     let mut nodes: Vec<Node> = match is_by_name {
-        true => tree(&found(connection, "**", context)?, ""),
+        true => tree(&connection.find("**", context)?, ""),
         false => Vec::new(),
     };
     for library in info.libraries {
-        let state = (library.state != "running").then_some(library.state);
+        let state = (library.state != RUNNING).then_some(library.state);
         match nodes.iter_mut().find(|node| node.path == library.name) {
             Some(node) => (node.description, node.state) = (library.description, state),
             // All of its contents are excluded.
@@ -152,21 +195,13 @@ fn roots(connection: &Connection, is_tree: bool, context: &Context) -> Result<Ve
     Ok(nodes)
 }
 
-/// Returns the contents of a folder, and the variable itself if the path is one.
-fn below(connection: &Connection, path: &str, context: &Context) -> Result<Vec<Node>, Stop> {
-    let found = found(connection, &format!("{path}/**"), context)?;
+fn below(connection: &Connection, path: &str, context: &Context) -> Result<Vec<Node>, CliError> {
+    let found = connection.find(&format!("{path}/**"), context)?;
     let (itself, inside): (Vec<Found>, Vec<Found>) =
         found.into_iter().partition(|found| found.name == path);
     let mut nodes: Vec<Node> = itself.iter().map(leaf).collect();
     nodes.extend(tree(&inside, path));
     Ok(nodes)
-}
-
-fn found(connection: &Connection, pattern: &str, context: &Context) -> Result<Vec<Found>, Stop> {
-    let found = connection.client.find(pattern, None, connection.timeout());
-    let mut found = found.map_err(|error| connection.failed(&error))?;
-    found.retain(|found| !context.settings.is_excluded(&found.name));
-    Ok(found)
 }
 
 /// Turns names below `path` into nodes, in the order of their first appearance.
@@ -215,87 +250,56 @@ fn leaf(found: &Found) -> Node {
     }
 }
 
-/// Returns the problem of a missing folder, with a similar name as suggestion.
-fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Problem, Stop> {
+fn missing(connection: &Connection, path: &str, context: &Context) -> Result<Problem, CliError> {
     let siblings = match path.rsplit_once('/') {
         Some((parent, _)) => below(connection, parent, context)?,
         None => roots(connection, false, context)?,
     };
     let suggestion = suggest(path, siblings.iter().map(|node| node.path.as_str()));
-    let mut problem = Problem::new(
-        Exit::SomeFailed,
-        "unknown-name",
-        &format!("there is no library or folder {path}"),
-    );
+    let sentence = format!("there is no library or folder {path}");
+    let mut problem = Problem::stating("unknown-name", sentence).of(path);
     problem.hint = suggestion.map(|name| format!("did you mean {name}?"));
-    Ok(problem.of(path))
+    Ok(problem)
 }
 
-/// Adds a node's row, and in a tree those of its children.
 fn list(
     node: &Node,
     depth: usize,
     is_tree: bool,
     form: Form,
-    records: &mut Records,
-) -> Result<(), Stop> {
+    table: &mut Table,
+) -> Result<(), CliError> {
     let is_folder = node.variable.is_none() || !node.children.is_empty();
     if let Some((data_type, access)) = &node.variable {
-        let mut object = Object::new();
-        object.put("name", node.path.as_str());
-        object.put("kind", "variable");
-        object.put("type", data_type.as_str());
-        object.put("access", *access);
-        let name = shown(node, depth, is_tree, form);
-        let cells = vec![name, data_type.clone(), (*access).to_owned()];
-        records.push(Row {
-            cells,
-            object,
-            mood: Mood::Plain,
+        table.push(&Entry {
+            name: node.path.clone(),
+            kind: Some("variable"),
+            data_type: Some(data_type.clone()),
+            access: Some(*access),
+            shown: Some(shown(node, depth, is_tree, form)),
+            ..Entry::default()
         })?;
     }
     if is_folder {
-        let kind = if node.path.contains('/') {
-            "folder"
-        } else {
-            "library"
+        let state = || node.state.clone().unwrap_or_else(|| RUNNING.to_owned());
+        let (kind, state) = match node.path.contains('/') {
+            true => ("folder", None),
+            false => ("library", Some(state())),
         };
-        let mut object = Object::new();
-        object.put("name", node.path.as_str());
-        object.put("kind", kind);
-        object.put("variables", node.variables);
-        object.put_text("description", &node.description);
-        if kind == "library" {
-            object.put("state", node.state.as_deref().unwrap_or("running"));
-        }
-        let description = match (&node.state, node.description.as_str()) {
-            (None, description) => description.to_owned(),
-            (Some(state), "") => state.clone(),
-            (Some(state), description) => format!("{state}: {description}"),
-        };
-        let name = format!("{}/", shown(node, depth, is_tree, form));
-        let cells = vec![
-            name,
-            kind.to_owned(),
-            String::new(),
-            match form.is_for_people() {
-                true => counted(node.variables, "variable"),
-                false => node.variables.to_string(),
-            },
-            description,
-        ];
-        records.push(Row {
-            cells,
-            object,
-            mood: match node.state {
-                Some(_) => Mood::Uncertain,
-                None => Mood::Dim,
-            },
+        table.push(&Entry {
+            name: node.path.clone(),
+            kind: Some(kind),
+            variables: Some(node.variables),
+            description: node.description.clone(),
+            state,
+            shown: Some(format!("{}/", shown(node, depth, is_tree, form))),
+            is_for_people: form.is_for_people(),
+            ..Entry::default()
         })?;
     }
     if is_tree {
         for child in &node.children {
-            list(child, depth + 1, is_tree, form, records)?;
+            list(child, depth + 1, is_tree, form, table)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The verbs, one file each with its arguments and its code.
+//! The verbs, one file each with its arguments and its code; `set`, `send` and `request` are in `put`.
 
 pub(crate) mod audit;
 pub(crate) mod completion;
@@ -17,122 +17,49 @@ pub(crate) mod ls;
 pub(crate) mod monitor;
 #[cfg(target_os = "linux")]
 pub(crate) mod play;
+mod progress;
 pub(crate) mod put;
 #[cfg(target_os = "linux")]
 pub(crate) mod record;
-pub(crate) mod request;
-pub(crate) mod send;
 pub(crate) mod serve;
-pub(crate) mod set;
 pub(crate) mod snapshot;
 pub(crate) mod stream;
+mod table;
 pub(crate) mod tdms;
 pub(crate) mod undeploy;
 pub(crate) mod unforce;
 pub(crate) mod why;
 
+pub(crate) use self::table::{VERBS, Verb};
+
+use trunkline::Write;
 use trunkline_net::Clock;
 use trunkline_types::Timestamp;
 
 use crate::arguments::Command;
-use crate::exit::Exit;
 use crate::instant::Now;
-use crate::problem::{Problem, Stop};
+use crate::interrupt::Interrupted;
+use crate::output::record::{Notice, Record, Table, json};
 use crate::settings::Settings;
-use crate::terminal::Terminal;
+use crate::terminal::{Style, Terminal};
+use crate::{CliError, Exit, Problem};
 
-/// The environment that every verb works with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) terminal: Terminal,
+    pub(crate) interrupted: Interrupted,
     pub(crate) clock: Clock,
-    /// Start time of the command.
     pub(crate) started: Timestamp,
 }
 
-/// The metadata of a verb, beside its arguments.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Verb {
-    pub(crate) name: &'static str,
-    /// True if it may change something.
-    pub(crate) writes: bool,
-    /// Its possible exit codes.
-    pub(crate) exits: &'static [Exit],
-    /// Its subcommands. If it has any, its other metadata are theirs.
-    pub(crate) verbs: &'static [Verb],
-}
-
-impl Verb {
-    /// Describes a verb that changes nothing.
-    pub(crate) const fn reading(name: &'static str, exits: &'static [Exit]) -> Self {
-        Self {
-            name,
-            writes: false,
-            exits,
-            verbs: &[],
-        }
-    }
-
-    /// Describes a verb that may change something.
-    pub(crate) const fn writing(name: &'static str, exits: &'static [Exit]) -> Self {
-        Self {
-            writes: true,
-            ..Self::reading(name, exits)
-        }
-    }
-
-    /// Describes a command that does nothing without one of its subcommands.
-    pub(crate) const fn group(name: &'static str, verbs: &'static [Verb]) -> Self {
-        Self {
-            verbs,
-            ..Self::reading(name, &[])
-        }
-    }
-}
-
-/// Every verb, in the order of the help.
-pub(crate) const VERBS: &[Verb] = &[
-    get::VERB,
-    put::VERB,
-    set::VERB,
-    send::VERB,
-    request::VERB,
-    force::VERB,
-    unforce::VERB,
-    snapshot::VERB,
-    monitor::VERB,
-    info::VERB,
-    ls::VERB,
-    find::VERB,
-    why::VERB,
-    limits::VERB,
-    deploy::VERB,
-    undeploy::VERB,
-    library::VERB,
-    audit::VERB,
-    stream::VERB,
-    #[cfg(target_os = "linux")]
-    record::VERB,
-    #[cfg(target_os = "linux")]
-    play::VERB,
-    tdms::VERB,
-    io::VERB,
-    init::VERB,
-    serve::VERB,
-    demo::VERB,
-    completion::VERB,
-    help::VERB,
-];
-
-/// Runs a verb to its end.
-pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError> {
     match command {
         Command::Get(args) => get::run(args, context),
-        Command::Put(args) => put::run(args, context),
-        Command::Set(args) => set::run(args, context),
-        Command::Send(args) => send::run(args, context),
-        Command::Request(args) => request::run(args, context),
+        Command::Put(args) => put::write_values(args, Write::new, context),
+        Command::Set(args) => put::write_values(args, Write::set, context),
+        Command::Send(args) => put::write_orders(&args.names, Write::send, context),
+        Command::Request(args) => put::write_orders(&args.names, Write::request, context),
         Command::Force(args) => force::run(args, context),
         Command::Unforce(args) => unforce::run(args, context),
         Command::Snapshot(args) => snapshot::run(args, context),
@@ -173,27 +100,91 @@ impl Context {
 
     /// Returns a context for a command that writes no data to standard output while it runs: its
     /// progress is shown whenever standard error is a terminal.
-    #[cfg(target_os = "linux")]
     pub(crate) fn beside_files(&self) -> Self {
         Self {
-            settings: self.settings.clone(),
             terminal: self.terminal.beside_files(),
-            clock: self.clock,
-            started: self.started,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn table<R: Record>(&self) -> Result<Table, CliError> {
+        self.table_of(R::COLUMNS, R::IS_HEADED)
+    }
+
+    pub(crate) fn table_of(
+        &self,
+        columns: &'static [&'static str],
+        is_headed: bool,
+    ) -> Result<Table, CliError> {
+        Table::new(&self.settings, &self.terminal, columns, is_headed)
+    }
+
+    pub(crate) fn list<R: Record>(
+        &self,
+        records: impl IntoIterator<Item = R>,
+    ) -> Result<(), CliError> {
+        let mut table = self.table::<R>()?;
+        for record in records {
+            table.push(&record)?;
+        }
+        table.finish()
+    }
+
+    /// Prints everything about one thing: the record for programs, otherwise one row for each of
+    /// these properties that is not empty.
+    pub(crate) fn sheet(
+        &self,
+        record: &impl Record,
+        properties: Vec<(&'static str, String, Style)>,
+    ) -> Result<(), CliError> {
+        let mut table = self.table_of(&["property", "value"], false)?;
+        if self.settings.is_json() {
+            return table.push(record);
+        }
+        for (name, value, style) in properties
+            .into_iter()
+            .filter(|(_, text, _)| !text.is_empty())
+        {
+            table.push_cells(vec![name.to_owned(), value], style)?;
+        }
+        table.finish()
+    }
+
+    /// Writes a notice to standard error.
+    pub(crate) fn tell(&self, notice: &impl Notice) -> Result<(), CliError> {
+        self.terminal.note(&match self.settings.is_json() {
+            true => json(notice),
+            false => self
+                .terminal
+                .error_paint(notice.style(), &notice.to_string()),
+        })
+    }
+
+    /// Writes a remark to standard error: a problem for programs, a sentence for people.
+    pub(crate) fn tell_as(&self, code: &'static str, sentence: &str) -> Result<(), CliError> {
+        match self.settings.is_json() {
+            true => self.terminal.note(&json(&Problem::failed(code, sentence))),
+            false => self.terminal.note(sentence),
         }
     }
 
     /// Writes a remark about the result to standard error, for people only: programs see it in the
     /// result.
-    pub(crate) fn remark(&self, sentence: &str) -> Result<(), Stop> {
+    pub(crate) fn remark(&self, sentence: &str) -> Result<(), CliError> {
         match self.settings.is_json() {
             true => Ok(()),
             false => self.terminal.note(sentence),
         }
     }
 
+    /// Writes a warning to standard error, for people.
+    pub(crate) fn alarm(&self, sentence: &str) -> Result<(), CliError> {
+        let terminal = &self.terminal;
+        terminal.note(&terminal.error_paint(Style::Bad, sentence))
+    }
+
     /// Shows the problem of one name, and returns its exit code.
-    pub(crate) fn show(&self, problem: &Problem, width: usize) -> Result<Exit, Stop> {
+    pub(crate) fn show(&self, problem: &Problem, width: usize) -> Result<Exit, CliError> {
         self.terminal.problem(problem, width)?;
         Ok(problem.exit)
     }

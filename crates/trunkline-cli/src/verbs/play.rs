@@ -3,8 +3,9 @@
 
 mod elements;
 
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
@@ -12,38 +13,36 @@ use trunkline::record::{
     RecordedVariables, Recording, RecordingError, Selection, Stopper, StreamPlayed, TdmsPlayback,
     VariablesPlayed, play_into_stream, play_into_variables, stopper,
 };
-use trunkline::stream::{Options, ValueWriter};
+use trunkline::stream::ValueWriter;
 use trunkline_tdms::ObjectPath;
-use trunkline_types::text::parse_type;
 use trunkline_types::{DataType, Tick};
 
 use super::record::{meet, problem};
-use super::stream::units::{per_second, rate_text};
+use super::stream::{self, units::rate_text};
 use super::tdms::columns::{name_of, names_of};
 use super::tdms::sums::{say_sums, sums_of};
-use super::{Context, Verb};
+use crate::arguments;
 use crate::connection::Connection;
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
-use crate::targets;
+use crate::output::record::{JsonSchema, Notice, Serialize};
+use crate::output::values::Amount;
 use crate::terminal::plain;
+use crate::verbs::progress::Meter;
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Play a recording into variables, or into a stream
 ///
 /// Each update is written to the variable that has the recorded name. --as 'rig/=test/' replaces
 /// the beginning of the names. A variable must have the recorded type. With --stream, the rows of a
-/// group become the elements of a stream. A recorded stream of text, bytes, arrays, waveforms or
-/// structs of them is played element by element, and so is a recorded variable, with the recorded
-/// type. If FILE is the first of a series, the whole series is played; otherwise FILE alone.
+/// group become the elements of a stream. Recorded variables, and recorded streams of text, bytes,
+/// arrays, waveforms or structs of these, are played element by element with their recorded type.
+/// If FILE is the first of a series, the whole series is played; otherwise FILE alone.
 ///
-/// If there is an `x.tdms.sums` beside `x.tdms`, the first file is checked against it before
-/// playing begins. Playing takes as long as recording did; --speed changes the pace, and --full
-/// plays without waiting. Ctrl-C ends playing. Exit code 1 means that some updates could not be
-/// played, or that a recorded stream or variable has gaps or values that were not good, which a
-/// stream cannot carry; --exclude leaves out variables, or with --stream channels.
+/// If `x.tdms` has a checksum file `x.tdms.sums` next to it, the checksums of the first file are
+/// verified before playing begins. Playing takes as long as recording did; --speed changes the
+/// pace, and --full plays without waiting. Ctrl-C stops playing. Exit code 1 means that some
+/// updates could not be played, or that a recorded stream or variable has gaps or values that were
+/// not good, which a stream cannot carry. --exclude leaves out variables or, with --stream,
+/// channels.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
@@ -75,73 +74,50 @@ pub(crate) struct Args {
     #[arg(long, requires = "stream")]
     skip_gaps: bool,
 
-    /// Play into a stream: the name of this end
+    /// Play into a stream; URL is the name of the endpoint to create
     #[arg(long, value_name = "URL", conflicts_with = "renaming")]
     stream: Option<String>,
 
-    /// --stream: the reading end to write to; without it, any reading end that names this one
+    /// With --stream, the reader to write to (default: any that names this endpoint)
     #[arg(long, value_name = "PEER", requires = "stream")]
     to: Option<String>,
 
-    /// --stream: the type of the elements; default: f64 for rows, otherwise the recorded type
-    #[arg(long = "type", value_name = "TYPE", value_parser = data_type)]
+    /// With --stream, the type of the elements; default: f64 for rows, otherwise the recorded type
+    #[arg(long = "type", value_name = "TYPE", value_parser = arguments::data_type)]
     data_type: Option<DataType>,
 
-    /// --stream: the group to play, if the recording has several
+    /// With --stream, the group to play if the recording has several
     #[arg(long, value_name = "GROUP", requires = "stream")]
     group: Option<String>,
 
-    /// --stream: the channel of the group with the time of each row; its values are not played
+    /// With --stream, the channel of the group that contains the time of each row; its values are
+    /// not played
     #[arg(long, value_name = "CHANNEL", requires = "stream")]
     times: Option<String>,
 }
 
-pub(crate) const VERB: Verb = Verb::writing(
-    "play",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::Lost,
-        Exit::Interrupted,
-    ],
-);
-
-/// Interval at which the progress is updated.
-const SHOWN_EVERY: Duration = Duration::from_millis(500);
-
-/// Rows of the ring between file and stream.
 const RING_ROWS: usize = 1 << 16;
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.beside_files();
-    let interrupted = Interrupted::new(&context.terminal)?;
-    interrupted.end_in_order();
+    context.interrupted.end_in_order(1);
     let pace = match (args.full, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),
         (false, None) => Pace::Original,
     };
     match &args.stream {
-        Some(url) => into_stream(args, url, pace, &interrupted, context),
-        None => into_variables(args, pace, &interrupted, context),
+        Some(url) => into_stream(args, url, pace, context),
+        None => into_variables(args, pace, context),
     }
 }
 
-fn into_variables(
-    args: &Args,
-    pace: Pace,
-    interrupted: &Interrupted,
-    context: &Context,
-) -> Result<Exit, Stop> {
+fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, CliError> {
     let recorded = RecordedVariables::open_series(&args.file);
     let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
     let is_whole = say_missing(recorded.missing(), context)?;
     check_sums(args, context)?;
-    let engine = targets::engine(&context.settings)?;
-    let connection = Connection::new(&engine, context)?;
+    let connection = Connection::to_engine(context)?;
     let options = PlayVariablesOptions {
         pace,
         keeps_times: args.keep_times,
@@ -157,7 +133,7 @@ fn into_variables(
     let total: u64 = recorded.variables().iter().map(|one| one.updates).sum();
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
-    let mut watch = Watch::new(stopper, interrupted, context);
+    let mut watch = Watch::new(stopper, context);
     let client = &connection.client;
     let mut played_before = 0;
     let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
@@ -177,33 +153,25 @@ fn into_variables(
         );
         found
     })?;
-    sum_up_variables(&done, started, context)?;
+    PlayedInto::variables(&done).tell(started, context)?;
     for failure in &done.failures {
-        let sentence = format!(
-            "{}: {}",
-            counted(failure.updates, "update"),
-            plain(&failure.sentence)
-        );
-        let failed =
-            Problem::new(Exit::SomeFailed, failure.code.clone(), &sentence).of(&failure.name);
-        context.terminal.problem(&failed, failure.name.len())?;
+        let sentence = plain(&failure.sentence);
+        let sentence = format!("{}: {sentence}", counted(failure.updates, "update"));
+        report(&failure.name, failure.code.clone(), &sentence, context)?;
     }
-    for one in recorded.variables().iter().filter(|one| one.unreadable > 0) {
-        let Some(name) = target(&one.name) else {
+    for one in recorded.variables() {
+        let Some(name) = target(&one.name).filter(|_| one.unreadable > 0) else {
             continue;
         };
+        let unreadable = unreadable(one.unreadable, "update");
         let sentence = format!(
-            "{} of it cannot be read and are not played: the ends of strings do not fit the text \
-             they are in; --exclude '{}' leaves the variable out",
-            counted(one.unreadable, "update"),
+            "{unreadable}; --exclude '{}' leaves the variable out",
             plain(&name)
         );
-        let unreadable = Problem::new(Exit::SomeFailed, "unreadable", &sentence).of(&name);
-        context.terminal.problem(&unreadable, name.len())?;
+        report(&name, "unreadable", &sentence, context)?;
     }
     for (name, why) in &done.refused {
-        let refused = Problem::new(Exit::SomeFailed, "not-played", &plain(why)).of(name);
-        context.terminal.problem(&refused, name.len())?;
+        report(name, "not-played", &plain(why), context)?;
     }
     Ok(match done.is_complete {
         false => Exit::Interrupted,
@@ -213,8 +181,26 @@ fn into_variables(
     })
 }
 
+/// Reports a part of the recording that was not played as it was recorded.
+fn report(
+    name: &str,
+    code: impl Into<Cow<'static, str>>,
+    sentence: &str,
+    context: &Context,
+) -> Result<(), CliError> {
+    let problem = Problem::failed(code, sentence).of(name);
+    context.terminal.problem(&problem, name.len())
+}
+
+fn unreadable(count: u64, one: &str) -> String {
+    format!(
+        "{} cannot be read and are not played: the ends of strings do not fit the text they are in",
+        counted(count, one)
+    )
+}
+
 /// Refuses a recording whose checksums show damage: wrong values would reach live variables.
-fn check_sums(args: &Args, context: &Context) -> Result<(), Stop> {
+fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
     if args.unchecked || sums_of(&args.file).is_none() {
         return Ok(());
     }
@@ -223,55 +209,154 @@ fn check_sums(args: &Args, context: &Context) -> Result<(), Stop> {
         false => Ok(()),
         true => {
             let sentence = "the recording is damaged and is not played; --unchecked plays it";
-            Err(Problem::new(Exit::SomeFailed, "damaged", sentence).into())
+            Err(Problem::failed("damaged", sentence).into())
         }
     }
 }
 
 /// Names the missing parts of the recording. Returns true if there are none.
-fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, Stop> {
+fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, CliError> {
     for part in missing {
-        let problem = Problem::new(Exit::SomeFailed, "missing", &plain(&part.to_string()));
+        let problem = Problem::failed("missing", plain(&part.to_string()));
         context.terminal.problem(&problem, 0)?;
     }
     Ok(missing.is_empty())
 }
 
-fn sum_up_variables(done: &VariablesPlayed, started: Tick, context: &Context) -> Result<(), Stop> {
-    let seconds = context.clock.now().since(started).as_secs_f64();
-    if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "played");
-        object.put("updates", done.updates);
-        object.put("left_out", done.left_out);
-        object.put("applied", done.applied);
-        object.put("unchanged", done.unchanged);
-        object.put("failed", done.failed);
-        object.put("unreadable", done.unreadable);
-        object.put("late", done.late);
-        object.put("lateness_max_seconds", done.lateness_max.as_secs_f64());
-        object.put("seconds", seconds);
-        return context.terminal.note(&object.into_json().to_string());
-    }
-    context.terminal.note(&format!(
-        "{} played in {seconds:.1} s: {} applied, {} unchanged, {} failed, {} late",
-        counted(done.updates, "update"),
-        done.applied,
-        done.unchanged,
-        done.failed,
-        done.late,
-    ))
+/// The last line of `play`, on standard error.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A recording that was played, version 1")]
+pub(crate) struct Played {
+    /// `played`.
+    #[schemars(extend("const" = "played"))]
+    event: &'static str,
+    #[serde(flatten)]
+    what: PlayedInto,
+    /// Duration in seconds.
+    seconds: Amount,
 }
 
-fn into_stream(
-    args: &Args,
-    url: &str,
-    pace: Pace,
-    interrupted: &Interrupted,
-    context: &Context,
-) -> Result<Exit, Stop> {
+/// What was played.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum PlayedInto {
+    Variables(PlayedVariables),
+    Stream(PlayedStream),
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlayedVariables {
+    /// Into variables: updates that were played.
+    updates: u64,
+    /// Into variables: updates of variables that are not played.
+    left_out: u64,
+    /// Into variables: updates that were applied.
+    applied: u64,
+    /// Into variables: updates within a deadband.
+    unchanged: u64,
+    /// Into variables: updates that were refused, or whose outcome is unknown.
+    failed: u64,
+    /// Into variables: updates that were left out because their text is damaged.
+    unreadable: u64,
+    /// Into variables: updates that were written later than they were due.
+    late: u64,
+    /// Into variables: largest delay of an update, in seconds.
+    lateness_max_seconds: Amount,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlayedStream {
+    /// Into a stream: rows that were played.
+    rows: u64,
+    /// Into a stream: rows not delivered, because the reader did not take them.
+    left: u64,
+    /// Into a stream: number of times that a due row was not available.
+    underruns: u64,
+    /// Into a stream: delay of the last row, in seconds.
+    late_seconds: Amount,
+    /// Into a stream: values whose quality was not good when they were recorded.
+    not_good: u64,
+    /// Into a stream: gaps of the recording.
+    gaps: u64,
+    /// Into a stream: values that are missing in those gaps, as far as their number is known.
+    lost: u64,
+    /// Into a stream: gaps with an unknown number of missing values.
+    unknown_gaps: u64,
+    /// A row or an element; `None` if there was no reader.
+    #[serde(skip)]
+    of_what: Option<&'static str>,
+}
+
+impl PlayedInto {
+    fn variables(done: &VariablesPlayed) -> Self {
+        Self::Variables(PlayedVariables {
+            updates: done.updates,
+            left_out: done.left_out,
+            applied: done.applied,
+            unchanged: done.unchanged,
+            failed: done.failed,
+            unreadable: done.unreadable,
+            late: done.late,
+            lateness_max_seconds: done.lateness_max.into(),
+        })
+    }
+
+    fn stream(done: &StreamPlayed, left: u64, of_what: Option<&'static str>) -> Self {
+        Self::Stream(PlayedStream {
+            rows: done.rows,
+            left,
+            underruns: done.underruns,
+            late_seconds: done.lateness.into(),
+            not_good: done.not_good,
+            gaps: done.gaps,
+            lost: done.lost,
+            unknown_gaps: done.unknown_gaps,
+            of_what,
+        })
+    }
+
+    fn tell(self, started: Tick, context: &Context) -> Result<(), CliError> {
+        context.tell(&Played {
+            event: "played",
+            what: self,
+            seconds: context.clock.now().since(started).into(),
+        })
+    }
+}
+
+impl Notice for Played {}
+
+impl Display for Played {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Amount(seconds) = self.seconds;
+        match &self.what {
+            PlayedInto::Variables(all) => write!(
+                f,
+                "{} played in {seconds:.1} s: {} applied, {} unchanged, {} failed, {} late",
+                counted(all.updates, "update"),
+                all.applied,
+                all.unchanged,
+                all.failed,
+                all.late
+            ),
+            PlayedInto::Stream(all) => match all.of_what {
+                None => f.write_str("no reader connected to the stream: nothing was played"),
+                Some(of_what) => write!(
+                    f,
+                    "{} played in {seconds:.1} s; {} not delivered, {}, {:.3} s late",
+                    counted(all.rows, of_what),
+                    all.left,
+                    counted(all.underruns, "underrun"),
+                    all.late_seconds.0
+                ),
+            },
+        }
+    }
+}
+
+fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<Exit, CliError> {
     if let Some(name) = elements::recorded(args, context)? {
-        return elements::into_stream(args, (url, &name), pace, interrupted, context);
+        return elements::into_stream(args, (url, &name), pace, context);
     }
     let selection = Selection {
         group: args.group.as_deref().map(Into::into),
@@ -309,12 +394,12 @@ fn into_stream(
     let mut drain = PacedDrain::new(drain, pacer);
     let started = context.clock.now();
     let data_type = args.data_type.clone().unwrap_or(DataType::F64);
-    let Some(mut stream) = create(args, url, data_type, interrupted, context)? else {
+    let Some(mut stream) = create(args, url, data_type, context)? else {
         return nobody_came(started, context);
     };
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
-    let mut watch = Watch::new(stopper, interrupted, context);
+    let mut watch = Watch::new(stopper, context);
     let done = play_into_stream(&mut playback, &mut drain, &mut stream, &stopped, |done| {
         watch.look(done.rows, |rate| {
             format!(
@@ -338,32 +423,24 @@ fn create(
     args: &Args,
     url: &str,
     data_type: DataType,
-    interrupted: &Interrupted,
     context: &Context,
-) -> Result<Option<ValueWriter>, Stop> {
-    let engine = targets::engine(&context.settings)?;
-    let options = Options {
-        peer: args.to.clone(),
-        timeout: context.settings.patience(),
-        directory_port: engine.port_or_default(),
-        program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
-        ..Options::default()
-    };
+) -> Result<Option<ValueWriter>, CliError> {
+    let options = stream::options(args.to.as_deref(), context)?;
     let at = url.to_owned();
     let create = move || ValueWriter::create(&at, &data_type, options);
-    meet(url, create, || interrupted.is_so(), context)
+    meet(url, create, || context.interrupted.is_so(), context)
 }
 
 /// Waits until the reader has everything, and prints the summary. `of_what` is rows or elements.
 fn close(
     stream: ValueWriter,
     done: &StreamPlayed,
-    of_what: &str,
+    of_what: &'static str,
     started: Tick,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     let left = stream.close(context.settings.patience()).elements;
-    sum_up_stream(done, left, of_what, started, context)?;
+    PlayedInto::stream(done, left, Some(of_what)).tell(started, context)?;
     Ok(match (left, done.is_complete) {
         (1.., _) => Exit::Lost,
         (0, false) => Exit::Interrupted,
@@ -371,8 +448,7 @@ fn close(
     })
 }
 
-/// Returns the channels that --exclude leaves out of the rows.
-fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, Stop> {
+fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, CliError> {
     if context.settings.exclude.is_empty() {
         return Ok(Vec::new());
     }
@@ -385,7 +461,6 @@ fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, Stop> {
     Ok(channels.filter(is_excluded).cloned().collect())
 }
 
-/// Returns the problem of rows that cannot be played, with a hint to play the others.
 fn not_played(error: &RecordingError) -> Problem {
     let mut found = problem(error);
     if let RecordingError::Playback(error) = error
@@ -397,78 +472,34 @@ fn not_played(error: &RecordingError) -> Problem {
     found
 }
 
-fn sum_up_stream(
-    done: &StreamPlayed,
-    left: u64,
-    of_what: &str,
-    started: Tick,
-    context: &Context,
-) -> Result<(), Stop> {
-    let seconds = context.clock.now().since(started).as_secs_f64();
-    if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "played");
-        object.put("rows", done.rows);
-        object.put("left", left);
-        object.put("underruns", done.underruns);
-        object.put("late_seconds", done.lateness.as_secs_f64());
-        object.put("not_good", done.not_good);
-        object.put("gaps", done.gaps);
-        object.put("lost", done.lost);
-        object.put("unknown_gaps", done.unknown_gaps);
-        object.put("seconds", seconds);
-        return context.terminal.note(&object.into_json().to_string());
-    }
-    context.terminal.note(&format!(
-        "{} played in {seconds:.1} s; {left} not delivered, {}, {:.3} s late",
-        counted(done.rows, of_what),
-        counted(done.underruns, "underrun"),
-        done.lateness.as_secs_f64(),
-    ))
-}
-
-/// Reports that the command was interrupted before there was a reader.
-fn nobody_came(started: Tick, context: &Context) -> Result<Exit, Stop> {
-    match context.settings.is_json() {
-        true => sum_up_stream(&StreamPlayed::default(), 0, "row", started, context)?,
-        false => context
-            .terminal
-            .note("no reader has connected to the stream: nothing played")?,
-    }
+fn nobody_came(started: Tick, context: &Context) -> Result<Exit, CliError> {
+    PlayedInto::stream(&StreamPlayed::default(), 0, None).tell(started, context)?;
     Ok(Exit::Interrupted)
 }
 
-/// Checks for Ctrl-C, and shows the progress.
 struct Watch<'a> {
     stopper: Option<Stopper>,
-    interrupted: &'a Interrupted,
     context: &'a Context,
-    /// Time of the last display, and the count played then.
-    shown: (Tick, u64),
+    meter: Meter,
 }
 
 impl<'a> Watch<'a> {
-    fn new(stopper: Stopper, interrupted: &'a Interrupted, context: &'a Context) -> Self {
+    fn new(stopper: Stopper, context: &'a Context) -> Self {
         Self {
             stopper: Some(stopper),
-            interrupted,
             context,
-            shown: (context.clock.now(), 0),
+            meter: Meter::new(context.clock.now()),
         }
     }
 
     /// `played` counts updates or rows; `text` formats the progress with the rate per second.
     fn look(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
-        if self.interrupted.is_so() {
+        if self.context.interrupted.is_so() {
             self.stopper = None;
         }
-        let now = self.context.clock.now();
-        let (at, before) = self.shown;
-        let elapsed = now.since(at);
-        if elapsed >= SHOWN_EVERY && self.context.terminal.shows_progress() {
-            self.shown = (now, played);
-            let rate = per_second(played.saturating_sub(before), elapsed);
-            self.context.terminal.progress(&text(rate));
+        let (now, terminal) = (self.context.clock.now(), &self.context.terminal);
+        if let Some(rate) = self.meter.rate(now, played, terminal) {
+            terminal.progress(&text(rate));
         }
     }
 }
@@ -478,8 +509,4 @@ fn renaming(text: &str) -> Result<(String, String), String> {
         Some((old, new)) => Ok((old.to_owned(), new.to_owned())),
         None => Err("write it as OLD=NEW, such as rig/=test/".to_owned()),
     }
-}
-
-fn data_type(text: &str) -> Result<DataType, String> {
-    parse_type(text).map_err(|error| error.to_string())
 }

@@ -16,14 +16,10 @@ use trunkline::{Engine, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
-use super::{Context, Verb, io};
-use crate::arguments::Form;
-use crate::exit::Exit;
-use crate::interrupt::StopSignals;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
-use crate::terminal::{Mood, padded};
+use super::io;
+use crate::output::record::{JsonSchema, Serialize, json};
+use crate::terminal::{padded, width};
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
@@ -35,7 +31,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 
     /// File for deployed libraries, retained values and the audit, or `none`; default: the
-    /// configured store, otherwise a file in your state folder that is named after the port
+    /// configured store, otherwise a file in your state folder, named after the port
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
@@ -51,26 +47,16 @@ pub(crate) struct ListenArgs {
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
-    /// Permit addresses that other machines can reach, although connections are not protected yet
+    /// Permit addresses that other machines can reach, although connections are not authenticated
+    /// or encrypted yet
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Refuse programs of other users, also at loopback ports if the system reports whose program
-    /// connects, and all programs of other machines
+    /// Accept only programs of the same user: refuse other users, also at loopback ports where the
+    /// system can identify the user, and all other machines
     #[arg(long)]
     pub(crate) same_user: bool,
 }
-
-pub(crate) const VERB: Verb = Verb::writing(
-    "serve",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::NotPermitted,
-        Exit::Found,
-    ],
-);
 
 const LISTEN_FORM: &str =
     "it is not an address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";
@@ -78,13 +64,61 @@ const LISTEN_FORM: &str =
 /// Number of attempts to open a store that another engine uses, and the pause between them.
 const STORE_ATTEMPTS: u32 = 50;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
-/// Interval at which the store is checked for failures.
 const STORE_LOOK: Duration = Duration::from_secs(1);
 
 /// Time that connections have to send what is waiting.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+/// The first line of `serve` and `demo`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum ServeEvent {
+    /// What is served, and where.
+    Serving {
+        /// Name of the engine.
+        engine: String,
+        /// Variables it hosts.
+        variables: usize,
+        /// Where it listens, as URLs.
+        listen: Vec<String>,
+        /// The Unix sockets beside its ports, for programs of the same user. Left out when there is
+        /// none.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        local_sockets: Vec<String>,
+        /// Its I/O servers.
+        io: Vec<String>,
+        /// The file that keeps what is deployed. Left out when there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        store: Option<String>,
+        /// Deployed libraries that libraries of the files replace. Left out when there is none.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        shadowed: Vec<String>,
+    },
+}
+
+impl ServeEvent {
+    pub(super) fn new(engine: &Engine, plan: &DeploymentPlan) -> Self {
+        let sockets = engine.local_sockets();
+        Self::Serving {
+            engine: name_of(plan).to_owned(),
+            variables: engine.variable_count(),
+            listen: urls(engine),
+            local_sockets: sockets.iter().map(ToString::to_string).collect(),
+            io: plan.io.iter().map(|io| io.name.clone()).collect(),
+            store: match &plan.engine.store {
+                StoreChoice::File(path) => Some(path.display().to_string()),
+                _ => None,
+            },
+            shadowed: engine.shadowed_libraries().to_vec(),
+        }
+    }
+}
+
+fn name_of(plan: &DeploymentPlan) -> &str {
+    plan.engine.name.as_deref().unwrap_or("trunkline")
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut plan = match config::load(&args.files) {
         Ok(plan) => plan,
         Err(errors) => return show_errors(&errors, context),
@@ -95,30 +129,28 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if let Some(advice) = advice {
         context.terminal.note(&advice)?;
     }
-    let mut signals = StopSignals::new()?;
+    context.interrupted.end_in_order(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = start(&plan, context)?;
     announce(&engine, &plan, context)?;
     let told = engine.store_trouble();
     warn_of_store(&engine, told.as_ref(), context)?;
     let watch = watch_store(&engine, told, context)?;
-    signals.wait();
+    context.interrupted.wait_for_first();
     drop(watch);
     engine.shutdown(GRACE);
     match engine.store_trouble() {
         None => Ok(Exit::Done),
         Some(trouble) => {
             let sentence = format!("the newest values and orders are not kept: {trouble}");
-            Err(Problem::new(Exit::SomeFailed, "store", &sentence).into())
+            Err(Problem::failed("store", sentence).into())
         }
     }
 }
 
 /// Starts the engine. If another engine that is still stopping has the store, waits for it and
 /// reports the wait.
-fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
-    // Nothing is ever sent on this channel; its timeout is the pause.
-    let (_never, pause) = mpsc::channel::<()>();
+fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
         match Engine::from_plan_with(plan, &io::drivers()) {
             Err(StartError::Store(error)) if error.trouble == StoreTrouble::InUse => {
@@ -131,7 +163,7 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, Stop> {
                     );
                     context.terminal.note(&sentence)?;
                 }
-                let _timed_out = pause.recv_timeout(STORE_PAUSE);
+                context.interrupted.wait(STORE_PAUSE);
             }
             started => return started.map_err(|error| of_start(&error, plan).into()),
         }
@@ -145,7 +177,7 @@ fn watch_store(
     engine: &Engine,
     mut before: Option<StoreError>,
     context: &Context,
-) -> Result<mpsc::Sender<()>, Stop> {
+) -> Result<mpsc::Sender<()>, CliError> {
     let (watch, ended) = mpsc::channel();
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
     let look = move || {
@@ -166,7 +198,7 @@ fn watch_store(
     let thread = std::thread::Builder::new().name("store-watch".to_owned());
     thread.spawn(look).map_err(|error| {
         let sentence = format!("the system cannot start another thread: {error}");
-        Problem::new(Exit::SomeFailed, "system", &sentence)
+        Problem::failed("system", sentence)
     })?;
     Ok(watch)
 }
@@ -197,14 +229,10 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
     let port = first.map_or(0, |address| address.port());
     if port == 0 {
         let mut variables = plan.libraries.iter().flat_map(|library| &library.variables);
-        let advice = variables
-            .any(|variable| variable.properties.retain)
-            .then(|| {
-                "*** nothing survives a restart, although variables have `retain`: an engine \
-                 without a fixed port has no store by default; name a file with --store"
-                    .to_owned()
-            });
-        return Ok((StoreChoice::Off, advice));
+        let advice = "*** nothing survives a restart, although variables have `retain`: an engine \
+                      without a fixed port has no store by default; name a file with --store";
+        let has_retained = variables.any(|variable| variable.properties.retain);
+        return Ok((StoreChoice::Off, has_retained.then(|| advice.to_owned())));
     }
     let Some(folder) = state_folder(|name| std::env::var_os(name)) else {
         let advice = "*** nothing survives a restart: none of STATE_DIRECTORY, XDG_STATE_HOME and \
@@ -212,18 +240,15 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
         return Ok((StoreChoice::Off, Some(advice.to_owned())));
     };
     let mut folders = std::fs::DirBuilder::new();
-    folders
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .map_err(|error| {
-            let folder = folder.display();
-            let sentence = format!(
-                "the folder {folder} for the engine's store cannot be created ({error}); name \
-                 another file with --store, or `--store none`"
-            );
-            Problem::new(Exit::SomeFailed, "store", &sentence)
-        })?;
+    let created = folders.recursive(true).mode(0o700).create(&folder);
+    created.map_err(|error| {
+        let folder = folder.display();
+        let sentence = format!(
+            "the folder {folder} for the engine's store cannot be created ({error}); name another \
+             file with --store, or `--store none`"
+        );
+        Problem::failed("store", sentence)
+    })?;
     let file = folder.join(format!("engine-{port}.db"));
     Ok((StoreChoice::File(file), None))
 }
@@ -260,28 +285,11 @@ fn host_name() -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Reports what is served, and where.
-fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
-    let name = plan.engine.name.as_deref().unwrap_or("trunkline");
-    let addresses = urls(engine);
+fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), CliError> {
+    let name = name_of(plan);
     let terminal = &context.terminal;
-    if matches!(context.settings.form, Form::Json | Form::Jsonl) {
-        let mut object = Object::new();
-        object.put("event", "serving");
-        object.put("engine", name);
-        object.put("variables", engine.variable_count());
-        object.put("listen", addresses);
-        put_local_sockets(engine, &mut object);
-        let io: Vec<&str> = plan.io.iter().map(|io| io.name.as_str()).collect();
-        object.put("io", io);
-        if let StoreChoice::File(path) = &plan.engine.store {
-            object.put("store", path.display().to_string());
-        }
-        let shadowed = engine.shadowed_libraries();
-        if !shadowed.is_empty() {
-            object.put("shadowed", shadowed.to_vec());
-        }
-        terminal.line(&object.into_json().to_string())?;
+    if context.settings.is_json() {
+        terminal.line(&json(&ServeEvent::new(engine, plan)))?;
     } else {
         let version = env!("CARGO_PKG_VERSION");
         let count = counted(engine.variable_count() as u64, "variable");
@@ -296,39 +304,47 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
             terminal.line(&line)?;
         }
         if let StoreChoice::File(path) = &plan.engine.store {
-            terminal.line(&format!("Keeps what is deployed in {}", path.display()))?;
+            terminal.line(&format!("Store: {}", path.display()))?;
         }
         terminal.line(&format!(
-            "Listening on {} · Ctrl-C ends it",
-            addresses.join(" and ")
+            "Listening on {} · press Ctrl-C to stop",
+            urls(engine).join(" and ")
         ))?;
     }
     terminal.flush()?;
-    warn_if_short(engine, plan, context)?;
-    warn_if_open(engine, context)?;
-    warn_of_users(engine, plan, context)
+    warn(engine, plan, context)
 }
 
-/// Warns that, until there are identities, a loopback port is open to every user of the machine.
-pub(super) fn warn_of_users(
+/// Warns if the system allows fewer connections than configured, and of everyone who can connect:
+/// there are no identities yet.
+pub(super) fn warn(
     engine: &Engine,
     plan: &DeploymentPlan,
     context: &Context,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
+    let (sessions, wanted) = (engine.sessions_max(), plan.engine.limits.sessions_max);
+    if sessions < wanted as usize {
+        let sentence = format!(
+            "*** at most {sessions} connections at a time, not {wanted}: the system limits the \
+             file descriptors of this process; raise its `ulimit -n`"
+        );
+        context.alarm(&sentence)?;
+    }
     let addresses = engine.local_addrs();
-    let local = addresses
-        .iter()
-        .find(|address| address.ip().to_canonical().is_loopback());
-    let (Some(address), false) = (local, plan.engine.same_user) else {
-        return Ok(());
-    };
-    let sentence = format!(
-        "*** every user of this machine may read and write every variable over {address}; start \
-         with --same-user to admit only your own programs"
-    );
-    let paint = context.terminal.error_paint(Mood::Bad, &sentence);
-    context.terminal.note(&paint)?;
-    Ok(())
+    let is_local = |address: &&SocketAddr| address.ip().to_canonical().is_loopback();
+    for address in addresses.iter().filter(|address| !is_local(address)) {
+        let sentence = format!(
+            "*** insecure: everyone who reaches {address} may read and write every variable"
+        );
+        context.alarm(&sentence)?;
+    }
+    match addresses.iter().find(is_local) {
+        Some(address) if !plan.engine.same_user => context.alarm(&format!(
+            "*** every user of this machine may read and write every variable over {address}; \
+             start with --same-user to admit only your own programs"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Warns about values that the store does not keep, or no longer has.
@@ -336,31 +352,14 @@ fn warn_of_store(
     engine: &Engine,
     trouble: Option<&StoreError>,
     context: &Context,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let trouble = trouble.map(not_kept);
     for sentence in trouble.into_iter().chain(engine.store_damage()) {
-        let sentence = format!("*** {sentence}");
-        let paint = context.terminal.error_paint(Mood::Bad, &sentence);
-        context.terminal.note(&paint)?;
+        context.alarm(&format!("*** {sentence}"))?;
     }
     Ok(())
 }
 
-/// Warns if the system allows fewer connections than configured.
-fn warn_if_short(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result<(), Stop> {
-    let (sessions, wanted) = (engine.sessions_max(), plan.engine.limits.sessions_max);
-    if sessions < wanted as usize {
-        let sentence = format!(
-            "*** at most {sessions} connections at a time, not {wanted}: the system limits the \
-             file descriptors of this process; raise its `ulimit -n`"
-        );
-        let paint = context.terminal.error_paint(Mood::Bad, &sentence);
-        context.terminal.note(&paint)?;
-    }
-    Ok(())
-}
-
-/// Returns the URLs of an engine.
 pub(super) fn urls(engine: &Engine) -> Vec<String> {
     let listening = engine.listening().into_iter();
     listening
@@ -371,17 +370,7 @@ pub(super) fn urls(engine: &Engine) -> Vec<String> {
         .collect()
 }
 
-/// Adds the Unix sockets beside the ports, for programs that manage them.
-pub(super) fn put_local_sockets(engine: &Engine, object: &mut Object) {
-    let sockets = engine.local_sockets();
-    let sockets: Vec<String> = sockets.iter().map(ToString::to_string).collect();
-    if !sockets.is_empty() {
-        object.put("local_sockets", sockets);
-    }
-}
-
-/// Prints one line per library.
-pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), Stop> {
+pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), CliError> {
     // Only the engine knows the libraries that its I/O servers publish.
     let timeout = context.settings.timeout;
     let told = engine
@@ -389,9 +378,7 @@ pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), S
         .ok()
         .and_then(|client| client.engine_info(timeout).ok());
     let libraries = told.map(|info| info.libraries).unwrap_or_default();
-    let names = libraries
-        .iter()
-        .map(|library| crate::terminal::width(&library.name));
+    let names = libraries.iter().map(|library| width(&library.name));
     let width = names.max().unwrap_or(0);
     for library in &libraries {
         let (name, count) = (padded(&library.name, width), library.variables);
@@ -402,28 +389,9 @@ pub(super) fn list_libraries(engine: &Engine, context: &Context) -> Result<(), S
     Ok(())
 }
 
-/// Warns if the engine is open to the network.
-pub(super) fn warn_if_open(engine: &Engine, context: &Context) -> Result<(), Stop> {
-    let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-    for address in engine
-        .local_addrs()
-        .iter()
-        .filter(|address| is_open(address))
-    {
-        let sentence = format!(
-            "*** insecure: everyone who reaches {address} may read and write every variable"
-        );
-        context
-            .terminal
-            .note(&context.terminal.error_paint(Mood::Bad, &sentence))?;
-    }
-    Ok(())
-}
-
-/// Shows every error of the configuration, one line each.
-pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
-    if !matches!(context.settings.form, Form::Json | Form::Jsonl) {
+    if !context.settings.is_json() {
         terminal.note(&errors.to_string())?;
         return Ok(Exit::Found);
     }
@@ -439,12 +407,11 @@ pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Ex
     }
     if errors.further > 0 {
         let sentence = format!("there are {} further errors", errors.further);
-        terminal.problem(&Problem::new(Exit::Found, "further-errors", &sentence), 0)?;
+        terminal.problem(&Problem::new(Exit::Found, "further-errors", sentence), 0)?;
     }
     Ok(Exit::Found)
 }
 
-/// Returns the problem of an engine that did not start.
 pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
     match error {
         StartError::Bind(bind) => {
@@ -457,23 +424,23 @@ pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
                 BindError::SocketTaken { .. } => (Exit::SomeFailed, "socket-taken"),
                 _ => (Exit::SomeFailed, "listen"),
             };
-            Problem::new(exit, code, &bind.to_string())
+            Problem::new(exit, code, bind.to_string())
         }
         StartError::Driver { name, error } => {
             let place = place_of_setting(plan, name, error);
             Problem::new(
                 Exit::Found,
                 "driver",
-                &format!("{place}[[io]] {name}: {error}"),
+                format!("{place}[[io]] {name}: {error}"),
             )
         }
         StartError::UnknownItem { variable, .. } => {
             let place = place_of_variable(plan, variable);
-            Problem::new(Exit::Found, "unknown-item", &format!("{place}{error}"))
+            Problem::new(Exit::Found, "unknown-item", format!("{place}{error}"))
         }
-        StartError::Store(_) => Problem::new(Exit::SomeFailed, "store", &error.to_string()),
-        StartError::Deploy(_) => Problem::new(Exit::Found, "deploy", &error.to_string()),
-        _ => Problem::new(Exit::SomeFailed, "system", &error.to_string()),
+        StartError::Store(_) => Problem::failed("store", error.to_string()),
+        StartError::Deploy(_) => Problem::new(Exit::Found, "deploy", error.to_string()),
+        _ => Problem::system(&error),
     }
 }
 
@@ -492,13 +459,14 @@ fn place_of_setting(plan: &DeploymentPlan, name: &str, error: &DriverError) -> S
         } => Some(key),
         _ => None,
     };
-    let place = key
-        .and_then(|key| io.setting_places.get(key))
-        .unwrap_or(&io.origin);
-    if place.is_empty() {
-        String::new()
-    } else {
-        format!("{place} ")
+    let place = key.and_then(|key| io.setting_places.get(key));
+    followed_by_space(place.unwrap_or(&io.origin))
+}
+
+fn followed_by_space(place: &str) -> String {
+    match place {
+        "" => String::new(),
+        place => format!("{place} "),
     }
 }
 
@@ -506,12 +474,10 @@ fn place_of_variable(plan: &DeploymentPlan, name: &str) -> String {
     let (library, path) = name.split_once('/').unwrap_or((name, ""));
     let library = plan.libraries.iter().find(|known| known.name == library);
     let mut variables = library.iter().flat_map(|library| &library.variables);
-    match variables.find(|variable| variable.path == path) {
-        Some(variable) if !variable.properties.origin.is_empty() => {
-            format!("{} ", variable.properties.origin)
-        }
-        _ => String::new(),
-    }
+    let variable = variables.find(|variable| variable.path == path);
+    variable.map_or_else(String::new, |variable| {
+        followed_by_space(&variable.properties.origin)
+    })
 }
 
 /// Parses a listen address: `127.0.0.1:5851`, `[::1]`, `localhost:5851`, `5851`,
@@ -524,20 +490,17 @@ fn listen_address(text: &str) -> Result<ListenAddress, String> {
 }
 
 fn tcp_address(text: &str) -> Result<SocketAddr, String> {
-    let local = text.replacen("localhost", "127.0.0.1", 1);
-    let text = if text.starts_with("localhost") {
-        local.as_str()
-    } else {
-        text
+    let text = match text.strip_prefix("localhost") {
+        Some(rest) => &format!("127.0.0.1{rest}"),
+        None => text,
     };
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }
     let bare = text
         .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'))
-        .unwrap_or(text);
-    if let Ok(ip) = bare.parse::<IpAddr>() {
+        .and_then(|text| text.strip_suffix(']'));
+    if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, DEFAULT_PORT));
     }
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
@@ -550,7 +513,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_of_the_service_goes_before_that_of_the_user() {
+    fn folder_of_the_service_takes_precedence_over_that_of_the_user() {
         let folder = |set: &[(&str, &str)]| {
             let value = |name: &str| set.iter().find(|(known, _)| *known == name);
             state_folder(|name| value(name).map(|(_, value)| value.into()))

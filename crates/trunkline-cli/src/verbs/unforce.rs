@@ -2,11 +2,10 @@
 
 use trunkline::Write;
 
-use super::{Context, Verb, force, put};
-use crate::exit::Exit;
-use crate::problem::Stop;
+use super::{force, put};
+use crate::{CliError, Context, Exit};
 
-/// End the forcing of variables: they show the values of their sources again
+/// Stop forcing variables, so that they show the values of their sources again
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The variables
@@ -18,9 +17,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::writing("unforce", put::EXITS);
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if args.all {
         return force::switch(context, "cleared", |connection| {
             connection.client.clear_forcing(connection.timeout())

@@ -12,20 +12,16 @@ use trunkline_types::Url;
 use trunkline_types::text::parse_rfc3339;
 use trunkline_types::url::Via;
 
-use super::{Context, Verb};
 use crate::arguments::Form;
 use crate::connection::dial;
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
+use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
-use crate::problem::{Problem, Stop};
 use crate::settings::Columns;
 use crate::targets::{self, Wanted, address};
-use crate::terminal::{Mood, plain};
+use crate::terminal::{Style, plain};
+use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Explain why a variable does not update; without a name, why there is no connection
+/// Explain why a variable does not update or, without a name, why there is no connection
 ///
 /// The command checks the live state step by step, and prints the first cause and its remedy. If
 /// there is a cause, the exit code is 8.
@@ -36,66 +32,85 @@ pub(crate) struct Args {
     name: Option<String>,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "why",
-    &[Exit::Done, Exit::Usage, Exit::Found, Exit::Interrupted],
-);
-
 /// Largest clock difference, in seconds, that is not worth a note.
 const CLOCK_OFFSET_MAX_SECONDS: f64 = 1.0;
 
-/// One step, checked here or by the engine.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Finding {
+const SILENT: &str = "check its process, or allow more time with -w";
+
+/// One line of `why`, in the order from the address to the reader. The first `fault` is the cause.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline diagnosis, version 1")]
+pub(crate) struct Finding {
+    /// The variable. Left out when only the connection was checked.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    /// What was checked: address, host, connection, protocol, version, engine, clock, name,
+    /// library, rights, source, filter, buffer, ...
     step: &'static str,
+    /// `ok`: nothing is wrong; `note`: worth knowing; `fault`: why the variable does not update.
     verdict: Verdict,
-    sentence: String,
-    next: String,
+    /// Result of the check.
+    message: String,
+    /// What to do next. Left out when there is nothing to do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    hint: String,
+    /// People read the hint in the last line.
+    #[serde(skip)]
+    is_in_table: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+impl Record for Finding {
+    const COLUMNS: &'static [&'static str] = &["verdict", "step", "message", "hint"];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        (self.is_in_table && column == "hint").then(String::new)
+    }
+
+    fn style(&self) -> Style {
+        match self.verdict {
+            Verdict::Ok => Style::Fine,
+            Verdict::Note => Style::Uncertain,
+            Verdict::Fault => Style::Bad,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 enum Verdict {
     Ok,
     Note,
     Fault,
 }
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let operands: Vec<String> = args.name.iter().cloned().collect();
     let targets = targets::resolve(&operands, &context.settings)?;
-    let mut findings = vec![ok(
-        "address",
-        address_sentence(&targets.engine, args, context),
-    )];
-    match targets.wanted.into_iter().next() {
+    let engine = &targets.engine;
+    let mut findings = vec![ok("address", address_sentence(engine, args, context))];
+    let name = match targets.wanted.first() {
         None => {
-            connection_steps(&targets.engine, context, &mut findings)?;
+            connection_steps(engine, context, &mut findings)?;
+            None
         }
         Some(Wanted::Name(name)) => {
-            let client = connection_steps(&targets.engine, context, &mut findings)?;
-            if let Some(client) = client {
-                variable_steps(&client, &name, context, &mut findings);
+            if let Some(client) = connection_steps(engine, context, &mut findings)? {
+                variable_steps(&client, name, context, &mut findings);
             }
-            return report(Some(&name), &findings, context);
+            Some(name.as_str())
         }
         Some(Wanted::Wrong(problem)) => {
-            findings = vec![fault(
-                "name",
-                problem.message.clone(),
-                problem
-                    .hint
-                    .clone()
-                    .unwrap_or_else(|| "correct the name".to_owned()),
-            )];
-            return report(args.name.as_deref(), &findings, context);
+            let hint = problem.hint.as_deref().unwrap_or("correct the name");
+            findings = vec![fault("name", problem.message.clone(), hint)];
+            args.name.as_deref()
         }
         Some(Wanted::Pattern(_)) => {
             let sentence = "why checks one variable; `trunkline find` lists matching variables";
             return Err(Problem::usage(sentence).into());
         }
     };
-    report(None, &findings, context)
+    report(name, findings, context)
 }
 
 fn address_sentence(engine: &Url, args: &Args, context: &Context) -> String {
@@ -115,7 +130,7 @@ fn connection_steps(
     engine: &Url,
     context: &Context,
     findings: &mut Vec<Finding>,
-) -> Result<Option<Client>, Stop> {
+) -> Result<Option<Client>, CliError> {
     if !matches!(engine.via, Via::Unix(_) | Via::Shared(_)) && !host_step(engine, findings) {
         return Ok(None);
     }
@@ -166,8 +181,7 @@ fn connection_steps(
             findings.push(clock(offset));
         }
         Err(error) => {
-            let next = "check its process, or allow more time with -w";
-            findings.push(fault("engine", error.to_string(), next.to_owned()));
+            findings.push(fault("engine", error.to_string(), SILENT));
             return Ok(None);
         }
     }
@@ -179,22 +193,25 @@ fn host_step(engine: &Url, findings: &mut Vec<Finding>) -> bool {
     let host = engine.host.as_deref().unwrap_or("localhost");
     match (host, engine.port_or_default()).to_socket_addrs() {
         Ok(addresses) => {
-            let mut shown: Vec<String> =
-                addresses.map(|address| address.ip().to_string()).collect();
-            shown.dedup();
-            findings.push(ok("host", format!("{host} is {}", shown.join(" and "))));
+            let addresses = addresses.map(|address| address.ip().to_string());
+            let mut addresses: Vec<String> = addresses.collect();
+            addresses.dedup();
+            let sentence = match addresses.join(" and ") {
+                address if address == host => format!("{host} is an address"),
+                addresses => format!("{host} resolves to {addresses}"),
+            };
+            findings.push(ok("host", sentence));
+            true
         }
         Err(error) => {
             let next = "check the spelling of the name and the DNS of this machine";
             let sentence = format!("the host name {host} has no address ({error})");
-            findings.push(fault("host", sentence, next.to_owned()));
-            return false;
+            findings.push(fault("host", sentence, next));
+            false
         }
     }
-    true
 }
 
-/// Describes the difference between the engine's clock and this machine's.
 fn clock(offset_seconds: f64) -> Finding {
     if offset_seconds.abs() <= CLOCK_OFFSET_MAX_SECONDS {
         return ok(
@@ -202,20 +219,14 @@ fn clock(offset_seconds: f64) -> Finding {
             "the engine's clock and this machine's agree".to_owned(),
         );
     }
-    let direction = if offset_seconds > 0.0 {
-        "behind"
-    } else {
-        "ahead of"
+    let direction = match offset_seconds > 0.0 {
+        true => "behind",
+        false => "ahead of",
     };
-    Finding {
-        step: "clock",
-        verdict: Verdict::Note,
-        sentence: format!(
-            "the engine's clock is {:.1} s {direction} this machine's",
-            offset_seconds.abs()
-        ),
-        next: "synchronise both; times shown are the engine's or its sources'".to_owned(),
-    }
+    let offset = offset_seconds.abs();
+    let sentence = format!("the engine's clock is {offset:.1} s {direction} this machine's");
+    let hint = "synchronise both; times shown are the engine's or its sources'";
+    finding("clock", Verdict::Note, sentence, hint)
 }
 
 fn unconnected(error: &CallError) -> Finding {
@@ -237,111 +248,88 @@ fn unconnected(error: &CallError) -> Finding {
         }
         other => ("connection", other.to_string()),
     };
-    let (sentence, next) = match sentence.split_once("; ") {
-        Some((sentence, next)) => (sentence.to_owned(), next.to_owned()),
-        None => (
-            sentence,
-            "start the engine, or choose another with --url".to_owned(),
-        ),
-    };
-    fault(step, sentence, next)
+    let (sentence, next) = sentence
+        .split_once("; ")
+        .unwrap_or((&sentence, "start the engine, or choose another with --url"));
+    fault(step, sentence.to_owned(), next)
 }
 
-/// Adds the steps that concern the variable.
 fn variable_steps(client: &Client, name: &str, context: &Context, findings: &mut Vec<Finding>) {
     match client.why(name, context.settings.timeout) {
         Ok(steps) => findings.extend(steps.into_iter().map(of_engine)),
         Err(error) => {
-            let next = "check its process, or allow more time with -w";
-            findings.push(fault("engine", error.to_string(), next.to_owned()));
+            findings.push(fault("engine", error.to_string(), SILENT));
         }
     }
 }
 
 fn of_engine(step: Step) -> Finding {
-    Finding {
-        step: match step.stage {
-            WhyStage::Resolution => "name",
-            stage => stage.name(),
-        },
-        verdict: match step.verdict {
-            WhyVerdict::Ok => Verdict::Ok,
-            WhyVerdict::Fault => Verdict::Fault,
-            WhyVerdict::Note | WhyVerdict::Unknown(_) => Verdict::Note,
-        },
-        sentence: step.sentence,
-        next: step.next,
-    }
-}
-
-fn ok(step: &'static str, sentence: String) -> Finding {
-    Finding {
-        step,
-        verdict: Verdict::Ok,
-        sentence,
-        next: String::new(),
-    }
-}
-
-fn fault(step: &'static str, sentence: String, next: String) -> Finding {
-    Finding {
-        step,
-        verdict: Verdict::Fault,
-        sentence,
-        next,
-    }
-}
-
-/// Prints the steps, and the first cause in a sentence.
-fn report(name: Option<&str>, findings: &[Finding], context: &Context) -> Result<Exit, Stop> {
-    let form = context.settings.form;
-    let times = context.settings.times.column(true, context.started);
-    let shown = |finding: &Finding| match (&times, form) {
-        // Programs get times in their usual form.
-        (_, Form::Json | Form::Jsonl) | (None, _) => finding.clone(),
-        (Some(times), _) => Finding {
-            sentence: with_local_times(&finding.sentence, times),
-            ..finding.clone()
-        },
+    let stage = match step.stage {
+        WhyStage::Resolution => "name",
+        stage => stage.name(),
     };
-    let findings: Vec<Finding> = findings.iter().map(shown).collect();
-    let findings = &findings;
-    let mut records = Records::new(
-        &context.settings,
-        &context.terminal,
-        &["verdict", "step", "message", "hint"],
-    )?;
-    if context.settings.columns != Columns::Terse {
-        for finding in findings {
-            records.push(row(name, finding, form))?;
+    let verdict = match step.verdict {
+        WhyVerdict::Ok => Verdict::Ok,
+        WhyVerdict::Fault => Verdict::Fault,
+        WhyVerdict::Note | WhyVerdict::Unknown(_) => Verdict::Note,
+    };
+    finding(stage, verdict, step.sentence, &step.next)
+}
+
+fn ok(step: &'static str, message: String) -> Finding {
+    finding(step, Verdict::Ok, message, "")
+}
+
+fn fault(step: &'static str, message: String, hint: &str) -> Finding {
+    finding(step, Verdict::Fault, message, hint)
+}
+
+fn finding(step: &'static str, verdict: Verdict, message: String, hint: &str) -> Finding {
+    Finding {
+        name: String::new(),
+        step,
+        verdict,
+        message,
+        hint: hint.to_owned(),
+        is_in_table: false,
+    }
+}
+
+fn report(
+    name: Option<&str>,
+    mut findings: Vec<Finding>,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    let form = context.settings.form;
+    // Programs get times in their usual form.
+    let times = context.settings.times.column(true, context.started);
+    let times = times.filter(|_| !form.is_json());
+    let mut table = context.table::<Finding>()?;
+    for finding in &mut findings {
+        finding.name = name.unwrap_or_default().to_owned();
+        finding.is_in_table = form == Form::Table;
+        if let Some(times) = &times {
+            finding.message = with_local_times(&finding.message, times);
+        }
+        if context.settings.columns != Columns::Terse {
+            table.push(finding)?;
         }
     }
-    records.finish()?;
-    let cause = findings
-        .iter()
-        .find(|finding| finding.verdict == Verdict::Fault);
+    table.finish()?;
+    let is_fault = |finding: &&Finding| finding.verdict == Verdict::Fault;
+    let cause = findings.iter().find(is_fault);
     if form.is_for_people() {
         context.terminal.lines(&conclusion(name, cause))?;
     }
-    Ok(if cause.is_some() {
-        Exit::Found
-    } else {
-        Exit::Done
-    })
+    Ok(Exit::Found.when(cause.is_some()))
 }
 
 /// Replaces the times in a sentence of the engine by local ones, as shown everywhere here.
 fn with_local_times(sentence: &str, times: &TimeColumn) -> String {
     let local = |word: &str| {
-        let (time, rest) = match word.find(['.', ',', ';', ')']) {
-            Some(_) => {
-                let time = word.trim_end_matches(['.', ',', ';', ')']);
-                (time, word.get(time.len()..).unwrap_or_default())
-            }
-            None => (word, ""),
-        };
+        let time = word.trim_end_matches(['.', ',', ';', ')']);
         match parse_rfc3339(time) {
-            Ok(instant) => format!("{}{rest}", times.absolute(instant)),
+            Ok(instant) => format!("{}{}", times.absolute(instant), &word[time.len()..]),
             Err(_) => word.to_owned(),
         }
     };
@@ -349,47 +337,17 @@ fn with_local_times(sentence: &str, times: &TimeColumn) -> String {
     words.join(" ")
 }
 
-fn row(name: Option<&str>, finding: &Finding, form: Form) -> Row {
-    let (word, mood) = match finding.verdict {
-        Verdict::Ok => ("ok", Mood::Fine),
-        Verdict::Note => ("note", Mood::Uncertain),
-        Verdict::Fault => ("fault", Mood::Bad),
-    };
-    let mut object = Object::new();
-    object.put_text("name", name.unwrap_or_default());
-    object.put("step", finding.step);
-    object.put("verdict", word);
-    object.put("message", finding.sentence.as_str());
-    object.put_text("hint", &finding.next);
-    let next = match form {
-        // People read it in the last line.
-        Form::Table => String::new(),
-        _ => finding.next.clone(),
-    };
-    let cells = vec![
-        word.to_owned(),
-        finding.step.to_owned(),
-        finding.sentence.clone(),
-        next,
-    ];
-    Row {
-        cells,
-        object,
-        mood,
-    }
-}
-
 fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
     match (name.map(plain), cause) {
-        (Some(name), None) => format!("Nothing keeps {name} from updating."),
-        (None, None) => "The connection is in order.".to_owned(),
+        (Some(name), None) => format!("Nothing prevents {name} from updating."),
+        (None, None) => "The connection works.".to_owned(),
         (name, Some(cause)) => {
             let what = match name {
                 Some(name) => format!("{name} does not update"),
                 None => "There is no connection".to_owned(),
             };
-            let sentence = ended(&cause.sentence);
-            match cause.next.as_str() {
+            let sentence = ended(&cause.message);
+            match cause.hint.as_str() {
                 "" => format!("{what}: {sentence}"),
                 next => format!("{what}: {sentence}\nNext: {}", ended(next)),
             }
@@ -411,18 +369,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_cause_is_named_with_what_to_do() {
-        let cause = fault(
-            "source",
-            "its device is off".to_owned(),
-            "switch it on".to_owned(),
-        );
+    fn first_cause_is_reported_with_a_remedy() {
+        let cause = fault("source", "its device is off".to_owned(), "switch it on");
         let text = conclusion(Some("a/b"), Some(&cause));
         assert_eq!(
             text,
             "a/b does not update: its device is off.\nNext: switch it on."
         );
-        assert_eq!(conclusion(None, None), "The connection is in order.");
+        assert_eq!(conclusion(None, None), "The connection works.");
     }
 
     #[test]
@@ -432,10 +386,10 @@ mod tests {
         let behind = clock(12.34);
         assert_eq!(behind.verdict, Verdict::Note);
         assert!(
-            behind.sentence.contains("12.3 s behind"),
+            behind.message.contains("12.3 s behind"),
             "{}",
-            behind.sentence
+            behind.message
         );
-        assert!(clock(-5.0).sentence.contains("ahead of"));
+        assert!(clock(-5.0).message.contains("ahead of"));
     }
 }

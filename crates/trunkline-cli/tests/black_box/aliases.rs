@@ -56,7 +56,7 @@ fn an_alias_is_read_written_and_explained_like_any_variable() {
         "{info:?}"
     );
 
-    // Forced at its source, it says so, and why names the variable at fault.
+    // A variable forced at its source is marked, and why names the variable at fault.
     assert_eq!(served.run(&["force", "plant/level", "10"]).code, Some(0));
     let shown = served.run(&["get", "-a", "plant/shown"]);
     assert!(
@@ -86,7 +86,10 @@ fn an_alias_waits_for_its_target() {
     assert!(early.out.contains("variable-missing"), "{early:?}");
     assert_eq!(served.run(&["put", "view/x", "1"]).code, Some(6));
     let why = served.run(&["why", "view/x"]);
-    assert!(why.out.contains("late/x is not deployed"), "{why:?}");
+    assert!(
+        why.out.contains("the target late/x does not exist"),
+        "{why:?}"
+    );
 
     let cycle = served.file(
         "late.toml",

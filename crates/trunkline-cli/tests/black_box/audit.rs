@@ -1,4 +1,4 @@
-//! Who did what: noted by the engine, kept over restarts, shown by command.
+//! The audit: recorded by the engine, kept across restarts, printed by `trunkline audit`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,9 +33,9 @@ fn entries(engine: &Stored, arguments: &[&str]) -> Vec<Json> {
         .collect()
 }
 
-fn told(entries: &[Json]) -> Vec<String> {
+fn summaries(entries: &[Json]) -> Vec<String> {
     let text = |entry: &Json, key: &str| entry[key].as_str().unwrap_or("-").to_owned();
-    let told = |entry: &Json| {
+    let summary = |entry: &Json| {
         ["action", "name", "old", "new", "outcome"]
             .map(|key| text(entry, key))
             .map(|text| {
@@ -47,12 +47,12 @@ fn told(entries: &[Json]) -> Vec<String> {
             })
             .join(" ")
     };
-    entries.iter().map(told).collect()
+    entries.iter().map(summary).collect()
 }
 
 /// Behaviour: B-24.
 #[test]
-fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
+fn audit_survives_a_kill_of_the_engine() {
     let (_folder, store, bench) = folder();
     let engine = Stored::start(&store);
     assert_eq!(engine.run(&["deploy", &bench]).code, Some(0));
@@ -65,7 +65,7 @@ fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
     assert_eq!(engine.run(&["deploy", &bench]).code, Some(6));
     let before = entries(&engine, &[]);
     assert_eq!(
-        told(&before),
+        summaries(&before),
         [
             "engine start - - epoch N done",
             "deploy bench - 2 added done",
@@ -78,7 +78,7 @@ fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
         ]
     );
     let [put, refused] = [&before[2], &before[3]];
-    // By the socket of the same machine the engine knows whose process it is.
+    // Over a Unix socket the engine knows the process and its user.
     let is_local = |entry: &Json| entry["who"].as_str().unwrap().starts_with("local:");
     assert!(is_local(put), "{put}");
     let from = |entry: &Json| entry["from"].as_str().unwrap().to_owned();
@@ -96,9 +96,9 @@ fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
 
     let mut engine = engine.kill_and_restart();
     let after = entries(&engine, &[]);
-    assert_eq!(after[..8], before[..], "as it was");
-    // No stop before this start: it was not in order.
-    assert_eq!(told(&after[8..]), ["engine start - - epoch N done"]);
+    assert_eq!(after[..8], before[..], "earlier entries changed");
+    // No stop entry precedes this start, because the engine was killed.
+    assert_eq!(summaries(&after[8..]), ["engine start - - epoch N done"]);
     let numbers = after.iter().map(|entry| entry["number"].as_u64().unwrap());
     assert!(numbers.eq(1..=9));
     engine.engine.signal("TERM");
@@ -108,7 +108,7 @@ fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
     let engine = Stored::start(&store);
     let last = entries(&engine, &["--last", "2"]);
     assert_eq!(
-        told(&last),
+        summaries(&last),
         ["engine stop - - - done", "engine start - - epoch N done"]
     );
     assert_eq!(entries(&engine, &["bench/volts"]).len(), 5);
@@ -136,7 +136,7 @@ fn audit_shows_who_did_what_also_after_the_engine_was_killed() {
 
 /// Behaviour: B-24.
 #[test]
-fn without_a_store_the_audit_says_how_long_it_lasts() {
+fn audit_without_a_store_reports_that_it_is_temporary() {
     let served = Served::start(BENCH);
     assert_eq!(served.run(&["put", "bench/volts", "6"]).code, Some(0));
     let shown = served.run(&["audit", "bench/**"]);
@@ -163,7 +163,7 @@ fn without_a_store_the_audit_says_how_long_it_lasts() {
     assert!(!plain.out.contains("audited"), "{plain:?}");
 }
 
-/// Writes at full speed, as a program gives them: each is in the audit, none is lost.
+/// Every write of a program that writes at full speed is in the audit.
 ///
 /// Behaviour: B-24.
 #[test]

@@ -73,7 +73,7 @@ fn find_searches_by_pattern_by_word_and_by_type() {
 }
 
 #[test]
-fn lists_come_in_every_form() {
+fn lists_are_printed_in_every_format() {
     let rig = Served::rig();
     let table = rig.run(&["find", "-o", "table", "rig/pump/*"]).out;
     assert_eq!(
@@ -93,7 +93,7 @@ fn lists_come_in_every_form() {
 }
 
 #[test]
-fn info_tells_what_is_known_and_what_became_of_every_write() {
+fn info_shows_all_properties_and_the_outcomes_of_writes() {
     let rig = Served::rig();
     rig.run(&["put", "rig/setpoint", "75"]);
     rig.run(&["put", "rig/setpoint", "75"]);
@@ -122,7 +122,7 @@ fn info_tells_what_is_known_and_what_became_of_every_write() {
 }
 
 #[test]
-fn info_for_people_shows_what_there_is_to_say() {
+fn info_as_text_shows_all_properties() {
     let rig = Served::rig();
     let output = rig.run(&["info", "-o", "table", "rig/level", "rig/x", "rig/coarse"]);
     assert_eq!(output.code, Some(1));
@@ -148,7 +148,7 @@ fn info_for_people_shows_what_there_is_to_say() {
 
 /// Behaviour: SP-05.
 #[test]
-fn the_configuration_alone_says_what_a_variable_is() {
+fn configuration_alone_describes_a_variable() {
     let config = |line: &str| {
         format!("[library]\nname = \"rig\"\n[[variable]]\nname = \"x\"\ninitial = 7\n{line}\n")
     };
@@ -213,7 +213,7 @@ fn variables_are_found_by_fields_and_state() {
 
 /// Behaviour: H-26.
 #[test]
-fn a_probe_shows_value_trend_type_time_quality_and_access_and_puts_another_value() {
+fn probe_shows_a_variable_and_writes_a_value() {
     let rig = Served::rig();
     assert_eq!(rig.run(&["put", "rig/level", "10"]).code, Some(0));
     let one = rig.run(&["info", "rig/level", "--trend", "1"]);

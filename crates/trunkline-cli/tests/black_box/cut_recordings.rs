@@ -1,4 +1,4 @@
-//! Recordings that lost their end, and what is said of them.
+//! Truncated recordings, and the reports on them.
 
 use serde_json::Value as Json;
 use trunkline_tdms::{Arrangement, Data, ObjectPath, TdmsTime, Writer, WriterOptions};
@@ -34,7 +34,7 @@ fn recorded() -> Vec<u8> {
 
 /// Behaviour: B-70.
 #[test]
-fn updates_that_are_there_in_part_only_are_counted() {
+fn partially_recorded_updates_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let file = path.to_str().unwrap();

@@ -13,22 +13,22 @@ fn last_lines(output: &Output, count: usize) -> Vec<&str> {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is_wrong() {
+fn why_finds_no_problem_if_nothing_is_wrong() {
     let rig = Served::rig();
     rig.run(&["put", "rig/level", "50"]);
     let output = rig.run(&["why", "rig/level"]);
     assert_eq!(output.code, Some(0), "{}", output.out);
     assert_eq!(
         last_lines(&output, 1),
-        ["Nothing keeps rig/level from updating."]
+        ["Nothing prevents rig/level from updating."]
     );
     let connection = rig.run(&["why"]);
     assert_eq!(connection.code, Some(0), "{}", connection.out);
-    assert_eq!(last_lines(&connection, 1), ["The connection is in order."]);
+    assert_eq!(last_lines(&connection, 1), ["The connection works."]);
 }
 
 #[test]
-fn the_steps_go_from_the_address_to_the_consumer() {
+fn steps_lead_from_the_address_to_the_consumer() {
     let rig = Served::rig();
     let output = rig.run(&["why", "--json", "rig/level"]);
     let steps: Vec<Json> = output
@@ -63,7 +63,7 @@ fn the_steps_go_from_the_address_to_the_consumer() {
 }
 
 #[test]
-fn a_variable_that_nobody_wrote_says_so() {
+fn unwritten_variable_is_reported() {
     let rig = Served::rig();
     let output = rig.run(&["why", "rig/empty"]);
     assert_eq!(output.code, Some(8));
@@ -83,7 +83,7 @@ fn a_variable_that_nobody_wrote_says_so() {
 }
 
 #[test]
-fn a_wrong_name_is_the_first_cause() {
+fn unknown_name_is_the_first_cause() {
     let rig = Served::rig();
     for name in ["rig/lvel", "level"] {
         let output = rig.run(&["why", name]);
@@ -111,7 +111,7 @@ fn a_missing_engine_is_found_with_and_without_a_name() {
         let conclusion = last_lines(&output, 2).join(" ");
         assert!(conclusion.contains("the connection failed"), "{conclusion}");
         assert!(
-            conclusion.contains("Next: no program listens there"),
+            conclusion.contains("Next: no program is listening there"),
             "{conclusion}"
         );
     }
@@ -129,7 +129,7 @@ fn a_host_without_address_is_found() {
 }
 
 #[test]
-fn a_program_that_is_no_engine_and_an_engine_of_another_version_are_told_apart() {
+fn foreign_program_and_other_version_are_distinguished() {
     let other = FakeEngine::start(Manners::NotTrunkline);
     let output = run(&["why", "--url", &other.url]);
     assert_eq!(output.code, Some(8));
@@ -142,22 +142,22 @@ fn a_program_that_is_no_engine_and_an_engine_of_another_version_are_told_apart()
 
 /// Behaviour: B-12, H-29.
 #[test]
-fn a_value_that_is_too_old_says_so_everywhere() {
+fn outdated_value_is_marked_everywhere() {
     let served = Served::start(
         "[library]\nname = \"rig\"\n\n[[variable]]\nname = \"old\"\ntype = \"f64\"\n\
          max_age = \"50ms\"\n",
     );
     let monitor = served.spawn(&["monitor", "--json", "rig/old"]);
     assert_eq!(served.run(&["put", "rig/old", "1"]).code, Some(0));
-    // The client sees that it is old by itself; from this line on the engine says so, too.
+    // The client detects the age by itself; from this line on the engine reports it, too.
     let line = monitor.line_with("\"reason\":\"stale\"");
     let reading: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(
         (&reading["stale"], &reading["value"]),
         (&true.into(), &1.0.into())
     );
-    // By the engine's clock as the client knows it, which is late by what the welcome took: on a
-    // busy machine the first readings may seem younger than they are.
+    // By the engine's clock as the client knows it, which is late by the duration of the welcome:
+    // on a busy machine the first readings may look younger than they are.
     let is_older = (0..1000).any(|_| {
         let get = served.run(&["get", "--json", "rig/old"]);
         let reading: serde_json::Value = serde_json::from_str(&get.out).unwrap();
@@ -177,7 +177,7 @@ fn a_value_that_is_too_old_says_so_everywhere() {
 
 /// Behaviour: B-14, H-27.
 #[test]
-fn causes_in_a_real_engine_are_named_with_the_command_that_mends_them() {
+fn causes_are_reported_with_the_command_that_fixes_them() {
     let served = Served::start(
         "[library]\nname = \"rig\"\n\n[[variable]]\nname = \"level\"\ntype = \"f64\"\n\
          initial = 1.5\nprecision = 1\nrange = [0, 100]\n\n\
@@ -206,7 +206,7 @@ fn causes_in_a_real_engine_are_named_with_the_command_that_mends_them() {
         ("rig/secret", "write-only", "Next: change its access"),
         (
             "rig/view",
-            "plant/level is not deployed",
+            "the target plant/level does not exist",
             "Next: deploy its target",
         ),
         (
@@ -256,7 +256,7 @@ fn causes_in_a_real_engine_are_named_with_the_command_that_mends_them() {
 
 /// Behaviour: B-14.
 #[test]
-fn monitor_says_once_that_nothing_matches_yet_and_waits() {
+fn monitor_reports_once_that_nothing_matches_and_waits() {
     let served = Served::rig();
     let people = served.spawn(&["monitor", "nope/**", "rig/level"]);
     people.error_with("*** no name matches nope/** yet");
@@ -275,7 +275,7 @@ fn monitor_says_once_that_nothing_matches_yet_and_waits() {
 }
 
 #[test]
-fn limits_are_told_with_what_is_in_use() {
+fn limits_are_shown_with_their_usage() {
     let limits = "[engine.limits]\nsessions_max = 7\nqueue_bytes_max = \"2 MiB\"\n";
     let rig = Served::start(&format!("{limits}{RIG}"));
     let monitor = rig.spawn(&["monitor", "rig/level"]);

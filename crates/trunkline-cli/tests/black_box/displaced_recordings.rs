@@ -10,7 +10,7 @@ fn path(served: &Served, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A recorder of the level, which has begun and whose file is there.
+/// A recorder of the level, which has begun and whose file exists.
 fn recorder(served: &Served, file: &str, options: &[&str]) -> Running {
     let start = [&["record", "start", file, "rig/level"][..], options].concat();
     let recorder = Running::spawn(&mut served.command(&start));
@@ -24,7 +24,7 @@ fn line(text: &str) -> Json {
 
 /// Behaviour: B-70.
 #[test]
-fn a_recording_whose_file_is_removed_says_so_at_once_and_is_not_called_safe() {
+fn removed_recording_is_reported_at_once_and_not_called_durable() {
     let served = Served::rig();
     for is_replaced in [false, true] {
         let file = path(&served, "run.tdms");
@@ -52,7 +52,7 @@ fn a_recording_whose_file_is_removed_says_so_at_once_and_is_not_called_safe() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_recording_whose_file_is_renamed_says_under_which_name_its_data_is() {
+fn renamed_recording_is_reported_with_its_new_name() {
     let served = Served::rig();
     let (file, moved) = (path(&served, "run.tdms"), path(&served, "moved.tdms"));
     let recorder = recorder(&served, &file, &["--sums"]);
@@ -71,7 +71,7 @@ fn a_recording_whose_file_is_renamed_says_under_which_name_its_data_is() {
 #[test]
 fn a_stream_whose_file_is_removed_is_not_called_safe() {
     let served = Served::rig();
-    // Rows that are written from where they lie, and elements that are put together first.
+    // Rows that are written in place, and elements that are collected first.
     for data_type in ["u64", "string"] {
         let file = path(&served, "raw.tdms");
         let of = ["--stream", "in", "--type", data_type];

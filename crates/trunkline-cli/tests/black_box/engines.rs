@@ -1,4 +1,4 @@
-//! The engine itself: what it measures, where it runs, and which one a name means.
+//! The engine itself: its measurements, its address, and the engine that a name means.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ fn value(served: &Served, name: &str) -> Json {
     line["value"].clone()
 }
 
-/// Its health is variables of a library of its own: listed where they are asked for only, written
-/// and removed by nobody.
+/// Its health is reported in variables of a separate library: listed only on request, written and
+/// removed by no client.
 #[test]
-fn the_engine_measures_itself_into_variables_that_nobody_else_writes() {
+fn engine_reports_its_health_in_read_only_variables() {
     let served = Served::start(
         "[engine]\nhealth = \"1ms\"\n[library]\nname = \"rig\"\n\
          [[variable]]\nname = \"a\"\ntype = \"f64\"\n[[variable]]\nname = \"b\"\ntype = \"f64\"\n",
@@ -78,8 +78,8 @@ fn an_idle_engine_runs_on_this_system_within_the_memory_it_states() {
     assert!(resident > 0 && resident < STATED, "{resident} bytes");
 }
 
-/// A whole URL means the same engine wherever it is used; a bare name means the engine that is
-/// selected where the program runs. No engine is needed there.
+/// A whole URL means the same engine everywhere; a bare name means the engine that is selected
+/// where the program runs. No engine is needed there.
 ///
 /// Behaviour: DP-09, DP-10.
 #[test]
@@ -101,7 +101,7 @@ fn names_are_absolute_or_relative_to_the_engine_that_is_selected() {
     assert_eq!(unselected.code, Some(0), "{unselected:?}");
 }
 
-/// What a program's files define is deployed when it starts, used or not; nothing has to be
+/// The libraries in a program's files are deployed when it starts, used or not; nothing has to be
 /// deployed beforehand.
 ///
 /// Behaviour: DP-04.

@@ -22,7 +22,7 @@ fn example_of_every_key_is_served() {
     has("profile", "[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]");
     has("recipe", "Soft start");
     has("vibration", "initial");
-    // What the I/O server delivers, of a variable of the file, of a template and of a CSV row.
+    // The deliveries of the I/O server for a variable of the file, of a template and of a CSV row.
     for path in [
         "level",
         "zone4/temperature",
@@ -46,7 +46,7 @@ fn all_examples_are_served_together() {
 }
 
 #[test]
-fn what_no_engine_would_deploy_is_refused_with_its_line() {
+fn invalid_libraries_are_refused_with_their_line() {
     let served = Served::rig();
     let config = "[library]\nname = \"plant\"\n[[variable]]\nname = \"profile\"\n\
                   type = \"array(f32, 3, *)\"\nfifo = { kind = \"single\", length = 300 }\n";

@@ -14,7 +14,7 @@ use trunkline_types::{Access, DataType};
 /// In which way it misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Manners {
-    /// Accepts connections and says nothing.
+    /// Accepts connections and sends nothing.
     Silent,
     /// Speaks another protocol.
     NotTrunkline,
@@ -22,9 +22,9 @@ pub enum Manners {
     Newer,
     /// Welcomes, and answers nothing.
     Mute,
-    /// Opens whatever is asked for, and closes the connection at the first write.
+    /// Opens every variable, and closes the connection at the first write.
     DropsWrites,
-    /// Opens whatever is asked for, and answers no write.
+    /// Opens every variable, and answers no write.
     IgnoresWrites,
 }
 
@@ -75,7 +75,7 @@ fn serve(mut stream: TcpStream, manners: Manners, frames: &Sender<FrameKind>) {
     }
 }
 
-/// What it says to a frame; `None`: it hangs up.
+/// Its answer to a frame; `None`: it closes the connection.
 fn answer(frame: &Frame<'_>, manners: Manners) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     match (frame.kind(), manners) {
@@ -91,7 +91,7 @@ fn answer(frame: &Frame<'_>, manners: Manners) -> Option<Vec<u8>> {
         (Some(FrameKind::Hello), _) => Welcome {
             epoch: 1,
             session: 1,
-            // It never says that it lives, and is not to count as dead for that.
+            // It sends no keep-alives, and must not count as dead for that.
             deadline: Duration::from_secs(600),
             engine_name: "fake".to_owned(),
             ..Welcome::default()

@@ -1,4 +1,4 @@
-//! Fields of variables: `NAME#FIELD` wherever a name is taken.
+//! Fields of variables: `NAME#FIELD` wherever a name is accepted.
 
 use serde_json::Value as Json;
 

@@ -29,7 +29,7 @@ fn every_update_is_a_line_beginning_with_the_value_now() {
 }
 
 #[test]
-fn lines_have_the_time_unless_it_is_not_wanted() {
+fn lines_have_the_time_unless_disabled() {
     let rig = Served::rig();
     for name in ["monitor", "mon", "sub"] {
         let output = rig.run(&[name, "rig/level", "--count", "1"]);
@@ -73,7 +73,7 @@ fn until_ends_with_the_reading_that_was_waited_for() {
 }
 
 #[test]
-fn time_that_runs_out_before_the_wanted_count_is_a_failure() {
+fn timeout_before_the_requested_count_is_a_failure() {
     let rig = Served::rig();
     let arguments = ["monitor", "-t", "rig/level", "--for", "1ms"];
     let alone = rig.run(&arguments);
@@ -86,7 +86,7 @@ fn time_that_runs_out_before_the_wanted_count_is_a_failure() {
 }
 
 #[test]
-fn ctrl_c_prints_what_came_and_has_its_code() {
+fn ctrl_c_prints_what_arrived_and_has_its_exit_code() {
     let rig = Served::rig();
     let sut = rig.spawn(&["monitor", "-o", "json", "rig/level"]);
     assert_eq!(sut.line(), "[");
@@ -99,7 +99,7 @@ fn ctrl_c_prints_what_came_and_has_its_code() {
 }
 
 #[test]
-fn whoever_stops_reading_ends_it_cleanly() {
+fn closed_pipe_ends_the_command_cleanly() {
     let rig = Served::rig();
     let mut child = rig
         .command(&["monitor", "-t", "rig/level"])
@@ -135,9 +135,9 @@ fn whoever_stops_reading_ends_it_cleanly() {
 }
 
 /// The monitor is stopped while two hundred updates are written. Its buffer holds one of them at a
-/// time, and what it dropped is said in the lines that remain: nothing is missing from the account.
+/// time, and the remaining lines report the dropped ones: the account is complete.
 #[test]
-fn what_was_lost_is_said_in_the_next_line() {
+fn losses_are_shown_in_the_next_line() {
     let rig = Served::rig();
     let sut = rig.spawn(&[
         "monitor",
@@ -173,7 +173,7 @@ fn what_was_lost_is_said_in_the_next_line() {
 }
 
 #[test]
-fn a_read_that_was_declared_lossless_and_lost_something_has_its_code() {
+fn lossless_read_with_losses_has_its_exit_code() {
     let rig = Served::rig();
     let sut = rig.spawn(&[
         "monitor",
@@ -197,7 +197,7 @@ fn a_read_that_was_declared_lossless_and_lost_something_has_its_code() {
 }
 
 #[test]
-fn coalescing_is_shown_and_is_no_loss() {
+fn coalescing_is_shown_and_does_not_count_as_loss() {
     let rig = Served::rig();
     let sut = rig.spawn(&[
         "monitor",
@@ -232,15 +232,15 @@ fn coalescing_is_shown_and_is_no_loss() {
 }
 
 #[test]
-fn a_lost_connection_is_told_and_comes_back_by_itself() {
+fn lost_connection_is_reported_and_re_established() {
     let mut rig = Served::rig();
     let plain = rig.spawn(&["monitor", "-t", "rig/level"]);
     let json = rig.spawn(&["monitor", "--json", "rig/level"]);
     plain.line();
     json.line();
     rig.restart();
-    plain.error_with("*** connection lost, connecting again:");
-    plain.error_with("*** connected again to 127.0.0.1:");
+    plain.error_with("*** connection lost, reconnecting:");
+    plain.error_with("*** reconnected to 127.0.0.1:");
     assert_eq!(plain.line(), "72.4");
     let event: Json = serde_json::from_str(&json.error_with("disconnected")).unwrap();
     assert_eq!(
@@ -272,7 +272,7 @@ fn rates_are_printed_instead_of_readings() {
 }
 
 #[test]
-fn a_contract_that_is_none_is_refused_with_those_there_are() {
+fn unknown_contract_is_refused_with_the_valid_ones() {
     for contract in ["newest", "latest:1", "last:0", "sampled:1ns"] {
         let output = crate::rig::run(&["monitor", "a/b", "--contract", contract]);
         assert_eq!(output.code, Some(2), "{contract}");
@@ -285,7 +285,7 @@ fn a_contract_that_is_none_is_refused_with_those_there_are() {
 }
 
 #[test]
-fn a_monitor_that_is_stopped_disturbs_nobody() {
+fn stopped_monitor_does_not_affect_others() {
     let rig = Served::start("[[io]]\nname = \"sim\"\ndriver = \"sim\"\n");
     let stopped = rig.spawn(&["monitor", "boiler/**", "--contract", "all:1"]);
     stopped.line();
@@ -306,7 +306,7 @@ const MORE: &str = "[library]\nname = \"more\"\n\n[[variable]]\nname = \"a\"\nty
 
 /// Behaviour: B-32.
 #[test]
-fn a_pattern_is_followed_while_libraries_come_and_go() {
+fn pattern_is_followed_while_libraries_are_deployed_and_removed() {
     let rig = Served::rig();
     let more = rig.file("more.toml", MORE);
     let people = rig.spawn(&["monitor", "--time", "none", "more/**", "rig/level"]);
@@ -345,14 +345,14 @@ fn a_pattern_is_followed_while_libraries_come_and_go() {
 
 /// Behaviour: B-32.
 #[test]
-fn what_differs_after_a_restart_of_the_engine_is_told() {
+fn changes_after_an_engine_restart_are_reported() {
     let mut rig = Served::start(&MORE.replace("name = \"b\"", "name = \"old\""));
     let monitor = rig.spawn(&["monitor", "--time", "none", "more/*"]);
     assert_eq!(monitor.line(), "more/a\t1.0\tV\tuncertain: initial");
     assert_eq!(monitor.line(), "more/old\ttrue\t\tuncertain: initial");
     rig.file("plant.toml", MORE);
     rig.restart();
-    monitor.error_with("connected again");
+    monitor.error_with("reconnected to");
     monitor.error_with("*** more/b appeared (bool)");
     monitor.error_with("*** more/old is gone");
     let next = [monitor.line(), monitor.line()];

@@ -1,5 +1,5 @@
-//! Recordings on a disk that becomes full while somebody looks at their progress: on a file system
-//! of the test's own, in a process with a name space of its own, where a program may make one.
+//! Recordings on a disk that becomes full while their progress is watched: on a file system of the
+//! test, in a process with its own name space, if programs may create one.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,8 +17,8 @@ use crate::shown::Shown;
 /// How the other process knows its folder.
 const FOLDER: &str = "TRUNKLINE_TEST_FULL_DISK";
 
-/// A folder that is a file system of so many bytes. There is one in another process, which runs the
-/// test of this name again; here there is none.
+/// A folder that is a file system of this size. It exists in another process, which runs the test
+/// of this name again; here there is none.
 #[allow(clippy::print_stderr, reason = "why it was left out")]
 fn small_disk(test: &str, bytes: u64) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER) {
@@ -51,7 +51,7 @@ fn small_disk(test: &str, bytes: u64) -> Option<PathBuf> {
     None
 }
 
-/// What takes the room on a disk.
+/// A file that fills a disk.
 fn ballast(folder: &Path, bytes: u64) -> PathBuf {
     let path = folder.join("ballast");
     let file = File::create(&path).unwrap();
@@ -67,7 +67,7 @@ fn lines(text: &str) -> Vec<Json> {
         .collect()
 }
 
-/// How many values `record info` finds.
+/// Returns the number of values that `record info` finds.
 fn values(served: &Served, file: &str, name: &str) -> u64 {
     let info = served.run(&["record", "info", file, "--json"]);
     let lines = lines(&info.out);
@@ -89,8 +89,8 @@ fn feed(input: &mut ChildStdin, elements: Range<u64>) {
 
 /// Behaviour: B-70.
 #[test]
-fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
-    let name = "full_disks::a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room";
+fn stream_delayed_by_a_full_disk_is_recorded_when_there_is_room() {
+    let name = "full_disks::stream_delayed_by_a_full_disk_is_recorded_when_there_is_room";
     let Some(folder) = small_disk(name, 2 * HALF) else {
         return;
     };
@@ -115,7 +115,7 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     });
     recorder.until("disk full: the stream waits; free some");
     let before = values(&served, path, "stream/value");
-    // All of it is used but for less than a segment.
+    // All of it is used except for less than a segment.
     let used = before * 8;
     assert!(used <= HALF && used > HALF - (8 << 20), "{used}");
     std::fs::remove_file(ballast).unwrap();
@@ -141,14 +141,13 @@ fn a_stream_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
     }
 }
 
-/// Elements that vary in size are put together in memory: a disk that is full for a while loses
-/// none of them, and holds their writer up.
+/// Elements of variable size are collected in memory: a disk that is full for a while loses none of
+/// them, and delays their writer.
 ///
 /// Behaviour: B-70.
 #[test]
-fn a_stream_of_text_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
-    let name =
-        "full_disks::a_stream_of_text_that_a_full_disk_holds_up_is_recorded_when_there_is_room";
+fn text_stream_delayed_by_a_full_disk_is_recorded_later() {
+    let name = "full_disks::text_stream_delayed_by_a_full_disk_is_recorded_later";
     let Some(folder) = small_disk(name, HALF) else {
         return;
     };
@@ -189,9 +188,8 @@ fn a_stream_of_text_that_a_full_disk_holds_up_is_recorded_when_there_is_room() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it() {
-    let name =
-        "full_disks::a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it";
+fn text_recording_ended_on_a_full_disk_reports_what_is_missing() {
+    let name = "full_disks::text_recording_ended_on_a_full_disk_reports_what_is_missing";
     let Some(folder) = small_disk(name, HALF) else {
         return;
     };
@@ -206,7 +204,7 @@ fn a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it()
     let mut input = writer.child.stdin.take().unwrap();
     let feeding = std::thread::spawn(move || {
         let line = format!("\"{}\"\n", "x".repeat(1_000));
-        // Until nobody takes it any more.
+        // Until no more is accepted.
         while input.write_all(line.as_bytes()).is_ok() {}
     });
     recorder.error_with("\"disk-full\"");
@@ -217,17 +215,17 @@ fn a_recording_of_text_that_is_ended_on_a_full_disk_says_how_much_is_not_in_it()
     assert_eq!(recorder.end().0, Some(7));
     drop(writer);
     feeding.join().unwrap();
-    // What is in it is whole.
+    // Its content is whole.
     let info = served.run(&["record", "info", path]);
     assert_eq!(info.code, Some(0), "{info:?}");
 }
 
-/// The disk of a writer's journal is full: the command waits for room, says so, and goes on.
+/// The disk of a writer's journal is full: the command waits for room, reports it, and continues.
 ///
 /// Behaviour: B-60.
 #[test]
-fn a_writer_whose_journal_has_no_room_on_its_disk_waits_for_some() {
-    let name = "full_disks::a_writer_whose_journal_has_no_room_on_its_disk_waits_for_some";
+fn writer_waits_while_its_journal_disk_is_full() {
+    let name = "full_disks::writer_waits_while_its_journal_disk_is_full";
     let Some(folder) = small_disk(name, 8 << 20) else {
         return;
     };
@@ -278,9 +276,8 @@ fn a_writer_whose_journal_has_no_room_on_its_disk_waits_for_some() {
 
 /// Behaviour: B-70.
 #[test]
-fn who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it() {
-    let name =
-        "full_disks::who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it";
+fn record_stop_on_a_full_disk_reports_what_is_missing() {
+    let name = "full_disks::record_stop_on_a_full_disk_reports_what_is_missing";
     let Some(folder) = small_disk(name, HALF) else {
         return;
     };
@@ -294,7 +291,7 @@ fn who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it() {
     let mut writer = Running::spawn_reading(&mut writer, Stdio::piped());
     let mut input = writer.child.stdin.take().unwrap();
     let feeding = std::thread::spawn(move || {
-        // More than there is room for, until nobody takes it any more.
+        // More than fits, until no more is accepted.
         let elements: Vec<u8> = (0..PIECE).flat_map(u64::to_le_bytes).collect();
         while input.write_all(&elements).is_ok() {}
     });
@@ -311,9 +308,8 @@ fn who_ends_a_recording_that_a_full_disk_holds_up_is_told_what_is_not_in_it() {
 
 /// Behaviour: B-70.
 #[test]
-fn updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some() {
-    let name =
-        "full_disks::updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some";
+fn updates_delayed_by_a_full_disk_are_recorded_later() {
+    let name = "full_disks::updates_delayed_by_a_full_disk_are_recorded_later";
     let Some(folder) = small_disk(name, 1 << 20) else {
         return;
     };
@@ -351,9 +347,9 @@ fn updates_that_a_full_disk_has_no_room_for_are_recorded_when_there_is_some() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_log_says_when_the_disk_is_nearly_full_full_and_losing_and_the_account_is_right() {
+fn log_reports_a_full_disk_and_the_losses_add_up() {
     let name = "full_disks::\
-                a_log_says_when_the_disk_is_nearly_full_full_and_losing_and_the_account_is_right";
+                log_reports_a_full_disk_and_the_losses_add_up";
     let Some(folder) = small_disk(name, 8 << 20) else {
         return;
     };
@@ -394,12 +390,11 @@ fn a_log_says_when_the_disk_is_nearly_full_full_and_losing_and_the_account_is_ri
     std::fs::remove_file(ballast).unwrap();
 }
 
-/// An engine starts on a full disk, says that it keeps nothing, and keeps again what is written
-/// once there is room.
+/// An engine on a full disk starts, reports that it stores nothing, and stores new values once
+/// there is room.
 #[test]
-fn an_engine_starts_on_a_full_disk_and_keeps_values_when_there_is_room() {
-    const TEST: &str =
-        "full_disks::an_engine_starts_on_a_full_disk_and_keeps_values_when_there_is_room";
+fn engine_on_a_full_disk_starts_and_retains_values_later() {
+    const TEST: &str = "full_disks::engine_on_a_full_disk_starts_and_retains_values_later";
     let Some(folder) = small_disk(TEST, 4 << 20) else {
         return;
     };

@@ -3,6 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::rig::run;
+use crate::schema::documented;
 
 #[test]
 fn help_describes_every_command_option_and_key_for_programs() {
@@ -106,13 +107,13 @@ fn help_describes_every_command_option_and_key_for_programs() {
 }
 
 #[test]
-fn help_explains_one_command_and_names_those_there_are() {
+fn help_explains_a_command_and_lists_all_commands() {
     let all = run(&["help"]);
     assert_eq!(all.code, Some(0));
     assert!(all.out.contains("monitor"), "{}", all.out);
     let one = run(&["help", "monitor"]);
     assert!(one.out.contains("--contract"), "{}", one.out);
-    // The options of every command are behind one line.
+    // The options of every command are after one line.
     assert!(one.out.contains("trunkline help options"), "{}", one.out);
     assert!(!one.out.contains("--scientific"), "{}", one.out);
     assert!(
@@ -201,6 +202,13 @@ fn options_of_other_verbs_are_refused() {
         assert_eq!(output.code, Some(2), "{arguments:?}");
         assert!(output.err.contains(what), "{arguments:?}: {}", output.err);
     }
+}
+
+#[test]
+fn the_schema_of_the_output_is_printed() {
+    let output = run(&["help", "schema"]);
+    let schema: Json = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, schema), (Some(0), documented()));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Text from outside in every output: nothing in it moves the cursor, ends a line, or hides or
-//! reorders what is around it.
+//! Untrusted text in every output: nothing in it moves the cursor, ends a line, or hides or
+//! reorders other text.
 
 use serde_json::Value as Json;
 use trunkline::{Client, ConnectOptions};
@@ -11,7 +11,7 @@ use crate::rig::{CUT_OFF, Output, Served, run};
 
 const CORPUS: &str = include_str!("../../../../vectors/unprintable.txt");
 
-/// The first and the last character of every class that must not be shown as it is.
+/// The first and the last character of every class that must be escaped.
 fn characters() -> Vec<char> {
     let mut characters = Vec::new();
     let lines = CORPUS.lines().filter(|line| !line.starts_with('#'));
@@ -25,7 +25,7 @@ fn characters() -> Vec<char> {
     characters
 }
 
-/// All of them in one text, which also tries to begin a line and a colour of its own.
+/// All of them in one text, together with a line break and colour sequences.
 fn hostile() -> String {
     let mut text = "x\n*** y\u{1b}[31mz\u{1b}]0;w\u{7}\t".to_owned();
     for character in characters() {
@@ -34,16 +34,16 @@ fn hostile() -> String {
     text
 }
 
-/// The part of it that the file of a configuration may have in a description.
+/// The part of that text that a configuration file may contain in a description.
 fn describing() -> String {
     let is_allowed = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     hostile().chars().filter(is_allowed).collect()
 }
 
-/// An engine with such text wherever it takes any.
+/// An engine with hostile text in every property that accepts text.
 fn served() -> Served {
     let description = Json::from(describing()).to_string();
-    // As long as units may be, with a tab among them.
+    // Units of the maximum length, with a tab.
     let units: String = describing().replace(' ', "\t").chars().take(14).collect();
     let units = Json::from(units).to_string();
     let label = Json::from("on\u{2028}\u{202e}\u{e0041}").to_string();
@@ -58,7 +58,7 @@ fn served() -> Served {
     )))
 }
 
-/// Standard output and standard error hold nothing that must be escaped; a line of JSON is one.
+/// Standard output and standard error hold nothing that must be escaped; each line of JSON output is one JSON value.
 #[track_caller]
 fn assert_harmless(arguments: &[&str], output: &Output) {
     // Only plain output has tabs, between its columns.
@@ -75,7 +75,7 @@ fn assert_harmless(arguments: &[&str], output: &Output) {
         let injected = text.lines().any(|line| line.starts_with("*** y"));
         assert!(
             !injected,
-            "{arguments:?}: {what} with a line too many: {text}"
+            "{arguments:?}: {what} with an injected line: {text}"
         );
     }
     if arguments.contains(&"jsonl") {
@@ -89,7 +89,7 @@ fn assert_harmless(arguments: &[&str], output: &Output) {
 const FORMS: [&str; 5] = ["table", "plain", "csv", "json", "jsonl"];
 
 #[test]
-fn no_verb_shows_text_from_outside_as_it_is() {
+fn no_verb_prints_untrusted_text_unescaped() {
     let served = served();
     let text = hostile();
     let mut options = ConnectOptions::new(&served.url).unwrap();
@@ -147,7 +147,7 @@ fn no_verb_shows_text_from_outside_as_it_is() {
             assert_harmless(&arguments, &output);
         }
     }
-    // It is there, and escaped.
+    // The text is printed, escaped.
     for verb in [&["info", "lib/text"][..], &["audit"], &["get", "lib/*"]] {
         let out = served.run(verb).out;
         assert!(out.contains("\\u2028") && out.contains("\\udb40"), "{out}");
@@ -159,7 +159,7 @@ fn no_verb_shows_text_from_outside_as_it_is() {
     let kept = std::fs::read_to_string(file).unwrap();
     assert!(!kept.contains(|c| is_unprintable(c) && c != '\n'), "{kept}");
 
-    // Escaped, and nothing else: programs get the text as it is.
+    // Escaping is the only change: a JSON parser gets the original text.
     let json = served.run(&["get", "lib/text", "-o", "jsonl"]).out;
     let json: Json = serde_json::from_str(&json).unwrap();
     assert_eq!(json["value"], format!("{text}!"));
@@ -169,7 +169,7 @@ fn no_verb_shows_text_from_outside_as_it_is() {
 }
 
 #[test]
-fn no_verb_shows_text_of_tdms_files_as_it_is() {
+fn no_verb_prints_text_of_tdms_files_unescaped() {
     let text = hostile();
     let mut writer = Writer::new(WriterOptions::default());
     let channel = writer

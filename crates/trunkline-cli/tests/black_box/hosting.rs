@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use crate::rig::{RIG, Running, Served, command, run};
 
 #[test]
-fn serve_says_what_it_serves_and_where() {
+fn serve_prints_what_it_serves_and_where() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.toml"), RIG).unwrap();
     std::fs::write(
@@ -31,7 +31,7 @@ fn serve_says_what_it_serves_and_where() {
 }
 
 #[test]
-fn serve_says_it_as_json_where_that_is_wanted() {
+fn serve_prints_json_on_request() {
     let rig = Served::rig();
     let path = rig.folder.path().join("plant.toml");
     let sut = Running::start(&["serve", path.to_str().unwrap(), "--listen", "0", "--json"]);
@@ -48,7 +48,7 @@ fn serve_says_it_as_json_where_that_is_wanted() {
 }
 
 #[test]
-fn every_error_of_a_configuration_is_told_with_its_place() {
+fn every_configuration_error_is_reported_with_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plant.toml");
     let text = "[library]\nname = \"a\"\n[[variable]]\nname = \"x\"\ntype = \"f64\"\nunit = \"%\"\n\
@@ -74,7 +74,7 @@ fn every_error_of_a_configuration_is_told_with_its_place() {
 }
 
 #[test]
-fn what_an_io_server_refuses_is_told_with_its_place() {
+fn refusal_of_an_io_server_is_reported_with_its_position() {
     for (section, part) in [
         ("[[io]]\nname = \"s\"\ndriver = \"sym\"\n", "plant.toml:1"),
         (
@@ -101,7 +101,7 @@ fn what_an_io_server_refuses_is_told_with_its_place() {
 }
 
 #[test]
-fn missing_files_and_wrong_addresses_are_refused() {
+fn missing_files_and_invalid_addresses_are_refused() {
     let missing = run(&["serve", "no-such-folder"]);
     assert_eq!(missing.code, Some(8));
     assert!(
@@ -113,7 +113,7 @@ fn missing_files_and_wrong_addresses_are_refused() {
 }
 
 #[test]
-fn a_taken_port_is_told_and_the_engine_there_is_not_disturbed() {
+fn port_in_use_is_reported_without_affecting_its_engine() {
     let rig = Served::rig();
     let address = rig.url.strip_prefix("tl://").unwrap();
     let path = rig.folder.path().join("plant.toml");
@@ -139,7 +139,7 @@ fn a_taken_port_is_told_and_the_engine_there_is_not_disturbed() {
 }
 
 #[test]
-fn an_address_that_others_can_reach_needs_a_word() {
+fn reachable_address_requires_insecure() {
     let rig = Served::rig();
     let path = rig.folder.path().join("plant.toml");
     let path = path.to_str().unwrap();
@@ -160,14 +160,14 @@ fn an_address_that_others_can_reach_needs_a_word() {
 }
 
 #[test]
-fn the_demo_moves_and_what_it_says_to_try_works() {
+fn demo_values_change_and_its_examples_work() {
     let sut = Running::start(&["demo", "--listen", "127.0.0.1:0"]);
     assert!(
         sut.line()
             .contains("simulated boiler house and this machine")
     );
     let mut to_try = Vec::new();
-    sut.line_with("Try in another terminal");
+    sut.line_with("Try this in another terminal");
     loop {
         let line = sut.line();
         match line.trim() {
@@ -175,9 +175,9 @@ fn the_demo_moves_and_what_it_says_to_try_works() {
             command => to_try.push(command.to_owned()),
         }
     }
-    let moves = sut.line_with("boiler/level moves: ");
+    let moves = sut.line_with("boiler/level is updating: ");
     let (before, after) = moves
-        .rsplit_once("moves: ")
+        .rsplit_once("is updating: ")
         .unwrap()
         .1
         .split_once(" → ")
@@ -203,7 +203,7 @@ fn the_demo_moves_and_what_it_says_to_try_works() {
     for part in [
         "host/cpu/total",
         "boiler/feed",
-        "Nothing keeps boiler/level from updating.",
+        "Nothing prevents boiler/level from updating.",
     ] {
         assert!(output.out.contains(part), "{part}\n{}", output.out);
     }
@@ -211,9 +211,9 @@ fn the_demo_moves_and_what_it_says_to_try_works() {
     assert_eq!(sut.end().0, Some(0));
 }
 
-/// The configuration that `init` writes is served as it is, and shows what it says.
+/// The configuration that `init` writes is accepted unchanged, and its values are served.
 #[test]
-fn init_writes_a_configuration_that_serve_takes_and_replaces_none() {
+fn init_writes_a_valid_configuration_and_overwrites_none() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plant.toml");
     let file = path.to_str().unwrap();
@@ -232,7 +232,10 @@ fn init_writes_a_configuration_that_serve_takes_and_replaces_none() {
     std::fs::write(&path, "# mine\n").unwrap();
     let refused = run(&["init", file]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("--force replaces it"), "{refused:?}");
+    assert!(
+        refused.err.contains("use --force to replace it"),
+        "{refused:?}"
+    );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "# mine\n");
     assert_eq!(run(&["init", file, "--force"]).code, Some(0));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
@@ -265,9 +268,9 @@ fn keys_of_a_configuration_are_listed_by_help_and_by_errors() {
     );
 }
 
-/// A plain service has no HOME: the engine runs, and says that it keeps nothing.
+/// A plain service has no HOME: the engine runs, and reports that it stores nothing.
 #[test]
-fn serve_without_a_home_says_that_nothing_is_kept() {
+fn serve_without_a_home_reports_that_nothing_is_stored() {
     let port = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap().port().to_string()

@@ -88,7 +88,7 @@ fn replaced(replace: impl Fn(&Place, &Path)) {
     assert_eq!(next["epoch"], connected["epoch"]);
     assert!(next["epoch"].as_u64().unwrap() < 1 << 53, "{next}");
 
-    // It has been at that sequence, too; what was expected is the other engine's update.
+    // It has reached that sequence, too; the expected update is that of the other engine.
     while place.position().split_once(':').unwrap().1 != position.split_once(':').unwrap().1 {
         place.put("8");
     }
@@ -105,9 +105,9 @@ fn an_engine_with_a_new_store_is_another_one() {
 
 /// Behaviour: B-03, B-22.
 #[test]
-fn an_engine_with_a_restored_store_is_a_start_of_its_own() {
+fn engine_with_a_restored_store_counts_as_a_new_start() {
     replaced(|place, store| {
-        // Made while the engine ran: the log beside it goes with the original.
+        // Copied while the engine ran: the log next to it is removed with the original.
         let _none = std::fs::remove_file(store.with_extension("db-wal"));
         std::fs::copy(place.path("backup.db"), store).unwrap();
     });
@@ -115,7 +115,7 @@ fn an_engine_with_a_restored_store_is_a_start_of_its_own() {
 
 /// Behaviour: B-03, B-22.
 #[test]
-fn an_engine_of_another_machine_behind_the_same_address_is_another_one() {
+fn engine_of_another_machine_at_the_same_address_is_distinguished() {
     replaced(|place, store| {
         let elsewhere = place.path("elsewhere.db");
         let listen = format!("unix:{}", place.path("elsewhere.sock").display());

@@ -1,4 +1,4 @@
-//! What an engine says of the place where it keeps things, and whom it lets in.
+//! An engine's reports on its store and its access rules.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn port() -> String {
 }
 
 #[test]
-fn an_engine_without_a_home_says_that_it_keeps_nothing() {
+fn engine_without_a_home_reports_that_it_stores_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Running::spawn(&mut serve(folder.path(), &["--listen", &port()]));
     let told = engine.error_with("nothing survives a restart");
@@ -44,14 +44,14 @@ fn an_engine_uses_the_folder_of_its_service() {
     let port = port();
     let mut serve = serve(folder.path(), &["--listen", &port]);
     let engine = Running::spawn(serve.env("STATE_DIRECTORY", folder.path()));
-    let told = engine.line_with("Keeps what is deployed in");
+    let told = engine.line_with("Store: ");
     let file = folder.path().join(format!("engine-{port}.db"));
     assert!(told.ends_with(file.to_str().unwrap()), "{told}");
     assert!(file.exists());
 }
 
 #[test]
-fn an_engine_says_who_may_write_and_can_refuse_other_users() {
+fn engine_shows_who_may_write_and_can_refuse_other_users() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["--listen", "127.0.0.1:0", "--store", "none"];
     let engine = Running::spawn(&mut serve(folder.path(), &arguments));
@@ -69,7 +69,7 @@ fn an_engine_says_who_may_write_and_can_refuse_other_users() {
         run(&mut command(&["get", "-t", "bench/volts"])).out,
         "5.0\n"
     );
-    // As another user, where this one may become that.
+    // As another user, if this one may switch to it.
     let program = env!("CARGO_BIN_EXE_trunkline");
     let mut other = Command::new("setpriv");
     other.args([
@@ -93,7 +93,7 @@ fn an_engine_says_who_may_write_and_can_refuse_other_users() {
 }
 
 #[test]
-fn a_store_that_is_removed_is_told_while_the_engine_runs_and_at_its_end() {
+fn removed_store_is_reported_while_running_and_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
     let arguments = [
@@ -111,7 +111,7 @@ fn a_store_that_is_removed_is_told_while_the_engine_runs_and_at_its_end() {
 }
 
 #[test]
-fn an_engine_that_waits_for_its_store_says_so_at_once() {
+fn engine_waiting_for_its_store_reports_it_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
     let arguments = [

@@ -1,4 +1,5 @@
-//! Libraries come and go by command, and stay over a restart of the engine, whatever ends it.
+//! Libraries are deployed and removed by command, and survive a restart of the engine after any
+//! kind of end.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +85,7 @@ fn a_library_that_was_deployed_by_command_outlives_the_engine() {
 
 /// A value counts as kept a second after it was written, however the engine ends.
 #[test]
-fn the_newest_values_are_there_after_an_orderly_stop() {
+fn newest_values_survive_an_orderly_stop() {
     let (_folder, store, bench) = folder();
     let mut engine = Stored::start(&store);
     assert_eq!(engine.run(&["deploy", &bench]).code, Some(0));
@@ -99,7 +100,7 @@ fn the_newest_values_are_there_after_an_orderly_stop() {
 }
 
 #[test]
-fn orders_that_cannot_be_carried_out_say_why() {
+fn failed_orders_report_the_reason() {
     let (_folder, store, bench) = folder();
     let engine = Stored::start(&store);
     assert_eq!(engine.run(&["deploy", &bench]).code, Some(0));
@@ -109,7 +110,7 @@ fn orders_that_cannot_be_carried_out_say_why() {
     let replaced = engine.run(&["deploy", "--replace", &bench]);
     assert_eq!(
         (replaced.code, replaced.out.as_str()),
-        (Some(0), "bench\tdeployed\t2 the same\n")
+        (Some(0), "bench\tdeployed\t2 unchanged\n")
     );
     let unknown = engine.run(&["undeploy", "--yes", "bnech", "bench"]);
     assert_eq!(unknown.code, Some(1), "the other one is undeployed");
@@ -134,7 +135,7 @@ fn a_library_with_variables_is_undeployed_only_on_confirmation() {
     let asked = served.run(&["undeploy", "rig"]);
     assert_eq!(asked.code, Some(6), "{asked:?}");
     assert!(
-        asked.err.contains("it has 12 variables") && asked.err.contains("--yes undeploys it"),
+        asked.err.contains("it has 12 variables") && asked.err.contains("use --yes to undeploy it"),
         "{asked:?}"
     );
     assert_eq!(served.run(&["get", "-t", "rig/level"]).out, "72.4\n");
@@ -179,7 +180,7 @@ fn an_engine_whose_store_is_taken_or_damaged_does_not_start() {
     assert!(damaged.err.contains("is damaged"), "{damaged:?}");
 }
 
-/// Without `--store` an engine on a fixed port keeps what is deployed in the user's folder.
+/// Without `--store` an engine on a fixed port keeps deployed libraries in the user's folder.
 #[test]
 fn the_store_of_an_engine_is_named_after_its_port() {
     let (folder, _, _) = folder();

@@ -12,7 +12,7 @@ use crate::rig::{Output, RIG, Running, Served, command, finish};
 use crate::streams::endpoint;
 use crate::tdms::waveforms;
 
-/// Each form of the output: the words that ask for it, and what `{}` in a command stands for.
+/// Each output format: its options, and the replacement of `{}` in a command.
 const FORMS: [(&[&str], &str); 6] = [
     (&["--json"], "lines"),
     (&["-o", "json"], "array"),
@@ -109,7 +109,7 @@ fn constant(text: &str, folder: &str) -> String {
         .replace(folder, "FOLDER")
         .replace('\t', "→")
         .replace(&format!("connected to {host}"), "connected to HOST")
-        // How often a recorder flushes depends on the machine.
+        // The number of flushes of a recorder depends on the machine.
         .replace(" segments", " segment");
     let mut shown = String::new();
     for line in text.split_inclusive('\n') {
@@ -196,7 +196,7 @@ fn lines_of_the_commands_for_variables_are_as_kept() {
 }
 
 #[test]
-fn lines_of_the_commands_that_look_around_are_as_kept() {
+fn lines_of_the_browsing_commands_match_the_golden_file() {
     let served =
         Served::start(&RIG.replacen("name = \"level\"", "name = \"level\"\naudit = true", 1));
     served.run(&["put", "rig/level", "5"]);

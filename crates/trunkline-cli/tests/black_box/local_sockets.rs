@@ -1,4 +1,4 @@
-//! Unix sockets: named, or chosen beside a port of this machine.
+//! Unix sockets: named, or chosen with a port of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ impl Plant {
         arguments
     }
 
-    /// An engine whose sockets beside its ports lie in the folder, and what it says when it serves.
+    /// An engine whose automatic sockets are in the folder, and its startup report.
     fn serve(&self, listen: &str) -> (Running, Json) {
         let arguments = self.arguments(listen);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -45,7 +45,7 @@ impl Plant {
         (engine, told)
     }
 
-    /// What a program of the same user, in the same environment, finds out about the connection.
+    /// The connection of a program of the same user, in the same environment.
     fn connection_to(&self, url: &str) -> String {
         let output = finish(
             command(&["why", "--json", "--url", url]).env("XDG_RUNTIME_DIR", self.folder.path()),
@@ -130,7 +130,7 @@ fn a_port_of_this_machine_is_reached_by_its_socket() {
 }
 
 #[test]
-fn shared_memory_can_be_switched_off_and_who_demands_it_is_told() {
+fn shared_memory_can_be_disabled_and_requiring_it_then_fails() {
     let plant = Plant::new("[engine]\nname = \"plant\"\nshared_memory = false\n");
     let (_engine, told) = plant.serve("127.0.0.1:0");
     let url = told["listen"][0].as_str().unwrap();
@@ -149,11 +149,11 @@ fn shared_memory_can_be_switched_off_and_who_demands_it_is_told() {
 }
 
 #[test]
-fn a_program_that_cannot_have_shared_memory_stays_on_the_socket_and_says_why() {
+fn program_without_shared_memory_uses_the_socket_and_says_why() {
     let plant = Plant::new("[engine]\nname = \"plant\"\n");
     let (_engine, told) = plant.serve("127.0.0.1:0");
     let url = told["listen"][0].as_str().unwrap();
-    // Output goes to a pipe, which is no file and as long as it likes.
+    // Output goes to a pipe, which has no size limit.
     let program = command(&[]).get_program().to_owned();
     let mut limited = std::process::Command::new("sh");
     limited
@@ -172,7 +172,7 @@ fn a_program_that_cannot_have_shared_memory_stays_on_the_socket_and_says_why() {
 }
 
 #[test]
-fn sockets_beside_ports_can_be_switched_off() {
+fn automatic_local_sockets_can_be_disabled() {
     let plant = Plant::new("[engine]\nname = \"plant\"\nlocal_socket = false\n");
     let (_engine, told) = plant.serve("127.0.0.1:0");
     assert_eq!(told.get("local_sockets"), None);
@@ -194,7 +194,7 @@ fn a_folder_that_others_may_write_in_has_no_sockets() {
 }
 
 #[test]
-fn the_socket_of_a_killed_engine_is_taken_over_and_that_of_a_living_one_is_not() {
+fn socket_of_a_killed_engine_is_replaced_and_of_a_running_one_is_not() {
     let plant = Plant::new("");
     let listen = plant.listen_at("a.sock");
     let (engine, _) = plant.serve(&listen);
@@ -213,7 +213,7 @@ fn the_socket_of_a_killed_engine_is_taken_over_and_that_of_a_living_one_is_not()
 }
 
 #[test]
-fn a_socket_that_cannot_be_says_why() {
+fn invalid_socket_is_refused_with_the_reason() {
     let long = format!("unix:/{}.sock", "a".repeat(120));
     for (listen, code, expected) in [
         ("unix:plant.sock", 2, "is not an absolute path"),
@@ -237,7 +237,7 @@ fn a_socket_that_cannot_be_says_why() {
 }
 
 #[test]
-fn info_says_who_reads_a_variable_and_over_what() {
+fn info_shows_the_readers_of_a_variable_and_their_transport() {
     let plant = Plant::new("");
     let (_engine, told) = plant.serve("127.0.0.1:0");
     let url = told["listen"][0].as_str().unwrap().to_owned();

@@ -1,13 +1,9 @@
 //! The binary as users run it, against engines that it serves itself: real processes, real sockets.
 //!
-//! Every test has its own engine on a port of its own and its own folder. None waits for time to
-//! pass: they wait for lines of output.
+//! Every test has its own engine, port and folder. None waits for time to pass: they wait for lines
+//! of output.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a rig that does not work fails its test"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod aliases;
 mod audit;

@@ -1,4 +1,4 @@
-//! An engine whose system gives it no more memory: it refuses what is large and goes on.
+//! An engine that runs out of memory refuses large values and keeps running.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use trunkline::{
 
 use crate::rig::{CUT_OFF, Running, command};
 
-/// Address space of the engine, in KiB: some tens of values beside the program itself.
+/// Address space of the engine, in KiB: the program itself and a few dozen values.
 const ADDRESS_SPACE: u64 = 900 << 10;
-/// Of a value; one fits a message.
+/// Size of a large value, which fits in one message.
 const VALUE_BYTES: usize = 15 << 20;
-/// Of the values that are given back one by one.
+/// Size of the values that are released one by one.
 const STEP_BYTES: usize = 3 << 20;
 /// More values than the address space has room for.
 const VARIABLES: usize = 80;
@@ -34,15 +34,15 @@ struct Engine {
 }
 
 impl Engine {
-    /// An engine under an address-space limit, with text variables and this beside them.
-    fn limited(beside: &str, store: Option<&str>) -> Self {
+    /// An engine under an address-space limit, with text variables and the configuration `extra`.
+    fn limited(extra: &str, store: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = String::from("[library]\nname = \"rig\"\n");
         for index in 0..VARIABLES {
             config += &format!("\n[[variable]]\nname = \"text{index}\"\ntype = \"string\"\n");
         }
         config += "\n[[variable]]\nname = \"small\"\ntype = \"f64\"\n";
-        config += beside;
+        config += extra;
         let file = folder.path().join("rig.toml");
         std::fs::write(&file, config).unwrap();
         let mut shell = Command::new("sh");
@@ -51,7 +51,7 @@ impl Engine {
         Self::start(shell, folder, store)
     }
 
-    /// The same engine again, without the limit.
+    /// Restarts the engine without the limit.
     fn unlimited(self, store: Option<&str>) -> Self {
         self.running.signal("TERM");
         let (code, lines) = self.running.end();
@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// A small value is written as ever.
+    /// A small value is written as before.
     fn assert_goes_on(&mut self, client: &Client, small: VariableRef, number: f64) {
         let ended = self.running.child.try_wait().unwrap();
         assert_eq!(ended, None, "the engine has ended");
@@ -103,12 +103,12 @@ fn write(client: &Client, variable: VariableRef, value: Value) -> WriteOutcome {
     client.write(vec![write], CUT_OFF).unwrap().remove(0)
 }
 
-/// Whether the value was written; if not, it was for lack of memory.
+/// Returns true if the value was written; panics unless a failure was caused by lack of memory.
 fn is_written(outcome: WriteOutcome, what: &str) -> bool {
     match outcome {
         WriteOutcome::Applied(_) => true,
-        // The engine had no memory for the message itself and ended the connection, which is made
-        // again. The client cannot know what became of the write.
+        // The engine had no memory for the message itself and closed the connection, which the
+        // client re-established. The outcome of the write is unknown.
         WriteOutcome::Unknown(fault) if fault.code == FaultCode::TimedOut => {
             let sentence = fault.to_string();
             assert!(
@@ -125,7 +125,7 @@ fn is_written(outcome: WriteOutcome, what: &str) -> bool {
     }
 }
 
-/// Writes long values until the engine has no memory for the next one; how many it has.
+/// Writes long values until the engine has no memory for the next one; returns how many were written.
 fn fill(client: &Client, texts: &[VariableRef], value: &Value) -> usize {
     let mut texts = texts.iter();
     texts
@@ -133,18 +133,18 @@ fn fill(client: &Client, texts: &[VariableRef], value: &Value) -> usize {
         .expect("more values than there is memory for")
 }
 
-/// Gives memory back.
+/// Releases the memory of a value.
 fn empty(client: &Client, text: VariableRef) {
     let outcome = write(client, text, Value::String("".into()));
     assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
 }
 
-/// What an engine says that has no memory for something.
+/// Asserts that a fault reports lack of memory.
 fn assert_memory_full(fault: &Fault, what: &str) {
     assert_eq!(fault.code, FaultCode::MemoryFull, "{what}: {fault}");
 }
 
-/// The same, where a whole call fails.
+/// Like [`assert_memory_full`], for a call that failed as a whole.
 fn assert_call_memory_full(error: &CallError, what: &str) {
     match error {
         CallError::Fault(fault) => assert_memory_full(fault, what),
@@ -162,7 +162,7 @@ fn open(client: &Client, names: &[String]) -> Vec<VariableRef> {
 
 /// Behaviour: B-06.
 #[test]
-fn an_engine_without_memory_for_a_large_value_says_so_and_goes_on() {
+fn large_value_without_memory_is_refused_and_the_engine_keeps_running() {
     let mut engine = Engine::limited("", None);
     let client = Client::connect(&engine.url).unwrap();
     let names: Vec<String> = (0..VARIABLES).map(|i| format!("rig/text{i}")).collect();
@@ -175,7 +175,7 @@ fn an_engine_without_memory_for_a_large_value_says_so_and_goes_on() {
     assert!(written > 10, "{written} written");
     goes_on(-1.0);
 
-    // In a group, and read in every way: each is answered, whether there is memory or not.
+    // Group writes and all kinds of reads are answered, with or without memory.
     for attempt in 0..3 {
         let group = vec![Write::new(texts[VARIABLES - 1 - attempt], text('b'))];
         match client.write_group(group, CUT_OFF) {
@@ -206,7 +206,7 @@ fn an_engine_without_memory_for_a_large_value_says_so_and_goes_on() {
         }
         goes_on(-4.0);
     }
-    // What was written is still there, and what is given back can be used again.
+    // Written values still exist, and released memory can be reused.
     for text in &texts[..written] {
         let outcome = write(&client, *text, Value::String("short".into()));
         assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
@@ -216,20 +216,19 @@ fn an_engine_without_memory_for_a_large_value_says_so_and_goes_on() {
     goes_on(-5.0);
 }
 
-/// The copies of large values for the store need no memory of their own, and where the store has
-/// none for its step it says so and tries again.
+/// Storing large values needs no extra memory; if the store has none, it reports this and retries.
 ///
 /// Behaviour: B-06.
 #[test]
-fn retained_values_that_fill_the_memory_are_stored_and_end_nothing() {
+fn retained_values_that_fill_the_memory_are_stored() {
     const RETAINED: usize = 8;
-    let mut beside = String::new();
+    let mut extra = String::new();
     for index in 0..RETAINED {
-        beside += &format!("\n[[variable]]\nname = \"kept{index}\"\ntype = \"string\"\n");
-        beside += "retain = true\n";
+        extra += &format!("\n[[variable]]\nname = \"kept{index}\"\ntype = \"string\"\n");
+        extra += "retain = true\n";
     }
     let store = Some("store.db");
-    let mut engine = Engine::limited(&beside, store);
+    let mut engine = Engine::limited(&extra, store);
     let client = Client::connect(&engine.url).unwrap();
     let names = |stem: &str, count| (0..count).map(|i| format!("rig/{stem}{i}")).collect();
     let texts = open(&client, &Vec::<String>::from_iter(names("text", VARIABLES)));
@@ -238,7 +237,7 @@ fn retained_values_that_fill_the_memory_are_stored_and_end_nothing() {
     let small = open(&client, &["rig/small".to_owned()])[0];
 
     let written = fill(&client, &texts, &text('a'));
-    // Memory for the retained ones is that of others.
+    // Other values are emptied to make memory for the retained ones.
     let mut stay = texts[..written].iter();
     for variable in &refs {
         while !is_written(write(&client, *variable, text('k')), "a retained write") {
@@ -304,7 +303,7 @@ impl IoServer for Device {
         _: Timestamp,
     ) -> Result<Value, SendRefusal> {
         self.0 = value.clone();
-        // Not the value that was sent, so that it travels back.
+        // Differs from the value sent, so the engine gets it back.
         match value {
             Value::String(text) => Ok(Value::String(format!("{text}!").into())),
             other => Ok(other.clone()),
@@ -320,15 +319,15 @@ impl IoServer for Device {
     }
 }
 
-/// A large value on its way to a provider and back is refused where there is no memory, in each
+/// A large value in transit to a provider and back is refused where there is no memory, in each
 /// step of the way.
 ///
 /// Behaviour: B-06.
 #[test]
-fn a_large_value_for_a_provider_without_memory_is_refused_and_ends_nothing() {
-    let beside = "\n[[variable]]\nname = \"sent\"\ntype = \"string\"\nsource = \"plant:text\"\n";
+fn large_value_for_a_provider_is_refused_without_memory() {
+    let extra = "\n[[variable]]\nname = \"sent\"\ntype = \"string\"\nsource = \"plant:text\"\n";
     let io = "\n[[io]]\nname = \"plant\"\ndriver = \"process\"\n";
-    let mut engine = Engine::limited(&format!("{beside}{io}"), None);
+    let mut engine = Engine::limited(&format!("{extra}{io}"), None);
     let client = Client::connect(&engine.url).unwrap();
     let connect = ConnectOptions::new(&engine.url).unwrap();
     let device = Box::new(Device(Value::String("begin".into())));
@@ -347,7 +346,7 @@ fn a_large_value_for_a_provider_without_memory_is_refused_and_ends_nothing() {
     rest[..4].iter().for_each(|one| empty(&client, *one));
     let short = Value::String("a".repeat(STEP_BYTES).into());
     let short = fill(&client, rest, &short);
-    // Each refusal leaves a little more memory to the next one, so that all steps find it missing.
+    // Each attempt has a little more memory than the one before, so every step fails once.
     let mut refusals = 0;
     for text_ref in rest[..short].iter().chain(long) {
         if is_written(write(&client, sent, text('p')), "a write to a provider") {
@@ -373,7 +372,7 @@ fn a_large_value_for_a_provider_without_memory_is_refused_and_ends_nothing() {
 ///
 /// Behaviour: B-06.
 #[test]
-fn a_library_whose_fifos_find_no_memory_is_refused_and_ends_nothing() {
+fn library_whose_fifos_do_not_fit_in_memory_is_refused() {
     let mut engine = Engine::limited("", None);
     let client = Client::connect(&engine.url).unwrap();
     let small = open(&client, &["rig/small".to_owned()])[0];

@@ -1,11 +1,11 @@
-//! Recordings that others have made, as they are played.
+//! Playing recordings made by other programs.
 
 use trunkline_tdms::{Arrangement, Data, ObjectPath, TdmsTime, Text, Writer, WriterOptions};
 use trunkline_types::Timestamp;
 
 use crate::rig::Served;
 
-/// Three rows, the last an hour after the second, with when they were taken.
+/// Three rows with their times, the last an hour after the second.
 fn timed() -> Vec<u8> {
     let hour = 3_600_000_000_000;
     let times = [0, 1_000_000, hour].map(|nanos| TdmsTime::from(Timestamp::from_nanos(nanos)));
@@ -26,7 +26,7 @@ fn timed() -> Vec<u8> {
 
 /// Behaviour: B-72.
 #[test]
-fn rows_go_into_a_stream_as_fast_as_a_channel_of_times_says() {
+fn rows_are_streamed_at_the_times_of_a_channel() {
     let served = Served::rig();
     let file = served.folder.path().join("timed.tdms");
     std::fs::write(&file, timed()).unwrap();
@@ -45,7 +45,7 @@ fn rows_go_into_a_stream_as_fast_as_a_channel_of_times_says() {
     assert_eq!(reader.end(), (Some(0), Vec::new()));
 }
 
-/// A text in three chunks, the ends of whose second one are damaged, and a number beside it.
+/// A string channel in three chunks, the second with damaged string offsets, and a number channel.
 fn damaged() -> Vec<u8> {
     let mut writer = Writer::new(WriterOptions::default());
     let mut bytes = Vec::new();
@@ -90,7 +90,7 @@ fn damaged() -> Vec<u8> {
 
 /// Behaviour: B-70.
 #[test]
-fn updates_whose_text_is_damaged_are_counted_and_all_others_played() {
+fn updates_with_damaged_text_are_counted_and_the_others_played() {
     let served = Served::rig();
     let folder = served.folder.path();
     let library = "[library]\nname = \"test\"\n\n[[variable]]\nname = \"note\"\ntype = \"string\"\n\n\
@@ -120,7 +120,7 @@ fn updates_whose_text_is_damaged_are_counted_and_all_others_played() {
 
 /// Behaviour: B-72.
 #[test]
-fn rows_go_into_a_stream_without_the_channels_that_are_excluded() {
+fn excluded_channels_are_not_streamed() {
     let served = Served::rig();
     let file = served.folder.path().join("timed.tdms");
     std::fs::write(&file, timed()).unwrap();

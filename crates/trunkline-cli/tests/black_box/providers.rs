@@ -1,5 +1,4 @@
-//! I/O servers in processes of their own, swapped under a client that never notices more than it
-//! has to.
+//! I/O servers in separate processes, swapped under a client with minimal interruption.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +7,7 @@ use serde_json::Value as Json;
 use crate::json_lines::checked;
 use crate::rig::{Running, Served, exit_code};
 
-/// Its variables come from a process, and what the hardware is stands nowhere in it.
+/// Its variables come from a process, and it contains nothing about the hardware.
 const PLANT: &str = r#"
 [[io]]
 name = "plant"
@@ -67,7 +66,7 @@ fn value(served: &Served, name: &str) -> f64 {
 ///
 /// Behaviour: VS-25, LM-08, LM-33.
 #[test]
-fn hardware_is_swapped_under_a_client_that_goes_on() {
+fn hardware_is_swapped_without_interrupting_a_client() {
     let served = Served::start(PLANT);
     let monitor = served.spawn(&["monitor", "--json", NAMES[0], NAMES[1], NAMES[2]]);
     let before = until_all(&monitor, "bad");
@@ -127,7 +126,7 @@ fn hardware_is_swapped_under_a_client_that_goes_on() {
 
 /// Behaviour: LM-05, LM-06, LM-07, LM-25.
 #[test]
-fn registers_of_a_process_are_written_sent_and_asked_for() {
+fn registers_of_a_process_are_written_sent_and_requested() {
     let served = Served::start(PLANT);
     let _plant = start(&served, &["sim", "--name", "plant", "--period", "1h"], 3);
     let put = served.run(&["put", "boiler/setpoint", "61"]);
@@ -148,7 +147,7 @@ fn registers_of_a_process_are_written_sent_and_asked_for() {
 }
 
 #[test]
-fn what_it_does_is_told_in_json_and_a_wrong_item_with_it() {
+fn io_run_reports_its_state_and_wrong_items_as_json() {
     let config = PLANT.replace("plant:boiler/temp", "plant:boiler/tmep");
     let served = Served::start(&config);
     let arguments = ["io", "run", "sim", "--name", "plant", "--json"];
@@ -171,7 +170,7 @@ fn what_it_does_is_told_in_json_and_a_wrong_item_with_it() {
     let told = second.line_with("engine_trouble");
     let told = &checked(&told, Some("event"))[0];
     assert_eq!(told["provided"], false);
-    // It stands by, and takes over when the first goes.
+    // It is on standby, and takes over when the first one ends.
     running.signal("KILL");
     second.line_with("\"missing\":1");
     checked(
@@ -181,7 +180,7 @@ fn what_it_does_is_told_in_json_and_a_wrong_item_with_it() {
 }
 
 #[test]
-fn it_may_be_started_first_and_outlives_the_engine() {
+fn io_server_may_start_first_and_outlives_the_engine() {
     let mut served = Served::start(PLANT);
     let plant = start(&served, &["sim", "--name", "plant"], 3);
     served.restart();
@@ -192,7 +191,7 @@ fn it_may_be_started_first_and_outlives_the_engine() {
 }
 
 #[test]
-fn what_cannot_be_run_says_why() {
+fn invalid_io_servers_are_refused_with_the_reason() {
     let served = Served::rig();
     for (arguments, code, said) in [
         (&["io", "run"][..], 2, "DRIVER"),

@@ -18,7 +18,7 @@ fn a_folder_is_not_mistaken_for_a_mistyped_name() {
     let none = rig.run(&["stream", "ls"]);
     assert_eq!(
         (none.code, none.err.as_str()),
-        (Some(0), "no endpoints\n"),
+        (Some(0), "there are no stream endpoints\n"),
         "{none:?}"
     );
 }
@@ -126,7 +126,7 @@ fn the_wide_form_has_time_and_quality() {
 }
 
 #[test]
-fn a_pattern_stands_for_all_that_match_and_exclude_takes_some_away() {
+fn pattern_selects_all_matches_except_the_excluded() {
     let rig = Served::rig();
     let output = rig.run(&["get", "--format", "{name}", "rig/pump/*", "rig/pump/on"]);
     assert_eq!(output.out, "rig/pump/on\nrig/pump/starts\nrig/pump/on\n");
@@ -205,7 +205,7 @@ fn numbers_are_shown_as_asked_for() {
 }
 
 #[test]
-fn what_may_not_be_read_has_its_own_code() {
+fn unreadable_variable_has_its_own_exit_code() {
     let rig = Served::rig();
     let output = rig.run(&["get", "rig/order"]);
     assert_eq!(output.code, Some(5));
@@ -215,7 +215,7 @@ fn what_may_not_be_read_has_its_own_code() {
 }
 
 #[test]
-fn names_that_are_none_fail_alone_and_say_which_rule_they_break() {
+fn invalid_names_fail_alone_with_the_violated_rule() {
     let rig = Served::rig();
     let monster = format!("rig/{}", "x".repeat(64 * 1024));
     let output = rig.run(&[
@@ -230,7 +230,7 @@ fn names_that_are_none_fail_alone_and_say_which_rule_they_break() {
     assert_eq!((output.code, output.out.as_str()), (Some(1), "72.4\n"));
     for part in [
         "write library/path",
-        "segment is empty",
+        "empty segment",
         "65540 bytes; 1024",
         "U+0007",
     ] {
@@ -245,7 +245,7 @@ fn names_that_are_none_fail_alone_and_say_which_rule_they_break() {
 
 #[cfg(unix)]
 #[test]
-fn invalid_utf8_is_a_wrong_command_line() {
+fn invalid_utf8_is_a_usage_error() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let mut command = crate::rig::command(&["get"]);
@@ -256,7 +256,7 @@ fn invalid_utf8_is_a_wrong_command_line() {
 }
 
 #[test]
-fn wrong_command_lines_have_their_code_and_say_what_is_wrong() {
+fn usage_errors_have_their_exit_code_and_name_the_mistake() {
     for (arguments, part) in [
         (&["get"][..], "NAME"),
         (&["get", "a/b", "--json", "-o", "csv"], "only one of them"),
@@ -280,7 +280,7 @@ fn wrong_command_lines_have_their_code_and_say_what_is_wrong() {
 }
 
 #[test]
-fn a_wrong_command_line_is_json_where_json_was_asked_for() {
+fn usage_error_is_printed_as_json_on_request() {
     let output = crate::rig::run(&["get", "--json"]);
     let error: Json = serde_json::from_str(&output.err).unwrap();
     assert_eq!(
@@ -291,16 +291,16 @@ fn a_wrong_command_line_is_json_where_json_was_asked_for() {
     assert!(message.contains("required arguments"), "{message}");
 }
 
-/// Two variables that nobody delivers: the provider of one never came, the other is an alias of
-/// nothing.
+/// Two undelivered variables: the provider of one never connected, the other is an alias without
+/// target.
 const UNDELIVERED: &str = "[library]\nname = \"plant\"\n\
     [[io]]\nname = \"plc\"\ndriver = \"process\"\n\
     [[variable]]\nname = \"bound\"\ntype = \"f64\"\nsource = \"plc:level\"\n\
     [[variable]]\nname = \"lost\"\ntype = \"f64\"\nalias = \"plant/none\"\n";
 
-/// What no device has delivered has no value: it is not 0.
+/// An undelivered variable has no value: it is not 0.
 #[test]
-fn a_value_that_nobody_delivered_is_a_dash_and_bad() {
+fn undelivered_value_is_shown_as_a_dash_and_bad() {
     let served = Served::start(UNDELIVERED);
     for name in ["plant/bound", "plant/lost"] {
         let shown = served.run(&["get", "-a", name]);
@@ -319,7 +319,7 @@ fn a_value_that_nobody_delivered_is_a_dash_and_bad() {
             "{line}"
         );
     }
-    // Held at a value, it has one; let go, it has none again.
+    // While forced, it has a value; unforced, it has none again.
     assert_eq!(served.run(&["force", "plant/bound", "5"]).code, Some(0));
     assert_eq!(served.run(&["get", "-t", "plant/bound"]).out, "5.0\n");
     let unforced = served.run(&["unforce", "plant/bound"]);
@@ -332,7 +332,7 @@ fn a_value_that_nobody_delivered_is_a_dash_and_bad() {
 }
 
 #[test]
-fn a_recording_of_what_nobody_delivered_has_no_value() {
+fn recording_of_an_undelivered_variable_has_no_value() {
     let served = Served::start(UNDELIVERED);
     let file = served.folder.path().join("run.tdms");
     let file = file.to_str().unwrap();

@@ -15,7 +15,7 @@ fn path(served: &Served, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// How many values of a type `record info` finds.
+/// Returns the number of values of a type that `record info` finds.
 fn values(served: &Served, file: &str, data_type: &str) -> u64 {
     let info = served.run(&["record", "info", file, "--json"]);
     let lines = info.out.lines();
@@ -24,7 +24,7 @@ fn values(served: &Served, file: &str, data_type: &str) -> u64 {
     found.map_or(0, |line| line["values"].as_u64().unwrap())
 }
 
-/// Records what is written into a stream; the recorder's last line.
+/// Records the elements written into a stream. Returns the recorder's last line.
 fn record(served: &Served, file: &str, data_type: &str, more: &[&str], input: &str) -> Json {
     let of = ["--stream", "in", "--type", data_type, "--json"];
     let start = [&["record", "start", file][..], &of, more].concat();
@@ -39,7 +39,7 @@ fn record(served: &Served, file: &str, data_type: &str, more: &[&str], input: &s
 
 /// Plays a recording into a stream; what its reader prints.
 fn play(served: &Served, file: &str, data_type: &str) -> String {
-    // As the recorded type, which needs not be given.
+    // With the recorded type, which need not be given.
     let to = ["--stream", "player", "--full"];
     let player = served.spawn(&[&["play", file][..], &to].concat());
     let read = [
@@ -52,7 +52,7 @@ fn play(served: &Served, file: &str, data_type: &str) -> String {
     read.out
 }
 
-/// Each element comes back as it was written, and the other commands read the recording.
+/// Each element is played as it was written, and the other commands read the recording.
 ///
 /// Behaviour: B-70, B-72, ZC-26.
 #[test]
@@ -135,7 +135,7 @@ fn streams_of_every_kind_are_recorded_and_played_again() {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_stream_of_text_goes_on_in_other_files_and_is_played_as_one() {
+fn text_stream_continues_in_further_files_and_is_played_as_one() {
     let served = Served::rig();
     let file = path(&served, "log.tdms");
     // More than waits in memory, twice.
@@ -161,7 +161,7 @@ fn a_stream_of_text_goes_on_in_other_files_and_is_played_as_one() {
 ///
 /// Behaviour: B-70.
 #[test]
-fn what_was_in_the_file_of_a_recorder_that_is_killed_is_played() {
+fn file_of_a_killed_recorder_is_played() {
     let served = Served::rig();
     for (round, data_type) in ["string", "array(u16, *)"].into_iter().enumerate() {
         let file = path(&served, &format!("{round}.tdms"));
@@ -233,12 +233,12 @@ fn updates_of_one_recorded_variable_are_played_into_a_stream() {
     assert!(lines == ["11.5", "12.5", "13.5"], "{read:?}");
 }
 
-/// A stream carries neither qualities nor gaps. That the recording has them is said, and is no
-/// success.
+/// A stream carries neither qualities nor gaps. Those of the recording are reported, and the
+/// command does not succeed.
 ///
 /// Behaviour: B-72.
 #[test]
-fn what_was_not_good_or_is_missing_is_said_when_a_variable_is_played_into_a_stream() {
+fn bad_values_and_gaps_are_reported_when_played_into_a_stream() {
     let served = Served::rig();
     let path = path(&served, "run.tdms");
     let file = SegmentFile::create(std::path::Path::new(&path)).unwrap();

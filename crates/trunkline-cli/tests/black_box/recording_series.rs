@@ -1,4 +1,4 @@
-//! Recordings in several files, and what the recorder and the player say at their end.
+//! Recordings in several files, and the final reports of recorder and player.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::rig::Served;
 use crate::schema;
 
-/// The last line of JSON, which is as the documentation says.
+/// The last line of JSON, which matches the documentation.
 fn last(text: &str, name: &str) -> Json {
     let line: Json = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let schema = &schema::documented()["$defs"][name];
@@ -20,7 +20,8 @@ fn path(served: &Served, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// How many values of a channel or variable a file has; none where it is not there yet.
+/// Returns the number of values of a channel or variable in a file; `None` if it does not exist
+/// yet.
 fn values(served: &Served, file: &str, name: &str) -> Option<u64> {
     let info = served.run(&["record", "info", file, "--json"]);
     let lines = info.out.lines();
@@ -39,7 +40,7 @@ fn wait_for(served: &Served, file: &str, name: &str, count: u64) {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn variables_go_on_in_other_files_each_of_which_is_played_on_its_own() {
+fn variables_continue_in_further_files_that_are_playable_alone() {
     let served = Served::rig();
     let files = ["run.tdms", "run_0002.tdms", "run_0003.tdms"].map(|name| path(&served, name));
     let start = ["record", "start", &files[0], "rig/level", "rig/mode"];
@@ -62,15 +63,15 @@ fn variables_go_on_in_other_files_each_of_which_is_played_on_its_own() {
         let verified = served.run(&["tdms", "verify", file, "--json"]);
         assert_eq!(verified.code, Some(0), "{verified:?}");
     }
-    // Each has what was so before it.
+    // Each has the values from before it.
     served.run(&["put", "rig/mode", "OFF"]);
     let played = served.run(&["play", &files[2]]);
     assert_eq!(played.code, Some(0), "{played:?}");
     assert_eq!(served.run(&["get", "-t", "rig/level"]).out.trim(), "10.0");
     assert_eq!(served.run(&["get", "-t", "rig/mode"]).out.trim(), "AUTO");
 
-    // The next file of a series is not written over either. The one that was asked for is named
-    // where it is there too.
+    // The next file of a series is not overwritten either. The requested one is named if it exists
+    // too.
     let both = served.run(&[&start[..], &rotated].concat());
     assert_eq!(both.code, Some(1), "{both:?}");
     let name = "run.tdms already exists";
@@ -89,7 +90,7 @@ fn variables_go_on_in_other_files_each_of_which_is_played_on_its_own() {
 
 /// Behaviour: B-72.
 #[test]
-fn a_series_of_variables_is_played_from_its_first_file_and_says_what_is_missing() {
+fn series_is_played_from_its_first_file_and_gaps_are_reported() {
     let served = Served::rig();
     let files = [
         "run.tdms",
@@ -121,7 +122,7 @@ fn a_series_of_variables_is_played_from_its_first_file_and_says_what_is_missing(
     assert_eq!((&line["updates"], &line["applied"]), (&5.into(), &5.into()));
     assert_eq!(served.run(&["get", "-t", "rig/level"]).out.trim(), "30.0");
 
-    // What the third file had is in the fourth, as what was so before it.
+    // The values of the third file are in the fourth, as earlier values.
     std::fs::remove_file(&files[2]).unwrap();
     let (played, line) = play(&["--full"]);
     assert_eq!((played.code, &line["updates"]), (Some(1), &5.into()));
@@ -154,7 +155,7 @@ fn a_series_of_variables_is_played_from_its_first_file_and_says_what_is_missing(
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_stream_goes_on_in_other_files_and_is_played_as_one() {
+fn stream_continues_in_further_files_and_is_played_as_one() {
     let served = Served::rig();
     let file = path(&served, "raw.tdms");
     let start = ["record", "start", &file, "--stream", "in", "--type", "i32"];
@@ -180,7 +181,7 @@ fn a_stream_goes_on_in_other_files_and_is_played_as_one() {
     });
     let found = names.map(|file| values(&served, &file, "stream/value").unwrap());
     assert_eq!(found.sum::<u64>(), 700_000);
-    // As fast as the file says.
+    // At the speed of the file.
     let player = served.spawn(&["play", &file, "--stream", "player", "--type", "i32"]);
     let read_back = [
         "stream", "read", "again", "--from", "player", "--type", "i32",
@@ -201,7 +202,7 @@ fn a_stream_goes_on_in_other_files_and_is_played_as_one() {
         out
     };
     assert_eq!(play(&alone, 0).lines().count() as u64, behind);
-    // What is behind a missing file is played, and the exit code says that it is not all.
+    // Updates after a missing file are played, and the exit code reports the gap.
     let out = play(&file, 1);
     let in_first = values(&served, &file, "stream/value").unwrap();
     assert!(out.lines().count() as u64 >= in_first);
@@ -210,7 +211,7 @@ fn a_stream_goes_on_in_other_files_and_is_played_as_one() {
 
 /// Behaviour: B-72.
 #[test]
-fn updates_that_are_refused_are_told_with_their_variable_and_why() {
+fn refused_updates_are_reported_with_variable_and_reason() {
     let served = Served::rig();
     let file = path(&served, "run.tdms");
     let recorder = served.spawn(&["record", "start", &file, "rig/level", "rig/sealed"]);
@@ -240,7 +241,7 @@ fn updates_that_are_refused_are_told_with_their_variable_and_why() {
 
 /// Behaviour: B-70.
 #[test]
-fn nothing_is_left_of_a_recording_of_nothing_and_that_is_said() {
+fn empty_recording_leaves_no_file_and_is_reported() {
     let served = Served::rig();
     let file = path(&served, "x.tdms");
     let start = [
@@ -254,7 +255,7 @@ fn nothing_is_left_of_a_recording_of_nothing_and_that_is_said() {
     ];
     let nothing = served.run(&start);
     assert_eq!(nothing.code, Some(1), "{nothing:?}");
-    assert!(nothing.err.contains("nothing recorded"), "{nothing:?}");
+    assert!(nothing.err.contains("nothing was recorded"), "{nothing:?}");
     assert!(nothing.err.contains("no variable matched"), "{nothing:?}");
     assert!(!Path::new(&file).exists() && !Path::new(&format!("{file}.sums")).exists());
     let nothing = served.run(&[&start[..], &["--json"]].concat());
@@ -269,7 +270,7 @@ fn nothing_is_left_of_a_recording_of_nothing_and_that_is_said() {
     );
     assert_eq!(recorded.get("bytes"), None);
 
-    // Without anybody who writes to it: it is known before somebody is waited for.
+    // Without a writer: it is detected before it waits for one.
     let nowhere = path(&served, "nowhere/x.tdms");
     let refused = served.run(&["record", "start", &nowhere, "--stream", "in"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");

@@ -16,7 +16,7 @@ fn path(served: &Served, name: &str) -> String {
 
 /// Behaviour: B-70.
 #[test]
-fn variables_that_are_recorded_and_played_show_how_they_do_on_a_terminal() {
+fn recording_and_playing_variables_show_progress_on_a_terminal() {
     let served = Served::rig();
     let file = path(&served, "run.tdms");
     let start = ["record", "start", &file, "rig/level"];
@@ -63,7 +63,7 @@ fn a_dumb_terminal_is_shown_no_progress() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_stream_that_is_recorded_shows_how_it_does_on_a_terminal() {
+fn stream_recording_shows_progress_on_a_terminal() {
     let served = Served::rig();
     let file = path(&served, "raw.tdms");
     let start = ["record", "start", &file, "--stream", "in", "--type", "u64"];
@@ -81,7 +81,7 @@ fn a_stream_that_is_recorded_shows_how_it_does_on_a_terminal() {
 
 /// Behaviour: B-70.
 #[test]
-fn simulated_devices_show_how_they_do_on_a_terminal_and_on_no_more_than_its_width() {
+fn progress_of_simulated_devices_fits_the_terminal_width() {
     let served = Served::rig();
     let folder = served.folder.path().to_str().unwrap();
     let bench = ["record", "bench", folder, "--rate", "1MB", "--for", "1h"];
@@ -113,23 +113,23 @@ fn recorded_stream(served: &Served) -> String {
 
 /// Behaviour: B-72.
 #[test]
-fn who_plays_into_a_stream_that_nobody_reads_says_so_and_ends_when_told() {
+fn playing_into_an_unread_stream_is_reported_and_can_be_stopped() {
     let served = Served::rig();
     let file = recorded_stream(&served);
     let play = ["play", &file, "--full", "--stream", "p", "--type", "i32"];
     for signal in ["INT", "TERM"] {
         let player = Shown::spawn_all(&mut served.command(&play), 0);
-        player.until("waiting for the other end of p; ");
+        player.until("waiting for the peer of p; ");
         player.signal(signal);
         let (code, rest) = player.rest();
         assert_eq!(code, Some(130), "{rest:?}");
         let told = |part: &str| rest.iter().filter(|line| line.contains(part)).count();
         assert_eq!(told("waiting"), 0, "{rest:?}");
-        assert_eq!(told("no reader has connected to the stream"), 1, "{rest:?}");
+        assert_eq!(told("no reader connected to the stream"), 1, "{rest:?}");
     }
 }
 
-/// A variable of this name, recorded by somebody.
+/// A variable of this name, in a recording of another program.
 fn named(group: &str) -> Vec<u8> {
     let mut writer = Writer::new(WriterOptions::default());
     let object = ObjectPath::group(group);
@@ -151,7 +151,7 @@ fn named(group: &str) -> Vec<u8> {
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn nothing_that_a_recording_or_its_file_is_named_moves_a_cursor() {
+fn names_of_recordings_and_files_never_move_the_cursor() {
     let served = Served::rig();
     let named = named("a/\u{1b}[31m\u{7}b\tc\nd");
     let escaped = "a/\\u001b[31m\\u0007b\\tc\\nd";
@@ -186,7 +186,7 @@ fn nothing_that_a_recording_or_its_file_is_named_moves_a_cursor() {
         );
         assert!(!all.contains("\nd"), "{said:?}");
     }
-    // Programs are told what it is.
+    // The JSON output says what it is.
     let said = served.run(&["record", "info", &whole, "--json"]);
     assert!(
         said.out.contains("a/\\u001b[31m\\u0007b\\tc\\nd"),

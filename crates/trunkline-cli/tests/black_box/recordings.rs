@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use crate::rig::{Running, Served, run};
 use crate::schema;
 
-/// Whether a line is as the documentation says.
+/// Asserts that a line matches the documentation.
 fn check(line: &Json, name: &str) {
     let schema = &schema::documented()["$defs"][name];
     schema::check(line, schema).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
@@ -24,7 +24,7 @@ fn path(served: &Served, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What `record info` says of a variable; none where it is not in the file yet.
+/// The properties of a variable in `record info`; `None` if it is not in the file yet.
 fn info(served: &Served, file: &str, name: &str) -> Option<Json> {
     let info = served.run(&["record", "info", file, "--json"]);
     let lines = info.out.lines();
@@ -33,7 +33,7 @@ fn info(served: &Served, file: &str, name: &str) -> Option<Json> {
     lines.into_iter().find(|line| line["name"] == name)
 }
 
-/// Waits until so many updates of a variable are in the file.
+/// Waits until this number of updates of a variable is in the file.
 fn wait_for(served: &Served, file: &str, name: &str, updates: u64) {
     for _ in 0..1_000 {
         let found = info(served, file, name);
@@ -77,7 +77,7 @@ fn variables_are_recorded_until_ctrl_c_and_played_again() {
     let list = served.run(&["record", "ls", folder]);
     assert_eq!(list.code, Some(0));
     assert!(
-        list.out.contains("run.tdms") && list.out.contains("whole"),
+        list.out.contains("run.tdms") && list.out.contains("complete"),
         "{list:?}"
     );
 
@@ -109,7 +109,7 @@ fn variables_are_recorded_until_ctrl_c_and_played_again() {
 
 /// Behaviour: B-72.
 #[test]
-fn a_recording_says_units_and_descriptions() {
+fn recording_contains_units_and_descriptions() {
     let served = Served::rig();
     let file = path(&served, "run.tdms");
     let start = ["record", "start", &file, "rig/**", "--for", "200ms"];
@@ -159,14 +159,14 @@ fn a_stream_is_recorded_and_played_into_a_stream() {
     ]);
     assert_eq!((read.code, read.out), (Some(0), numbers));
     assert_eq!(player.end().0, Some(0));
-    // It does not say when its rows were taken, and how fast that was.
+    // It does not contain the times of its rows, nor their rate.
     let unpaced = served.run(&["play", &file, "--stream", "player", "--type", "i32"]);
     assert!(unpaced.err.contains("wf_increment"), "{unpaced:?}");
     assert!(unpaced.err.contains("--times"), "{unpaced:?}");
 }
 
 #[test]
-fn what_programs_are_told_is_as_documented_and_checksums_are_made_on_request() {
+fn json_output_is_as_documented_and_checksums_are_optional() {
     let served = Served::rig();
     let file = path(&served, "run.tdms");
     let start = ["record", "start", &file, "rig/level", "--sums", "--json"];
@@ -236,7 +236,7 @@ fn a_variable_that_cannot_be_read_is_named_and_not_counted() {
     assert!(refused.contains("the variable is write-only"), "{said}");
     assert_eq!(said.lines().count(), 3, "{said}");
     assert!(info(&served, &file, "rig/order").is_none());
-    // Nothing was written to it, which it says.
+    // It was never written, which is reported.
     assert_eq!(info(&served, &file, "rig/empty").unwrap()["values"], 0);
     let (_, said) = record("two.tdms", &["--json"]);
     assert_eq!(last(&said)["name"], "rig/order", "{said}");
@@ -252,7 +252,7 @@ fn a_variable_that_cannot_be_read_is_named_and_not_counted() {
 
 /// Behaviour: B-72.
 #[test]
-fn names_that_nothing_has_are_said_at_the_begin_and_at_the_end() {
+fn unmatched_names_are_reported_at_start_and_end() {
     let served = Served::rig();
     let record = |name: &str, names: &[&str], more: &[&str]| {
         let file = path(&served, name);
@@ -284,21 +284,21 @@ fn names_that_nothing_has_are_said_at_the_begin_and_at_the_end() {
     check(&line, "recorded");
     let unmatched = serde_json::json!(["rig/levle", "spare/**"]);
     assert_eq!(line["unmatched"], unmatched);
-    // As with `monitor`, a pattern may match what is not there yet.
+    // As with `monitor`, a pattern may match variables that do not exist yet.
     let recorded = record("three.tdms", &["rig/level", "spare/**"], &[]);
     assert_eq!(recorded.code, Some(0), "{recorded:?}");
-    // What is excluded is not missed.
+    // Excluded variables are not reported as missing.
     let recorded = record("four.tdms", &["rig/level", "x/y"], &["--exclude", "x/**"]);
     assert_eq!(recorded.code, Some(0), "{recorded:?}");
     assert!(!recorded.err.contains("x/y"), "{recorded:?}");
     let alone = record("five.tdms", &["rig/levle"], &[]);
     assert_eq!(alone.code, Some(1), "{alone:?}");
     assert!(alone.err.contains("did you mean rig/level?"), "{alone:?}");
-    assert!(alone.err.contains("nothing recorded"), "{alone:?}");
+    assert!(alone.err.contains("nothing was recorded"), "{alone:?}");
 }
 
 #[test]
-fn what_cannot_be_recorded_or_played_is_said() {
+fn unsupported_recordings_and_playbacks_are_reported() {
     let served = Served::rig();
     let file = path(&served, "x.tdms");
     let nothing = served.run(&["record", "start", &file]);
@@ -380,9 +380,9 @@ fn names(folder: &Path) -> Vec<String> {
     names.collect()
 }
 
-/// What fails, or is ended, leaves no file behind, and touches none that was there.
+/// A recording that fails or is interrupted leaves no file, and modifies no existing one.
 #[test]
-fn no_file_is_left_behind_where_nothing_was_recorded() {
+fn failed_or_empty_recording_leaves_no_file() {
     let served = Served::rig();
     let file = path(&served, "stream.tdms");
     let start = ["record", "start", &file, "--stream", "in"];
@@ -414,14 +414,14 @@ fn no_file_is_left_behind_where_nothing_was_recorded() {
     assert!(names(folder.path()).is_empty());
 }
 
-/// Neither what is no regular file nor a rate of no sample is taken for something else.
+/// Neither a special file nor an invalid rate is accepted.
 #[test]
-fn what_is_no_file_and_what_is_no_rate_is_refused() {
+fn special_files_and_invalid_rates_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.tdms");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    // Both ends are open, so that nobody waits for the other one.
+    // Both ends are open, so that neither waits for the other.
     let mut ends = std::fs::OpenOptions::new();
     let _ends = ends.read(true).write(true).open(&pipe).unwrap();
     let (folder, pipe) = (folder.path().to_str().unwrap(), pipe.to_str().unwrap());

@@ -71,7 +71,7 @@ fn a_register_is_named_by_its_number() {
 
 /// Behaviour: H-27.
 #[test]
-fn a_forced_variable_says_so_and_refuses_what_others_write() {
+fn forced_variable_is_marked_and_refuses_other_writes() {
     let served = Served::start(PLANT);
     let forced = served.run(&["force", "boiler/level", "11.5"]);
     assert_eq!(forced.code, Some(0), "{forced:?}");
@@ -88,7 +88,7 @@ fn a_forced_variable_says_so_and_refuses_what_others_write() {
     assert!(why.out.contains("forced"), "{why:?}");
     let unforced = served.run(&["unforce", "boiler/level", SETPOINT]);
     assert_eq!(unforced.code, Some(0), "{unforced:?}");
-    // It prints what the source has, not what the variable was held at.
+    // It prints the value of the source, not the forced one.
     let level = unforced
         .out
         .lines()
@@ -104,8 +104,8 @@ fn a_forced_variable_says_so_and_refuses_what_others_write() {
     assert_eq!(served.run(&["unforce", SETPOINT]).code, Some(6));
 }
 
-/// Many values are entered while forcing is off, hold at once, and are told with who entered them
-/// and what the sources say.
+/// Many values are entered while forcing is off, take effect at once, and are listed with the user
+/// who entered them and the values of the sources.
 ///
 /// Behaviour: H-27.
 #[test]

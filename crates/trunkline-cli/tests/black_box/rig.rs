@@ -90,7 +90,7 @@ name = "curve"
 type = "array(f64, *)"
 "#;
 
-/// What a process came to.
+/// The result of a process.
 #[derive(Debug)]
 pub struct Output {
     pub code: Option<i32>,
@@ -98,8 +98,8 @@ pub struct Output {
     pub err: String,
 }
 
-/// The binary with these arguments, in an environment that says nothing but to be patient, because
-/// the machine may be busy, and to leave the user's own files alone.
+/// The binary with these arguments, in an environment with long timeouts, because the machine may
+/// be busy, and without access to the user's own files.
 pub fn command(arguments: &[&str]) -> Command {
     // Nothing else is kept there, so that the engines may make their folder of sockets.
     let runtime = concat!(env!("CARGO_TARGET_TMPDIR"), "/run");
@@ -127,7 +127,7 @@ pub fn run(arguments: &[&str]) -> Output {
 pub fn finish(command: &mut Command, input: &str) -> Output {
     let mut drained = Drained::start(command, Stdio::piped());
     let (mut pipe, input) = (drained.input(), input.to_owned());
-    // In a thread of its own: a process that does not read its input closes it, or fails `end`.
+    // In a separate thread: a process that does not read its input closes it, or fails `end`.
     std::thread::spawn(move || pipe.write_all(input.as_bytes()));
     drained.end()
 }
@@ -136,14 +136,14 @@ pub fn finish(command: &mut Command, input: &str) -> Output {
 ///
 /// # Panics
 ///
-/// If it is still running after [`CUT_OFF`]; `what` says which process that is.
+/// Panics if it is still running after [`CUT_OFF`]; `what` names the process.
 pub fn exit_code(child: &mut Child, what: &str) -> Option<i32> {
     exit_code_within(child, what, CUT_OFF)
 }
 
-/// Like [`exit_code`], with a limit of its own, for a process whose work takes longer.
+/// Like [`exit_code`], with another limit, for a process whose work takes longer.
 pub fn exit_code_within(child: &mut Child, what: &str, limit: Duration) -> Option<i32> {
-    // A test that has waited for its end has reaped it, and its number is nobody's.
+    // A test that has waited for its end has reaped it, and its process id is free.
     if let Some(status) = child.try_wait().unwrap() {
         return status.code();
     }
@@ -165,7 +165,7 @@ pub struct Drained {
     err: Receiver<Vec<u8>>,
 }
 
-/// How long a process that is drained may take: long enough for any machine.
+/// Time limit of a process that is drained: long enough for any machine.
 const DRAINED_WITHIN: Duration = Duration::from_secs(300);
 
 impl Drained {
@@ -174,7 +174,7 @@ impl Drained {
         Self::start_writing(command, input, Stdio::piped())
     }
 
-    /// The same, with its standard output somewhere else: then none of it is read here.
+    /// Like [`start`](Self::start), with its standard output elsewhere: none of it is read here.
     pub fn start_writing(command: &mut Command, input: Stdio, output: Stdio) -> Self {
         let mut child = command
             .stdin(input)
@@ -201,7 +201,7 @@ impl Drained {
         Output { code, out, err }
     }
 
-    /// The same with any bytes on standard output.
+    /// Like [`end`](Self::end), with any bytes on standard output.
     pub fn end_raw(mut self) -> (Option<i32>, Vec<u8>, String) {
         // Its standard error ends with it.
         let Ok(err) = self.err.recv_timeout(DRAINED_WITHIN) else {
@@ -231,7 +231,7 @@ fn read_all(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
         if let Some(mut stream) = stream {
             stream.read_to_end(&mut bytes).unwrap();
         }
-        // A test that has failed does not ask any more.
+        // A failed test no longer receives.
         let _ = sender.send(bytes);
     });
     receiver
@@ -254,7 +254,7 @@ impl Running {
         Self::spawn_reading(command, Stdio::null())
     }
 
-    /// The same, with this as its standard input.
+    /// Like [`spawn`](Self::spawn), with this as its standard input.
     pub fn spawn_reading(command: &mut Command, input: Stdio) -> Self {
         let mut child = command
             .stdin(input)
@@ -282,7 +282,7 @@ impl Running {
         }
     }
 
-    /// The next line of standard output, if one is there.
+    /// The next line of standard output, if one has arrived.
     #[allow(dead_code, reason = "the rig of faults uses it")]
     pub fn try_line(&self) -> Option<String> {
         self.lines.try_recv().ok()
@@ -311,7 +311,7 @@ impl Running {
         }
     }
 
-    /// What it has written to standard error that was not read yet.
+    /// The unread lines of standard error.
     pub fn errors(&self) -> Vec<String> {
         self.errors.try_iter().collect()
     }
@@ -325,12 +325,12 @@ impl Running {
         assert!(sent.success());
     }
 
-    /// Waits until it ends by itself: its code, and what it wrote that was not read yet.
+    /// Waits until it ends by itself. Returns its code and its unread output.
     pub fn end(self) -> (Option<i32>, Vec<String>) {
         self.end_within(CUT_OFF)
     }
 
-    /// Like [`end`](Self::end), with a limit of its own, for a process whose work takes longer.
+    /// Like [`end`](Self::end), with another limit, for a process whose work takes longer.
     pub fn end_within(mut self, limit: Duration) -> (Option<i32>, Vec<String>) {
         let code = exit_code_within(&mut self.child, "the process", limit);
         (code, self.lines.iter().collect())
@@ -357,7 +357,7 @@ fn read_lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// An engine that serves a configuration on a port of its own.
+/// An engine that serves a configuration on its own port.
 pub struct Served {
     pub engine: Running,
     pub url: String,
@@ -387,7 +387,7 @@ impl Served {
         finish(&mut self.command(arguments), "")
     }
 
-    /// The same, with this on its standard input.
+    /// Like [`run`](Self::run), with this on its standard input.
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Output {
         finish(&mut self.command(arguments), input)
     }

@@ -59,7 +59,7 @@ impl Rig {
         recorder
     }
 
-    /// What `record ls` says of a file.
+    /// The entry of a file in `record ls`.
     fn listed(&self, file: &str) -> Option<Json> {
         let folder = self.served.folder.path().to_str().unwrap();
         let list = self.run(&["record", "ls", folder, "--json"]);
@@ -104,7 +104,7 @@ fn a_recording_is_seen_and_ended_by_another_command() {
         (&2.into(), &2.into(), &0.into())
     );
     assert_eq!(line["durability"], "on-disk");
-    // The recorder itself says the same, for people.
+    // The recorder itself reports the same, as text.
     recorder.error_with("2 updates of 1 variable recorded");
     assert_eq!(recorder.end().0, Some(0));
     assert_eq!(rig.names(), Vec::<PathBuf>::new());
@@ -119,7 +119,7 @@ fn a_recording_is_seen_and_ended_by_another_command() {
 }
 
 #[test]
-fn a_second_recorder_of_a_file_is_told_who_has_it() {
+fn second_recorder_of_a_file_is_refused_with_its_owner() {
     let rig = Rig::new();
     let file = rig.path("run.tdms");
     let recorder = rig.recorder(&file);
@@ -149,7 +149,7 @@ fn a_second_recorder_of_a_file_is_told_who_has_it() {
 
 /// Behaviour: B-70.
 #[test]
-fn what_a_killed_recorder_leaves_behind_blocks_nobody() {
+fn leftovers_of_a_killed_recorder_block_no_other() {
     let rig = Rig::new();
     let file = rig.path("run.tdms");
     let recorder = rig.recorder(&file);
@@ -171,13 +171,13 @@ fn what_a_killed_recorder_leaves_behind_blocks_nobody() {
 }
 
 #[test]
-fn no_process_is_signalled_whatever_its_number() {
+fn reused_process_id_is_never_signalled() {
     let rig = Rig::new();
     let file = rig.path("run.tdms");
     let recorder = rig.recorder(&file);
     recorder.signal("KILL");
     recorder.end();
-    // As if its number were another process' now: this one's.
+    // As if its process id now belonged to another process: this one.
     let names = rig.names();
     let lock = names
         .iter()
@@ -186,7 +186,7 @@ fn no_process_is_signalled_whatever_its_number() {
     std::fs::write(lock.unwrap(), about.to_string()).unwrap();
     let gone = rig.run(&["record", "stop", "--all"]);
     assert_eq!(gone.code, Some(0), "{gone:?}");
-    assert!(gone.err.contains("no recording runs"), "{gone:?}");
+    assert!(gone.err.contains("no recording is running"), "{gone:?}");
 }
 
 #[test]
@@ -200,10 +200,7 @@ fn all_recordings_are_ended_with_one_command() {
     let stopped = rig.run(&["record", "stop", "--all"]);
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
     assert!(stopped.out.contains("first.tdms"), "{stopped:?}");
-    assert!(
-        stopped.out.contains("no writer has connected"),
-        "{stopped:?}"
-    );
+    assert!(stopped.out.contains("no writer connected"), "{stopped:?}");
     assert_eq!((first.end().0, second.end().0), (Some(0), Some(0)));
     let left: Vec<_> = std::fs::read_dir(rig.served.folder.path())
         .unwrap()
@@ -214,7 +211,7 @@ fn all_recordings_are_ended_with_one_command() {
 }
 
 #[test]
-fn a_recorder_that_does_not_answer_is_waited_for_no_longer_than_said() {
+fn record_stop_waits_no_longer_than_its_timeout() {
     let rig = Rig::new();
     let file = rig.path("run.tdms");
     let recorder = rig.recorder(&file);
@@ -228,14 +225,14 @@ fn a_recorder_that_does_not_answer_is_waited_for_no_longer_than_said() {
 }
 
 #[test]
-fn a_stream_that_is_recorded_is_left_by_another_command() {
+fn stream_recording_is_stopped_by_another_command() {
     let rig = Rig::new();
     let file = rig.path("stream.tdms");
     let start = [
         "record", "start", &file, "--stream", "in", "--type", "i32", "--json",
     ];
     let recorder = Running::spawn(&mut rig.command(&start));
-    // It writes on for as long as it has input, which is for ever.
+    // It writes on for as long as it has input, which is forever.
     let mut write = rig.command(&["stream", "write", "out", "--to", "in", "--type", "i32"]);
     let (input, feeding) = std::io::pipe().unwrap();
     let writer = Running::spawn_reading(&mut write, input.into());
@@ -273,7 +270,7 @@ fn a_recording_that_lost_rows_ends_its_command_with_that() {
     let recorder = rig.recorder(&file);
     recorder.signal("KILL");
     recorder.end();
-    // In its place one that answers what is to be said.
+    // In its place a socket with the prescribed answer.
     let names = rig.names();
     let socket = names
         .iter()
@@ -288,7 +285,7 @@ fn a_recording_that_lost_rows_ends_its_command_with_that() {
             let (mut stream, _) = listener.accept().unwrap();
             let mut word = [0; 16];
             let length = stream.read(&mut word).unwrap();
-            // Who only looks whether it is there says nothing.
+            // A client that only checks the socket sends nothing.
             if &word[..length] == b"stop\n" {
                 let line = serde_json::json!({"exit": exit, "text": text, "object": {}});
                 writeln!(stream, "{line}").unwrap();
@@ -305,7 +302,7 @@ fn a_recording_that_lost_rows_ends_its_command_with_that() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn incompatible_options_are_refused() {
     let rig = Rig::new();
     let file = rig.path("x.tdms");
     for wrong in [

@@ -13,7 +13,7 @@ use crate::rig::{CUT_OFF, exit_code};
 /// Lines that are waited for; there are two in a second.
 const LINES_MAX: usize = 120;
 
-/// A process, and what the terminal shows that it has.
+/// A process, and the output that its terminal shows.
 #[derive(Debug)]
 pub struct Shown {
     pub child: Child,
@@ -21,13 +21,13 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Of which standard error is the terminal, and standard output goes nowhere.
+    /// Standard error is the terminal, and standard output is discarded.
     pub fn spawn(command: &mut Command) -> Self {
         Self::on_terminal(command, 0, false)
     }
 
-    /// Of which standard output is the terminal as well, as where a person works, which has so many
-    /// columns; 0: it does not say.
+    /// Standard output is the terminal as well, as in interactive use, with this number of columns;
+    /// 0: unknown.
     pub fn spawn_all(command: &mut Command, columns: u16) -> Self {
         Self::on_terminal(command, columns, true)
     }
@@ -47,7 +47,7 @@ impl Shown {
             true => slave.try_clone().unwrap().into(),
             false => Stdio::null(),
         };
-        // Whatever terminal the test is run on, unless the test says which.
+        // Independent of the terminal that runs the test, unless the test sets it.
         if !command.get_envs().any(|(name, _)| name == "TERM") {
             command.env("TERM", "xterm");
         }
@@ -58,7 +58,7 @@ impl Shown {
             .stderr(slave)
             .spawn()
             .unwrap();
-        // The other end, so that nobody has it when the process has ended.
+        // The other end, so that it is closed when the process has ended.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (sender, lines) = channel();
         std::thread::spawn(move || read(File::from(master), &sender));
@@ -105,7 +105,7 @@ impl Drop for Shown {
     }
 }
 
-/// Reads what is shown, renewed line by renewed line, until nobody shows anything any more.
+/// Reads the terminal output, line by renewed line, until no process writes to it.
 fn read(mut master: File, sender: &Sender<String>) {
     let (mut rest, mut bytes) = (Vec::new(), [0; 1024]);
     while let Ok(count @ 1..) = master.read(&mut bytes) {

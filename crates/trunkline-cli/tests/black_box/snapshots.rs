@@ -82,7 +82,7 @@ fn values_are_put_together_or_not_at_all() {
 
 /// Behaviour: B-22.
 #[test]
-fn a_value_is_put_only_if_the_variable_is_where_it_is_expected() {
+fn value_is_put_only_at_the_expected_position() {
     let served = Served::rig();
     let read = served.run(&["get", "--json", "rig/level"]);
     let read: Json = serde_json::from_str(&read.out).unwrap();
@@ -125,11 +125,11 @@ fn a_snapshot_is_saved_compared_and_written_back() {
     );
     let same = served.run(&["snapshot", "diff", file]);
     assert_eq!((same.code, same.out.as_str()), (Some(0), ""), "{same:?}");
-    assert_eq!(same.err, "nothing differs\n");
+    assert_eq!(same.err, "no differences\n");
     let again = served.run(&["snapshot", "save", file, "rig/level"]);
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.err.contains("already exists"), "{again:?}");
-    assert!(again.err.contains("--force replaces it"), "{again:?}");
+    assert!(again.err.contains("use --force to replace it"), "{again:?}");
     assert_eq!(std::fs::read_to_string(file).unwrap(), text);
 
     let put = served.run(&["put", "rig/level=1", "rig/mode=OFF", "rig/pump/on=off"]);
@@ -192,10 +192,10 @@ fn two_files_are_compared_without_an_engine() {
     );
 }
 
-/// What cannot be written back is said, and with `--atomic` nothing is written.
+/// Values that cannot be restored are reported, and with `--atomic` nothing is written.
 /// Behaviour: B-22, B-23.
 #[test]
-fn what_cannot_be_written_back_is_said() {
+fn values_that_cannot_be_restored_are_reported() {
     let served = Served::rig();
     let file = served.file(
         "old.jsonl",
@@ -228,7 +228,7 @@ fn what_cannot_be_written_back_is_said() {
 
 /// The table before and the table after have the same columns in the same order.
 #[test]
-fn what_will_be_restored_is_shown_as_what_was_restored() {
+fn restore_preview_has_the_format_of_the_result() {
     let served = Served::rig();
     let path = served.folder.path().join("s.jsonl");
     let file = path.to_str().unwrap();
@@ -297,7 +297,7 @@ fn a_bad_file_is_refused_with_its_place_and_nothing_is_written() {
 
 /// Behaviour: H-19.
 #[test]
-fn info_says_who_alone_may_write() {
+fn info_names_the_single_writer() {
     let served = Served::start(
         "[library]\nname = \"x\"\n[[variable]]\nname = \"a\"\ntype = \"f64\"\n\
          single_writer = true\n",
@@ -309,6 +309,6 @@ fn info_says_who_alone_may_write() {
     );
     let described = served.run(&["info", "--json", "x/a"]);
     assert_eq!(checked(&described.out, "info")[0]["single_writer"], true);
-    // Each command is a client of its own.
+    // Each command is a separate client.
     assert_eq!(served.run(&["put", "x/a", "1"]).code, Some(0));
 }

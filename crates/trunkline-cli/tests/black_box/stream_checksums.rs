@@ -51,7 +51,7 @@ fn carry((mut from, mut to): (TcpStream, TcpStream), change: impl Fn(&mut [u8]))
 }
 
 #[test]
-fn with_checksums_an_altered_byte_on_one_machine_is_noticed_and_sent_again() {
+fn altered_byte_on_one_machine_is_resent_with_checksums() {
     const ELEMENT: u64 = 0x1122_3344_5566_7788;
     for (checksums, expected) in [(&["--checksums"][..], ELEMENT), (&[], ELEMENT ^ 1)] {
         let url = endpoint("through");

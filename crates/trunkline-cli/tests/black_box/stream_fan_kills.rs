@@ -29,7 +29,7 @@ impl Feed {
         Self { is_enough, feeding }
     }
 
-    /// Ends it, and says how many numbers there were.
+    /// Ends it. Returns the number of numbers.
     fn end(self) -> u64 {
         let _is_set = self.is_enough.set(());
         self.feeding.join().unwrap()
@@ -42,7 +42,7 @@ fn all(numbers: std::ops::Range<u64>) -> Vec<String> {
 
 /// Behaviour: B-62, B-61.
 #[test]
-fn a_reader_that_is_killed_is_told_of_and_the_others_print_everything() {
+fn killed_reader_is_reported_and_the_others_print_everything() {
     let url = endpoint("killed reader");
     let arguments = ["--type", "u64", "--json", "--capacity", "100"];
     let stay = ["a", "b"].map(|name| dialling(name, &url, &arguments));
@@ -54,13 +54,13 @@ fn a_reader_that_is_killed_is_told_of_and_the_others_print_everything() {
     (0..1000).for_each(|number| assert_eq!(killed.line(), number.to_string()));
     killed.signal("KILL");
     assert_eq!(killed.end().0, None);
-    // The writer waits for it as long as was said, by then with a full buffer.
+    // The writer waits for it up to the time limit, by then with a full buffer.
     let left = told(&writer, "stream-reader");
     assert_eq!(left["peer"], "tl://localhost/killed");
     assert_eq!(left["code"], "peer-gone", "{left}");
     let lacks = left["left"].as_u64().unwrap();
     assert!(lacks > 0 && left["lost"] == 0, "{left}");
-    // Another one comes, and begins somewhere behind that.
+    // Another one comes, and begins somewhere after that.
     let next = dialling("next", &url, &arguments);
     let came = told(&writer, "stream-connected");
     assert_eq!(came["peer"], "tl://localhost/next");
@@ -80,13 +80,13 @@ fn a_reader_that_is_killed_is_told_of_and_the_others_print_everything() {
         (&written["elements"], &written["left"], &written["readers"]),
         (&count.into(), &lacks.into(), &4.into())
     );
-    // Not everything came to everybody.
+    // Not every reader got everything.
     assert_eq!(writer.end().0, Some(7));
 }
 
 /// Behaviour: B-62, B-61.
 #[test]
-fn a_writer_that_is_killed_is_told_of_and_what_the_others_write_is_printed() {
+fn killed_writer_is_reported_and_the_others_are_printed() {
     let url = endpoint("killed writer");
     let arguments = ["--type", "u64", "--json", "--as", "csv"];
     let more = ["--writers", "2", "--gone-after", "200ms"];
@@ -115,7 +115,7 @@ fn a_writer_that_is_killed_is_told_of_and_what_the_others_write_is_printed() {
     assert_eq!(ended["peer"], "tl://localhost/killed");
     assert_eq!(ended["code"], "peer-gone", "{ended}");
     let came = ended["elements"].as_u64().unwrap();
-    // Started anew it is another writer, whatever its name is.
+    // After a restart it is another writer, under any name.
     let (again, mut of_again) = write("again");
     of_again.write_all(b"5\n6\n").unwrap();
     drop(of_again);

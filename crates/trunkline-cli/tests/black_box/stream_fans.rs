@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::rig::{Drained, Output, Running, command, finish, run};
 use crate::streams::{endpoint, event, reader};
 
-/// A writer of its own name, which is waited for, with its input.
+/// A writer with its own name, which readers wait for, with its input.
 pub fn spreading(url: &str, arguments: &[&str]) -> (Running, PipeWriter) {
     let (end, input) = std::io::pipe().unwrap();
     let mut write = command(&["stream", "write", url]);
@@ -83,13 +83,13 @@ fn each_of_several_readers_prints_everything() {
 
 /// Behaviour: B-62.
 #[test]
-fn with_a_quota_nobody_is_waited_for_and_each_loss_is_told_at_both_ends() {
+fn with_a_quota_no_reader_blocks_and_losses_are_reported() {
     let url = endpoint("quota");
     let of_reader = ["--type", "u64", "--json", "--capacity", "10"];
-    // It prints into a pipe that nobody empties.
+    // It prints into a pipe that is never read.
     let (out, kept) = std::io::pipe().unwrap();
     let stuck = {
-        // That has the pipe as well.
+        // The child has the pipe as well.
         let mut read = command(&["stream", "read", "stuck", "--from", &url]);
         Drained::start_writing(read.args(of_reader), Stdio::null(), kept.into())
     };
@@ -160,13 +160,13 @@ fn with_a_quota_nobody_is_waited_for_and_each_loss_is_told_at_both_ends() {
     assert_eq!(of_stuck, &("tl://localhost/stuck".to_owned(), lost));
     let told = told(&writer, "written");
     assert_eq!((&told["left"], &told["lost"]), (&0.into(), &lost.into()));
-    // It is what was asked for.
+    // It was requested.
     assert_eq!(writer.end().0, Some(0));
 }
 
 /// Behaviour: B-62.
 #[test]
-fn raw_elements_go_to_each_reader_as_they_come_in() {
+fn raw_elements_reach_each_reader_unchanged() {
     let url = endpoint("raw");
     let bytes: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
     let arguments = ["--type", "u32", "--as", "raw", "--capacity", "999"];
@@ -190,7 +190,7 @@ fn raw_elements_go_to_each_reader_as_they_come_in() {
 
 /// Behaviour: B-62.
 #[test]
-fn what_no_reader_was_there_for_stays_behind() {
+fn elements_without_a_reader_are_reported_as_undelivered() {
     let url = endpoint("nobody");
     let arguments = ["--type", "u64", "--json", "--readers", "0"];
     let write = ["stream", "write", &url];
@@ -201,7 +201,7 @@ fn what_no_reader_was_there_for_stays_behind() {
     assert_eq!((&told["left"], &told["readers"]), (&5.into(), &0.into()));
 }
 
-/// What came of a writer in a form of lines, without its header.
+/// The lines of one writer in a line format, without its header.
 pub fn of<'a>(lines: &'a [String], begin: &str) -> Vec<&'a str> {
     let lines = lines.iter().filter_map(|line| line.strip_prefix(begin));
     lines.collect()
@@ -209,7 +209,7 @@ pub fn of<'a>(lines: &'a [String], begin: &str) -> Vec<&'a str> {
 
 /// Behaviour: B-62.
 #[test]
-fn each_element_of_several_writers_says_whose_it_is() {
+fn each_element_of_several_writers_names_its_writer() {
     let inputs = [("a", numbers(0..3000)), ("b", numbers(3000..3010))];
     for form in ["jsonl", "csv"] {
         let url = endpoint("gather");
@@ -276,7 +276,7 @@ fn arrow_has_a_column_of_the_writers() {
 
 /// Behaviour: B-62.
 #[test]
-fn the_end_of_each_writer_is_told_and_with_none_to_wait_for_it_goes_on() {
+fn end_of_each_writer_is_reported_and_unlimited_reader_continues() {
     let url = endpoint("forever");
     let arguments = ["--type", "u64", "--json", "--writers", "0"];
     let reader = reader(&url, &arguments);
@@ -300,7 +300,7 @@ fn the_end_of_each_writer_is_told_and_with_none_to_wait_for_it_goes_on() {
 
 /// Behaviour: B-62.
 #[test]
-fn writers_of_one_name_are_told_of() {
+fn duplicate_writer_names_are_reported() {
     let url = endpoint("twins");
     let reader = reader(&url, &["--type", "u64", "--json", "--writers", "2"]);
     let write = || {
@@ -318,7 +318,7 @@ fn writers_of_one_name_are_told_of() {
 }
 
 #[test]
-fn what_several_peers_cannot_have_is_refused_before_anything_is_tried() {
+fn options_invalid_for_several_peers_are_refused_first() {
     let with_writer = "struct(writer: string, n: i32)";
     for (arguments, what) in [
         (

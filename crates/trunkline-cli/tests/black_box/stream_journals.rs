@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::rig::{Running, command, run};
 use crate::streams::{endpoint, event, reader, writer};
 
-/// How many elements there were before, as an end with a journal says first.
+/// The number of earlier elements, which an end with a journal reports first.
 fn before(end: &Running) -> u64 {
     let line = end.error_with("\"event\":\"stream-journal\"");
     event(&line, "stream-journal")["elements"].as_u64().unwrap()
@@ -44,7 +44,7 @@ fn feed(
 
 /// Behaviour: B-60.
 #[test]
-fn a_writer_with_a_journal_that_is_killed_goes_on_where_it_was() {
+fn killed_writer_with_a_journal_continues_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let url = endpoint("survives");
     let kept = [journal(&folder, "read"), journal(&folder, "write")];
@@ -83,7 +83,7 @@ fn a_writer_with_a_journal_that_is_killed_goes_on_where_it_was() {
 
 /// Behaviour: B-60.
 #[test]
-fn a_reader_with_a_journal_that_is_killed_prints_again_only_what_it_says() {
+fn killed_reader_with_a_journal_reports_what_it_prints_again() {
     let folder = tempfile::tempdir().unwrap();
     let url = endpoint("reads on");
     let kept = [journal(&folder, "read"), journal(&folder, "write")];
@@ -133,7 +133,7 @@ fn a_reader_with_a_journal_that_is_killed_prints_again_only_what_it_says() {
 
 /// Behaviour: B-60.
 #[test]
-fn a_writer_with_a_journal_that_is_interrupted_leaves_the_rest_to_the_next() {
+fn interrupted_writer_with_a_journal_leaves_the_rest_to_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let url = endpoint("left");
     let kept = [journal(&folder, "read"), journal(&folder, "write")];
@@ -141,7 +141,7 @@ fn a_writer_with_a_journal_that_is_interrupted_leaves_the_rest_to_the_next() {
     let of_reader = [&arguments[..], &[&kept[0]]].concat();
     let of_writer = [&arguments[..], &[&kept[1]]].concat();
     let first = reader(&url, &[&of_reader[..], &["--count", "3"]].concat());
-    // With a port of its own it can be asked how far it is.
+    // With its own port its position can be queried.
     let own = endpoint("out");
     let start = || {
         let (end, input) = std::io::pipe().unwrap();
@@ -157,7 +157,7 @@ fn a_writer_with_a_journal_that_is_interrupted_leaves_the_rest_to_the_next() {
         first.end(),
         (Some(0), ["0", "1", "2"].map(str::to_owned).to_vec())
     );
-    // Nobody reads; far more than a buffer waits in the journal.
+    // There is no reader; far more than a buffer waits in the journal.
     (3..1000).for_each(|number| writeln!(input, "{number}").unwrap());
     let is_taken = (0..2000).any(|_| {
         let output = run(&["stream", "info", &own, "--json"]);
@@ -168,7 +168,7 @@ fn a_writer_with_a_journal_that_is_interrupted_leaves_the_rest_to_the_next() {
     writer.signal("INT");
     let told = event(&writer.error_with("\"event\":\"written\""), "written");
     assert_eq!(told["elements"], 1000, "{told}");
-    // Whether the reader came to say that it had the first ones is chance.
+    // Whether the reader had time to confirm the first ones is random.
     let kept = told["kept"].as_u64().unwrap();
     assert!((997..=1000).contains(&kept), "{told}");
     assert_eq!(writer.end().0, Some(130));
@@ -197,7 +197,7 @@ fn a_journal_is_for_ends_alone() {
     }
 }
 
-/// What is in a journal is for its user alone, whatever the user's mask permits.
+/// The content of a journal is for its user alone, regardless of the umask.
 #[test]
 fn files_and_folders_of_a_journal_are_of_the_user_alone() {
     let folder = tempfile::tempdir().unwrap();

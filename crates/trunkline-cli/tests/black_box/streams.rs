@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::rig::{Drained, Output, RIG, Running, Served, command, finish, run};
 use crate::schema;
 
-/// The URL of an endpoint with a port of its own.
+/// The URL of an endpoint with its own port.
 pub fn endpoint(name: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -28,7 +28,7 @@ pub fn writer(url: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Sends text through a stream: what the writer says, the reader's code, and what it printed.
+/// Sends text through a stream. Returns the writer's output, the reader's code, and its output.
 fn through(arguments: &[&str], input: &str) -> (Output, Option<i32>, Vec<String>) {
     let url = endpoint("through");
     let reader = reader(&url, arguments);
@@ -58,7 +58,7 @@ pub fn event(err: &str, event: &str) -> Json {
 
 /// Behaviour: NS-01, NS-02.
 #[test]
-fn what_is_written_to_a_stream_is_read_from_it_in_order() {
+fn stream_is_read_in_the_order_written() {
     let input: String = (0..5000).map(|i| format!("{i}\n")).collect();
     let expected: Vec<String> = (0..5000).map(|i| i.to_string()).collect();
     let arguments = ["--type", "i32", "--capacity", "100"];
@@ -83,7 +83,7 @@ fn what_is_written_to_a_stream_is_read_from_it_in_order() {
 
 /// Behaviour: NS-03.
 #[test]
-fn elements_of_any_type_go_as_json_lines_and_as_csv() {
+fn elements_of_any_type_are_transferred_as_json_lines_and_csv() {
     let ty = "struct(t: timestamp, mode: enum(OFF, AUTO), text: string, volts: array(f64, *))";
     let rows = [
         r#"{"t":"2026-11-20T21:39:04.123456789Z","mode":"AUTO","text":"a, \"b\"","volts":[1.5,2.5]}"#,
@@ -107,7 +107,7 @@ fn elements_of_any_type_go_as_json_lines_and_as_csv() {
 }
 
 #[test]
-fn raw_elements_are_the_bytes_that_came_in() {
+fn raw_elements_are_the_input_bytes() {
     let url = endpoint("raw");
     // More than the pipe, both buffers and a page hold, and ends anywhere within them.
     let bytes: Vec<u8> = (0..2_000_000_u32)
@@ -146,7 +146,7 @@ fn raw_elements_are_the_bytes_that_came_in() {
 
 /// Behaviour: NS-45, NS-47.
 #[test]
-fn a_writer_that_fails_at_its_input_delivers_what_was_before_and_its_reader_fails_too() {
+fn input_error_of_a_writer_keeps_earlier_elements_and_fails_both() {
     let reads = |url: &str, arguments: &[&str]| {
         let mut read = command(&[&["stream", "read", url][..], arguments].concat());
         Drained::start(&mut read, Stdio::null())
@@ -173,7 +173,7 @@ fn a_writer_that_fails_at_its_input_delivers_what_was_before_and_its_reader_fail
             &long,
             1,
             "value\none\ntwo\n",
-            "does not fit a buffer of 100 bytes",
+            "does not fit into a buffer of 100 bytes",
         ),
         (
             &["--type", "u32", "--as", "raw"],
@@ -208,7 +208,7 @@ fn a_writer_that_fails_at_its_input_delivers_what_was_before_and_its_reader_fail
             read.err
         );
     }
-    // As programs see it.
+    // With JSON output.
     let url = endpoint("truncated");
     let arguments = ["--type", "u8", "--json"];
     let reader = reads(&url, &arguments);
@@ -227,7 +227,7 @@ fn a_writer_that_fails_at_its_input_delivers_what_was_before_and_its_reader_fail
 
 /// Behaviour: NS-16.
 #[test]
-fn ends_of_different_types_are_told_at_once() {
+fn mismatched_types_are_reported_at_once() {
     let url = endpoint("types");
     let reader = reader(&url, &["--type", "f64", "--json"]);
     let written = finish(&mut writer(&url, &["--type", "i32", "--json"]), "1\n");
@@ -251,7 +251,7 @@ fn a_count_ends_either_end() {
         (code, lines.as_slice()),
         (Some(0), &["1.0".to_owned(), "2.0".to_owned()][..])
     );
-    // What the reader had in its buffer by then did not stay behind; whether that is all is chance.
+    // Elements in the reader's buffer by then are not undelivered; whether those are all is random.
     let left = event(&written.err, "written")["left"].as_u64().unwrap();
     assert!(left <= 3, "{left}");
     assert_eq!(
@@ -264,7 +264,7 @@ fn a_count_ends_either_end() {
 
 /// Behaviour: NS-46, NS-53.
 #[test]
-fn a_writer_whose_reader_was_destroyed_is_told() {
+fn writer_learns_that_its_reader_was_destroyed() {
     let url = endpoint("destroyed");
     let reader = reader(&url, &["--capacity", "10", "--count", "1"]);
     let (end, mut start) = std::io::pipe().unwrap();
@@ -284,7 +284,7 @@ fn a_writer_whose_reader_was_destroyed_is_told() {
         }
     });
     let told = written.error_with("\"event\":\"written\"");
-    // However many it took until it knew: what was not read, or not even in the reader's buffer.
+    // A variable number until it knew: elements not read, or not even in the reader's buffer.
     let told = event(&told, "written");
     let elements = told["elements"].as_u64().unwrap();
     let left = told["left"].as_u64().unwrap();
@@ -301,7 +301,7 @@ fn a_writer_whose_reader_was_destroyed_is_told() {
 
 /// Behaviour: NS-60, NS-67.
 #[test]
-fn a_writer_whose_reader_is_gone_says_what_stayed_behind() {
+fn writer_without_its_reader_reports_undelivered_elements() {
     let url = endpoint("gone");
     let reader = reader(&url, &["--capacity", "10"]);
     let (end, mut start) = std::io::pipe().unwrap();
@@ -313,14 +313,14 @@ fn a_writer_whose_reader_is_gone_says_what_stayed_behind() {
     assert_eq!(reader.line(), "1.0");
     reader.signal("KILL");
     assert_eq!(reader.end().0, None);
-    // Without a reader, writing goes on.
+    // Without a reader, writing continues.
     let more: String = (0..30).map(|i| format!("{i}\n")).collect();
     start.write_all(more.as_bytes()).unwrap();
     drop(start);
     let told = event(&written.error_with("\"event\":\"written\""), "written");
     assert_eq!(told["elements"], 31, "{told}");
-    // That the first one was there may not have been told any more; and where both use one ring,
-    // the ten of the reader's share of it are there.
+    // The arrival of the first one may not have been reported; and if both use one ring, it holds
+    // the ten of the reader's share.
     let left = told["left"].as_u64().unwrap();
     assert!((20..=31).contains(&left), "{told}");
     let error: Json = serde_json::from_str(&written.error_with("code")).unwrap();
@@ -344,11 +344,11 @@ fn ctrl_c_ends_a_writer_when_everything_is_delivered() {
     assert_eq!(reader.end(), (Some(0), Vec::new()));
 }
 
-/// What cannot be delivered is counted, also for somebody who is out of patience.
+/// Undelivered elements are counted, even if the user interrupts the wait.
 #[test]
-fn a_second_ctrl_c_gives_up_what_is_not_delivered_and_counts_it() {
+fn second_ctrl_c_abandons_and_counts_undelivered_elements() {
     let url = endpoint("given up");
-    // It reads nothing: its output goes into a pipe that nobody empties.
+    // It reads nothing: its output goes into a pipe that is never read.
     let (_out, kept) = std::io::pipe().unwrap();
     let stuck = {
         let mut read = command(&["stream", "read", &url, "--capacity", "10"]);
@@ -419,7 +419,7 @@ fn an_outage_is_reported_by_the_writer_and_so_is_its_end() {
 }
 
 #[test]
-fn ctrl_c_ends_a_reader_and_the_writer_is_told() {
+fn ctrl_c_ends_a_reader_and_notifies_the_writer() {
     let url = endpoint("reader interrupted");
     let reader = reader(&url, &["--json"]);
     let (end, mut start) = std::io::pipe().unwrap();
@@ -431,7 +431,7 @@ fn ctrl_c_ends_a_reader_and_the_writer_is_told() {
     assert_eq!(event(&told, "read")["elements"], 1);
     assert_eq!(reader.end().0, Some(130));
     drop(start);
-    // Whether it is told by the end of its input or by its flush, everything was there.
+    // Whether it learns by the end of its input or by its flush, everything had arrived.
     let told = written.error_with("\"event\":\"written\"");
     assert_eq!(event(&told, "written")["left"], 0);
 }
@@ -443,7 +443,7 @@ fn without_the_other_end_the_time_runs_out() {
     let alone = run(&["stream", "read", &url, "-w", "100ms"]);
     assert_eq!(alone.code, Some(4), "{}", alone.err);
     assert!(alone.err.contains("no peer"), "{}", alone.err);
-    // Who dials is told of the last attempt as well.
+    // The dialling end learns of the last attempt as well.
     let alone = run(&[
         "stream", "write", "out", "--to", &url, "-w", "100ms", "--json",
     ]);
@@ -453,7 +453,7 @@ fn without_the_other_end_the_time_runs_out() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_tried() {
+fn invalid_options_are_refused_before_any_action() {
     for (arguments, what) in [
         (&["write"][..], "URL"),
         (
@@ -482,11 +482,11 @@ fn what_cannot_be_is_refused_before_anything_is_tried() {
     }
 }
 
-/// What is not data does not go through a stream.
+/// Only data passes through a stream.
 ///
 /// Behaviour: NS-04.
 #[test]
-fn references_and_objects_are_no_elements() {
+fn references_and_objects_are_not_elements() {
     let none = [
         "object",
         "class(a)",
@@ -501,12 +501,12 @@ fn references_and_objects_are_no_elements() {
     }
 }
 
-/// Where nothing is said, a measurement has the buffers that give the highest rate, and a call has
-/// a tenth of them.
+/// By default, a measurement has the buffers that give the highest rate, and a call has a tenth of
+/// them.
 ///
 /// Behaviour: NS-81, NS-82.
 #[test]
-fn a_call_is_a_tenth_of_the_buffer_which_is_large_for_scalars_and_small_for_what_varies() {
+fn bench_defaults_depend_on_the_element_size() {
     let sized = [
         "stream",
         "bench",
@@ -535,12 +535,12 @@ fn a_call_is_a_tenth_of_the_buffer_which_is_large_for_scalars_and_small_for_what
     );
 }
 
-/// Scalars, arrays of them and texts, structs, nested ones: each is measured in the same way, and
-/// its cost is told by the gigabyte, so that they can be compared.
+/// Scalars, arrays of them and texts, structs, nested ones: each is measured in the same way, with
+/// its cost per gigabyte, so that they can be compared.
 ///
 /// Behaviour: NS-84.
 #[test]
-fn what_a_type_costs_is_measured_for_every_kind_of_type() {
+fn bench_measures_every_kind_of_type() {
     let sized = [
         "stream",
         "bench",
@@ -627,7 +627,7 @@ fn a_measurement_ends_with_what_was_lost() {
     }
 }
 
-/// Asks until an endpoint is as it is to be: what is told may be a second old.
+/// Polls until an endpoint has the expected state: the listed one may be a second old.
 fn told(served: &Served, arguments: &[&str], is_so: impl Fn(&Json) -> bool) -> Json {
     let documented = schema::documented();
     for _ in 0..2000 {
@@ -646,7 +646,7 @@ fn told(served: &Served, arguments: &[&str], is_so: impl Fn(&Json) -> bool) -> J
 
 /// Behaviour: NS-50, NS-51, NS-52, NS-54.
 #[test]
-fn the_endpoints_of_a_machine_say_how_they_are() {
+fn endpoints_of_a_machine_report_their_status() {
     let served = Served::start(RIG);
     let empty = served.run(&["stream", "ls"]);
     assert_eq!(
@@ -688,9 +688,7 @@ fn the_endpoints_of_a_machine_say_how_they_are() {
     assert!(found["stalled"].is_number(), "{found}");
     let shown = served.run(&["stream", "info", "daq/raw"]);
     assert!(
-        shown
-            .out
-            .contains("diagnosis\tits buffer is empty: the writer"),
+        shown.out.contains("diagnosis\tbuffer empty: the writer"),
         "{}",
         shown.out
     );
@@ -708,7 +706,7 @@ fn the_endpoints_of_a_machine_say_how_they_are() {
 }
 
 #[test]
-fn an_endpoint_with_a_port_of_its_own_is_asked_itself() {
+fn endpoint_with_its_own_port_is_queried_directly() {
     let served = Served::start(RIG);
     let url = endpoint("own port");
     let reader = reader(&url, &[]);
@@ -725,7 +723,7 @@ fn an_endpoint_with_a_port_of_its_own_is_asked_itself() {
 }
 
 #[test]
-fn elements_go_as_arrow_and_come_back() {
+fn elements_round_trip_as_arrow() {
     let ty = "struct(t: timestamp, mode: enum(OFF, AUTO), volts: array(f64, *))";
     let rows = [
         r#"{"t":"2026-11-20T21:39:04.123456789Z","mode":"AUTO","volts":[1.5,2.5]}"#,

@@ -35,12 +35,12 @@ fn addresses(pid: u32, table: &str, only_listening: bool) -> Vec<String> {
 
 /// Behaviour: LX-14.
 #[test]
-fn an_engine_has_one_port_and_a_client_none() {
+fn engine_has_one_port_and_a_client_none() {
     let served = Served::rig();
     let engine = served.engine.child.id();
     let follower = served.spawn(&["monitor", "rig/level"]);
     follower.line_with("72.4");
-    // What providers and administrators do goes through the same port.
+    // Providers and administrators use the same port.
     let library = served.file("more.toml", "[library]\nname = \"more\"\n");
     assert_eq!(served.run(&["deploy", &library]).code, Some(0));
     let provider = served.spawn(&["io", "run", "sim", "--publish"]);
@@ -167,7 +167,7 @@ fn commands_do_the_same_over_every_transport() {
         &["put", "rig/setpoint", "101"],
         &["deploy", "no-such-file.toml"],
     ];
-    // A put shows what was there before.
+    // A put shows the previous value.
     run(&["put", "rig/setpoint", "33", "--url", &by_socket]);
     for command in commands {
         let outcomes = ways.map(|(url, options)| {

@@ -8,14 +8,14 @@ use trunkline_proto::FrameKind;
 use crate::fake_engine::{FakeEngine, Manners};
 use crate::rig::{Running, Served, run};
 
-/// An address at which nobody listens.
+/// An address without a listener.
 pub fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("tl://{}", listener.local_addr().unwrap())
 }
 
 #[test]
-fn an_engine_that_is_not_there_is_said_at_once_and_has_its_code() {
+fn missing_engine_is_reported_at_once_with_its_exit_code() {
     let address = free_address();
     for command in [
         &["get", "a/b"][..],
@@ -32,11 +32,7 @@ fn an_engine_that_is_not_there_is_said_at_once_and_has_its_code() {
             "{command:?}"
         );
         assert!(output.err.contains("is not reachable"), "{}", output.err);
-        assert!(
-            output.err.contains("is the engine running"),
-            "{}",
-            output.err
-        );
+        assert!(output.err.contains("start the engine"), "{}", output.err);
     }
     let output = run(&["get", "a/b", "--json", "--url", &address]);
     let error: Json = serde_json::from_str(&output.err).unwrap();
@@ -48,12 +44,12 @@ fn an_engine_that_is_not_there_is_said_at_once_and_has_its_code() {
         error["hint"]
             .as_str()
             .unwrap()
-            .contains("no program listens there")
+            .contains("no program is listening there")
     );
 }
 
 #[test]
-fn the_engine_comes_from_the_environment_and_an_option_goes_before_it() {
+fn option_takes_precedence_over_the_engine_of_the_environment() {
     let rig = Served::rig();
     let mut command = rig.command(&["get", "-t", "rig/level", "--url", &free_address()]);
     assert_eq!(crate::rig::finish(&mut command, "").code, Some(3));
@@ -70,7 +66,7 @@ fn the_engine_comes_from_the_environment_and_an_option_goes_before_it() {
 }
 
 #[test]
-fn an_engine_that_says_nothing_is_not_reachable() {
+fn silent_engine_is_not_reachable() {
     let engine = FakeEngine::start(Manners::Silent);
     let output = run(&["get", "a/b", "--url", &engine.url, "-w", "50ms"]);
     assert_eq!(output.code, Some(3), "{}", output.err);
@@ -82,7 +78,7 @@ fn an_engine_that_says_nothing_is_not_reachable() {
 }
 
 #[test]
-fn an_engine_that_stops_answering_is_a_matter_of_time() {
+fn unresponsive_engine_times_out() {
     let engine = FakeEngine::start(Manners::Mute);
     let output = run(&["get", "a/b", "--url", &engine.url, "-w", "1s"]);
     assert_eq!(output.code, Some(4), "{}", output.err);
@@ -94,7 +90,7 @@ fn an_engine_that_stops_answering_is_a_matter_of_time() {
 }
 
 #[test]
-fn a_program_that_is_no_engine_is_recognised() {
+fn foreign_program_is_recognised() {
     let engine = FakeEngine::start(Manners::NotTrunkline);
     let output = run(&["get", "a/b", "--url", &engine.url]);
     assert_eq!(output.code, Some(3), "{}", output.err);
@@ -106,7 +102,7 @@ fn a_program_that_is_no_engine_is_recognised() {
 }
 
 #[test]
-fn an_engine_of_another_version_is_refused_naming_both_versions_and_the_cure() {
+fn other_version_is_refused_with_both_versions_and_the_remedy() {
     let engine = FakeEngine::start(Manners::Newer);
     let output = run(&["get", "--json", "a/b", "--url", &engine.url]);
     let error: Json = serde_json::from_str(&output.err).unwrap();
@@ -139,7 +135,7 @@ fn a_put_whose_answer_is_lost_is_unknown() {
 }
 
 #[test]
-fn a_put_whose_answer_does_not_come_in_time_is_unknown() {
+fn put_without_an_answer_in_time_is_unknown() {
     let engine = FakeEngine::start(Manners::IgnoresWrites);
     let output = run(&["put", "a/b", "1", "--url", &engine.url, "-w", "1s"]);
     assert_eq!(

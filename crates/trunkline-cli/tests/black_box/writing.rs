@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use crate::rig::Served;
 
 #[test]
-fn a_put_prints_the_old_and_the_new_value_and_who_confirmed_it() {
+fn put_prints_the_old_and_new_value_and_the_confirmation() {
     let rig = Served::rig();
     let output = rig.run(&["put", "-o", "table", "rig/setpoint", "75"]);
     assert_eq!(output.code, Some(0), "{}", output.err);
@@ -21,7 +21,7 @@ fn a_put_prints_the_old_and_the_new_value_and_who_confirmed_it() {
 }
 
 #[test]
-fn the_new_value_is_what_the_engine_made_of_it() {
+fn new_value_is_the_one_stored_by_the_engine() {
     let rig = Served::rig();
     let output = rig.run(&["put", "rig/clamped", "-5"]);
     assert_eq!(output.out, "rig/clamped\t-\t0.0\n");
@@ -29,7 +29,7 @@ fn the_new_value_is_what_the_engine_made_of_it() {
 
 /// Behaviour: B-30.
 #[test]
-fn pairs_go_together_and_fail_alone() {
+fn pairs_are_sent_together_and_fail_individually() {
     let rig = Served::rig();
     let output = rig.run(&[
         "put",
@@ -97,7 +97,7 @@ fn a_change_within_the_deadband_is_unchanged() {
 }
 
 #[test]
-fn a_value_comes_from_standard_input() {
+fn value_is_read_from_standard_input() {
     let rig = Served::rig();
     let name = "rig/Storage Line Control";
     let output = rig.run_with_input(&["put", name, "-"], "shut  now\n");
@@ -106,7 +106,7 @@ fn a_value_comes_from_standard_input() {
 }
 
 #[test]
-fn nobody_waits_for_a_put_that_is_not_to_be_confirmed() {
+fn put_with_no_wait_returns_without_confirmation() {
     let rig = Served::rig();
     let follower = rig.spawn(&["monitor", "-t", "rig/setpoint", "--count", "2"]);
     assert_eq!(follower.line(), "70.0");
@@ -131,12 +131,12 @@ fn the_same_name_twice_is_written_twice_in_order() {
 }
 
 #[test]
-fn patterns_and_files_that_are_wrong_are_refused_with_their_place() {
+fn invalid_patterns_and_files_are_refused_with_their_position() {
     let rig = Served::rig();
     let pattern = rig.run(&["put", "rig/*", "1"]);
     assert_eq!(pattern.code, Some(1));
     assert!(
-        pattern.err.contains("a pattern cannot be written"),
+        pattern.err.contains("patterns are not accepted here"),
         "{}",
         pattern.err
     );
@@ -159,7 +159,7 @@ fn patterns_and_files_that_are_wrong_are_refused_with_their_place() {
 
 /// Behaviour: SP-07.
 #[test]
-fn every_type_goes_from_the_configuration_through_put_to_get_and_json() {
+fn every_type_passes_from_configuration_through_put_to_get() {
     let values = [
         ("bool", "true", "true", "true"),
         ("i8", "-128", "-128", "-128"),

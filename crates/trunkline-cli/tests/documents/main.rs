@@ -1,16 +1,15 @@
-//! The documents as a reader tries them: every command block of the README, the tutorial and the
-//! how-to pages runs as printed, in the order of the page.
+//! Runs the documentation: every command block of the README, the tutorial and the how-to pages runs
+//! as printed, in the order of the page.
 //!
-//! Each page has a network of its own, so that the ports it prints are free, and an empty folder.
-//! Comments of the page, which readers do not see, tell the test what the text tells a reader:
-//! [`page`] lists them.
+//! Each page has its own network namespace, so that its ports are free, and an empty folder. HTML
+//! comments in the page give the test what the text gives a reader: [`page`] lists them.
 
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test that cannot prepare itself fails; it prints what it leaves out"
+    reason = "a test fails if its setup fails; it prints what it skips"
 )]
 
 mod output;
@@ -43,7 +42,7 @@ fn pages_of(folder: &str) -> Vec<String> {
 }
 
 /// Runs one page; prints why a block of it is not run.
-fn try_page(path: &str) {
+fn run_page(path: &str) {
     let text = fs::read_to_string(root().join(path)).unwrap();
     let steps = page::steps(&text).unwrap_or_else(|problem| panic!("{path}:{problem}"));
     let Some(network) = Network::create() else {
@@ -93,7 +92,7 @@ macro_rules! pages {
         $(
             #[test]
             fn $test() {
-                try_page($path);
+                run_page($path);
             }
         )*
     };
@@ -105,7 +104,7 @@ pages! {
     alias_a_variable: "docs/how-to/alias-a-variable.md",
     deploy_a_library: "docs/how-to/deploy-a-library.md",
     find_out_why: "docs/how-to/find-out-why.md",
-    follow_what_comes_and_goes: "docs/how-to/follow-what-comes-and-goes.md",
+    follow_changing_variables: "docs/how-to/follow-what-comes-and-goes.md",
     force_variables: "docs/how-to/force-variables.md",
     measure: "docs/how-to/measure.md",
     read_and_write_from_rust: "docs/how-to/read-and-write-from-rust.md",
@@ -121,7 +120,7 @@ pages! {
 }
 
 #[test]
-fn every_page_is_tried() {
+fn every_page_is_run() {
     let mut pages = vec!["README.md".to_owned()];
     pages.extend(pages_of("docs/how-to"));
     pages.extend(pages_of("docs/tutorial"));
@@ -130,7 +129,7 @@ fn every_page_is_tried() {
 
 /// A check that compares nothing would pass every page.
 #[test]
-fn output_that_differs_is_found() {
+fn differing_output_is_detected() {
     let printed = "boiler/level   70.1 %   good\n";
     assert_eq!(output::check("boiler/level 68.0 % good", printed), Ok(()));
     assert_eq!(output::check("boiler/level ... good", printed), Ok(()));
@@ -146,12 +145,12 @@ fn output_that_differs_is_found() {
 }
 
 #[test]
-fn a_block_that_says_nothing_is_refused() {
+fn block_without_a_directive_is_refused() {
     let problem = page::steps("# A\n\n```toml\na = 1\n```\n").unwrap_err();
     assert!(problem.contains("<!-- file: NAME -->"), "{problem}");
     let problem = page::steps("<!-- rum: x -->\n").unwrap_err();
     assert!(problem.contains("rum"), "{problem}");
-    // A shell block runs without being asked to.
+    // A shell block needs no directive.
     let steps = page::steps("```sh\ntrunkline ls\n```\n").unwrap();
     assert!(
         matches!(&steps[0].code, Code::Run { command, exit: 0 } if command == "trunkline ls\n")
@@ -161,7 +160,7 @@ fn a_block_that_says_nothing_is_refused() {
 
 /// The description of one block of a page.
 #[test]
-fn a_transcript_has_its_commands_and_what_they_print() {
+fn transcript_has_commands_and_their_output() {
     let text = "<!-- exit: 1 -->\n```text\n$ a\nb\nc\n$ d\n```\n";
     assert!(
         page::steps(text).is_err(),

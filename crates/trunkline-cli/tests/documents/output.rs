@@ -1,10 +1,10 @@
-//! Whether a command prints what a page shows.
+//! Compares the output of a command with a page.
 //!
 //! The values of a run differ from those of a page, and so do column widths. So any number equals
 //! any other, and one space equals several. `...` in the page matches any text within a line, and a
 //! line `...` matches any number of lines.
 
-/// Compares what a page shows with what was printed.
+/// Compares the output shown by a page with the printed one.
 pub fn check(shown: &str, printed: &str) -> Result<(), String> {
     let shown_lines: Vec<String> = lines(shown);
     let printed_lines: Vec<String> = lines(printed);
@@ -14,7 +14,7 @@ pub fn check(shown: &str, printed: &str) -> Result<(), String> {
     Err(format!("the page shows\n{shown}\nand it prints\n{printed}"))
 }
 
-/// Whether a printed line is one that a page shows.
+/// Returns true if a printed line matches one of a page.
 pub fn is_line(shown: &str, printed: &str) -> bool {
     matches_text(&simple(shown), &simple(printed))
 }
@@ -56,7 +56,7 @@ fn simple(line: &str) -> String {
     while let Some(character) = characters.next() {
         if character.is_ascii_digit() {
             simple.push('#');
-            // A dot goes on with the number only where a digit follows.
+            // A dot continues with the number only where a digit follows.
             while characters
                 .peek()
                 .is_some_and(|next| next.is_ascii_digit() || *next == '.')

@@ -1,8 +1,8 @@
-//! What a page has the reader do, step by step.
+//! The steps of a page.
 //!
-//! A `sh` block runs as one script, which has to succeed. A block of any kind with lines that begin
-//! with `$ ` is a transcript: each command runs on a terminal and has to print what follows it, as
-//! far as [`crate::output`] compares. Comments say the rest. These are steps of their own:
+//! A `sh` block runs as one script, which must succeed. A block of any kind with lines that begin
+//! with `$ ` is a transcript: each command runs on a terminal and must print the text after it, as
+//! far as [`crate::output`] compares. Comments specify the rest. These are separate steps:
 //!
 //! | Comment | What a reader has done, too |
 //! |---|---|
@@ -106,7 +106,7 @@ pub fn steps(text: &str) -> Result<Vec<Step>, String> {
                         }
                         continue;
                     }
-                    // Of other checks of the documents.
+                    // Used by other checks of the documents.
                     "generated" | "end" => continue,
                     _ => return Err(at(format!("there is no comment `{name}`"))),
                 };
@@ -140,7 +140,7 @@ pub fn steps(text: &str) -> Result<Vec<Step>, String> {
     }
 }
 
-/// What becomes of a block; nothing for examples that are no commands.
+/// The use of a block; nothing for examples that are not commands.
 fn code_of(
     remark: Option<(String, String)>,
     language: &str,

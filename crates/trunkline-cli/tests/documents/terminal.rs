@@ -1,4 +1,4 @@
-//! The terminals of a reader: one for commands that end, and one for each that goes on running.
+//! The terminals of a reader: one for commands that end, and one for each that keeps running.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -61,7 +61,7 @@ impl Drop for Network {
     }
 }
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its exit status.
 #[derive(Debug)]
 pub struct Ended {
     pub output: String,
@@ -69,7 +69,7 @@ pub struct Ended {
     pub exit: Option<i32>,
 }
 
-/// A command that goes on running.
+/// A command that keeps running.
 struct Running {
     command: String,
     shown: Shown,
@@ -119,7 +119,7 @@ impl<'a> Terminal<'a> {
     /// Runs a script to its end; with `interrupt`, until its first line.
     pub fn run(&self, place: &str, script: &str, interrupt: bool) -> Ended {
         let mut command = self.command(script);
-        // A busy machine is not what a page is about.
+        // The pages do not document a busy machine.
         command.env("TRUNKLINE_TIMEOUT", "60s");
         let mut shown = Shown::spawn(command);
         let mut output = String::new();
@@ -141,7 +141,7 @@ impl<'a> Terminal<'a> {
         Ended { output, exit }
     }
 
-    /// Starts a command that goes on running, and waits until it prints `until`.
+    /// Starts a command that keeps running, and waits until it prints `until`.
     pub fn start(&mut self, place: &str, script: &str, until: Option<&str>) {
         let shown = Shown::spawn(self.command(script));
         if let Some(until) = until {
@@ -197,7 +197,7 @@ impl<'a> Terminal<'a> {
     }
 }
 
-/// A process on a terminal of its own.
+/// A process on its own terminal.
 struct Shown {
     child: Child,
     lines: Receiver<String>,
@@ -217,7 +217,8 @@ impl Shown {
         let mut size = tcgetwinsize(&slave).unwrap();
         size.ws_col = COLUMNS;
         tcsetwinsize(&slave, size).unwrap();
-        // A group of its own, so that a signal reaches what a script runs, as Ctrl-C does.
+        // A separate process group, so that a signal reaches the children of a script, as Ctrl-C
+        // does.
         let child = std::os::unix::process::CommandExt::process_group(&mut command, 0)
             .stdin(Stdio::null())
             .stdout(slave.try_clone().unwrap())

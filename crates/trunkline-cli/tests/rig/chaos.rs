@@ -1,5 +1,5 @@
-//! B-11: whatever happens to engine, clients and the network between them, afterwards each client
-//! has what the engine has, and knows what it has missed.
+//! B-11: after any faults of engine, clients and network, each client has the values of the engine,
+//! and knows its losses.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Monitor {
         }
     }
 
-    /// Takes in what it has printed. Every gap within an epoch has to be told.
+    /// Processes its output. Every gap within an epoch must be reported.
     fn take(&mut self) {
         while let Some(line) = self.running.try_line() {
             let reading: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -158,7 +158,7 @@ impl Rig {
         rig
     }
 
-    /// Some updates of some variables. While the engine is away nobody can write.
+    /// Some updates of some variables. While the engine is down nothing is written.
     fn write(&mut self) {
         if !self.writer.state().is_connected() {
             return;
@@ -190,7 +190,7 @@ impl Rig {
         self.monitor.take();
     }
 
-    /// Until everybody has what the engine has. How long it took.
+    /// Waits until every client has the engine's values. Returns the time it took.
     fn settle(&mut self, what: &str) -> Duration {
         let clock = Clock::new();
         let start = clock.now();
@@ -208,7 +208,7 @@ impl Rig {
             (views.all(|equal| equal) && self.monitor.equals(&engine)).then_some(())
         });
         let took = clock.now().since(start);
-        // Nobody has written since.
+        // Nothing was written since.
         assert_eq!(handles.read(&self.writer), engine);
         took
     }
@@ -265,7 +265,7 @@ impl Rig {
             self.write();
             self.take();
         }
-        // A monitor that finds no engine when it is started says so and ends: it comes last.
+        // A monitor that finds no engine at its start reports this and ends: it is started last.
         faults.sort_by_key(|fault| (place(*fault) == MONITOR, *fault));
         for fault in faults.clone() {
             self.end(fault);
@@ -275,8 +275,9 @@ impl Rig {
     }
 }
 
-/// Whether the client has the engine's values, and they are said to be current. A connection
-/// may still be found dead after the fault has ended: then they are not, until it is back.
+/// Returns true if the client has the engine's values, and they are marked as current. A connection
+/// may still be found dead after the fault has ended: then they are not current until it is
+/// re-established.
 fn is_current(subscription: &Subscription, engine: &[Reading]) -> bool {
     engine.iter().enumerate().all(|(item, theirs)| {
         let ours = subscription.value(item as u32);
@@ -284,12 +285,12 @@ fn is_current(subscription: &Subscription, engine: &[Reading]) -> bool {
     })
 }
 
-/// Whether both are of the same process, of which only one can be.
+/// Returns true if both are faults of the same process, of which only one is possible.
 fn is_of_same(one: Fault, other: Fault) -> bool {
     place(one) == place(other)
 }
 
-/// Where a fault is: the engine, the monitor, the network.
+/// The location of a fault: the engine, the monitor, the network.
 fn place(fault: Fault) -> u32 {
     match fault {
         Fault::KillEngine | Fault::StopEngine => 0,
@@ -302,7 +303,7 @@ const MONITOR: u32 = 1;
 
 /// Behaviour: B-11.
 #[test]
-fn after_every_fault_each_client_has_what_the_engine_has() {
+fn clients_agree_with_the_engine_after_every_fault() {
     let _alone = alone();
     let seed = std::env::var("TRUNKLINE_RIG_SEED")
         .ok()

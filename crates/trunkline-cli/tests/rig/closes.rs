@@ -1,4 +1,5 @@
-//! F26: what a writer reports as not delivered when it closes is what the reader lacks.
+//! F26: the elements that a writer reports as undelivered when it closes are those that the reader
+//! lacks.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::proxy::{Cut, Proxy};
 use crate::streams::{Tally, WAIT, address, far, fill, said, say, start, url};
 use crate::{alone, last};
 
-/// What both ends know of a round.
+/// The state of a round that both ends share.
 struct Round {
     capacities: [usize; 2],
     /// Elements that are written at most.
@@ -43,7 +44,7 @@ impl Round {
     }
 }
 
-/// The reading program: reads each round to its end, at its own pace, and says how far it came.
+/// The reading program: reads each round to its end, at its own pace, and prints its progress.
 pub fn drain(own: &str, rounds: u64) -> String {
     let mut random = Rng::with_seed(rounds);
     for number in 0..rounds {
@@ -72,7 +73,7 @@ pub fn drain(own: &str, rounds: u64) -> String {
     "all rounds".to_owned()
 }
 
-/// Writes what there is room for, within a moment. How many that were.
+/// Writes as much as fits, within a moment. Returns the number of elements.
 fn write(writer: &mut Writer<f64>, round: &Round, random: &mut Rng) -> u64 {
     let mut written = 0;
     while written < round.count {
@@ -91,7 +92,7 @@ fn write(writer: &mut Writer<f64>, round: &Round, random: &mut Rng) -> u64 {
 
 /// Behaviour: NS-45, NS-47.
 #[test]
-fn what_a_close_says_stayed_behind_is_exactly_what_the_reader_lacks() {
+fn undelivered_count_of_a_close_matches_the_reader() {
     let _alone = alone();
     let rounds = size(200_u64, 10_000);
     let passive = address();
@@ -119,8 +120,8 @@ fn what_a_close_says_stayed_behind_is_exactly_what_the_reader_lacks() {
         let read = said(std::slice::from_ref(&line), "read");
         let lacks = written - read;
         let is_exact = left == exactly(lacks);
-        // The reader may have gone when its word was lost with the connection: then nobody can
-        // know, and the writer says so.
+        // The reader may have left when its confirmation was lost with the connection: then the
+        // outcome is unknown, and the writer reports this.
         let is_known = left.in_doubt > 0
             && round.goes == Goes::ClosesOverACut
             && (left.elements - left.in_doubt..=left.elements).contains(&lacks);
@@ -131,7 +132,7 @@ fn what_a_close_says_stayed_behind_is_exactly_what_the_reader_lacks() {
         );
         in_doubt += u64::from(!is_exact);
         cuts += u64::from(round.goes == Goes::ClosesOverACut);
-        // Who aborts says that it is not the whole, also where all that was written has come.
+        // An abort reports an incomplete stream, even if everything written has arrived.
         let is_whole = lacks == 0 && round.goes != Goes::Aborts;
         assert_eq!(
             line.ends_with("whole"),
@@ -154,8 +155,8 @@ fn what_a_close_says_stayed_behind_is_exactly_what_the_reader_lacks() {
     if is_full() {
         let check = "F26, 10000 closes at random moments";
         let some = format!("{with_rest}, {behind} elements in all");
-        record(check, "closes that left something", &some, "");
-        let zero = "counts that were not what the reader lacks";
+        record(check, "closes with undelivered elements", &some, "");
+        let zero = "undelivered counts that differ from the reader's";
         record(check, zero, "0", "0");
         let over = "closes during a cut, of them with elements reported as in doubt";
         record(check, over, &format!("{cuts}, {in_doubt}"), "");

@@ -1,4 +1,4 @@
-//! Any number of clients on one thread: the production client, over TCP, in a loop of its own.
+//! Any number of clients on one thread: the production client, over TCP, in a separate loop.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use trunkline_types::{Contract, Tick};
 use crate::CUT_OFF;
 use crate::view::View;
 
-/// Longest time between two looks at what is due.
+/// Longest time between two checks for due work.
 const LOOK: Duration = Duration::from_millis(5);
 
 pub struct Crowd {
@@ -25,7 +25,7 @@ pub struct Crowd {
     /// When connections were begun.
     pub attempts: Vec<Tick>,
     buffer: Vec<u8>,
-    /// When all of them are looked at next.
+    /// The next check of all clients.
     look_at: Tick,
 }
 
@@ -37,7 +37,7 @@ pub struct Member {
     socket: Option<TcpStream>,
     connecting: bool,
     readable: bool,
-    /// It neither reads nor sends: its program stands still.
+    /// It neither reads nor sends: its program stalls.
     pub stalled: bool,
     output: Vec<u8>,
 }
@@ -96,7 +96,7 @@ impl Crowd {
         }
     }
 
-    /// Drives all of them for so long.
+    /// Drives all of them for this time.
     pub fn run_for(&mut self, duration: Duration) {
         let end = self.clock.now().saturating_add(duration);
         while self.clock.now() < end {
@@ -110,7 +110,7 @@ impl Crowd {
         for event in events.iter().filter(|_| polled.is_ok()) {
             if let Some(member) = self.members.get_mut(event.token().0) {
                 member.readable = true;
-                // Whoever has something to do does it now, however many there are.
+                // Every client with due work is driven now, regardless of their number.
                 if !member.stalled {
                     member.turn(&mut self.buffer, self.clock);
                 }

@@ -21,7 +21,7 @@ fn starved(before: &[&str]) -> Engine {
 
 /// Behaviour: B-83.
 #[test]
-fn two_hundred_clients_of_an_engine_with_64_descriptors_leave_the_sessions_there_are_alone() {
+fn clients_beyond_the_descriptors_do_not_affect_sessions() {
     let _alone = alone();
     let engine = starved(&["sh", "-c", "ulimit -n 64 && exec \"$@\"", "sh"]);
     engine.says("at most 32 connections at a time, not 1000");
@@ -33,9 +33,7 @@ fn two_hundred_clients_of_an_engine_with_64_descriptors_leave_the_sessions_there
     for _ in 0..20 {
         crowd.join(&names(4), Contract::Latest);
     }
-    crowd.run("the sessions that are to stay", |crowd| {
-        crowd.connected() == 20
-    });
+    crowd.run("the sessions that stay", |crowd| crowd.connected() == 20);
     for _ in 20..200 {
         crowd.join(&names(4), Contract::Latest);
     }
@@ -46,15 +44,15 @@ fn two_hundred_clients_of_an_engine_with_64_descriptors_leave_the_sessions_there
     crowd.run_for(size(Duration::from_secs(2), Duration::from_secs(20)));
     let took = clock.now().since(start);
     let share = (engine.processor() - busy).as_secs_f64() / took.as_secs_f64();
-    // A loop that asks again and again would use all of it.
+    // A loop that asks repeatedly would use all of it.
     assert!(share < 0.5, "{share:.2} of a processor");
     assert!(engine.descriptors() <= 64);
 
-    // Those who were there have noticed nothing; one who leaves makes room.
+    // The existing clients noticed nothing; one that leaves makes room.
     handles.write(&writer, 2.0);
     let values_after = handles.read(&writer);
     assert_ne!(values, values_after);
-    crowd.run("a value at those who are there", |crowd| {
+    crowd.run("a value at the connected clients", |crowd| {
         crowd.members[..20]
             .iter()
             .all(|member| member.view.equals(&values_after))
@@ -87,19 +85,20 @@ fn two_hundred_clients_of_an_engine_with_64_descriptors_leave_the_sessions_there
         );
         record(
             check,
-            "a free place taken by a waiting client",
+            "time until a waiting client gets a free session",
             &seconds(taken),
             "1 s",
         );
-        record(check, "sessions dropped of those there were", "0", "0");
+        record(check, "existing sessions dropped", "0", "0");
     }
 }
 
-/// The limit is lowered to what the engine has open: not even the sessions it counts on fit.
+/// The limit is lowered to the number of open descriptors: even the sessions that it counts on do
+/// not fit.
 ///
 /// Behaviour: B-83.
 #[test]
-fn an_engine_without_a_single_descriptor_left_rests_says_so_and_recovers() {
+fn engine_without_descriptors_idles_reports_it_and_recovers() {
     let _alone = alone();
     let engine = Engine::start(&config(4, "f64", ""));
     let (clock, writer) = (Clock::new(), engine.client());
@@ -109,9 +108,7 @@ fn an_engine_without_a_single_descriptor_left_rests_says_so_and_recovers() {
     for _ in 0..10 {
         crowd.join(&names(4), Contract::Latest);
     }
-    crowd.run("the sessions that are to stay", |crowd| {
-        crowd.connected() == 10
-    });
+    crowd.run("the sessions that stay", |crowd| crowd.connected() == 10);
     let open = engine.descriptors();
     if !engine.limit_descriptors(open) {
         eprintln!("skipped: F12 with no descriptor left at all (there is no prlimit)");
@@ -122,7 +119,7 @@ fn an_engine_without_a_single_descriptor_left_rests_says_so_and_recovers() {
     }
     let (busy, start) = (engine.processor(), clock.now());
     let mut told = 0;
-    crowd.run("newcomers that are told why", |crowd| {
+    crowd.run("refused clients that get the reason", |crowd| {
         let members = crowd.members[10..].iter();
         let states: Vec<_> = members.map(|member| member.core.state()).collect();
         let causes = states.iter().filter_map(|state| state.cause());
@@ -137,7 +134,7 @@ fn an_engine_without_a_single_descriptor_left_rests_says_so_and_recovers() {
     assert!(share < 0.5, "{share:.2} of a processor");
     handles.write(&writer, 2.0);
     let values = handles.read(&writer);
-    crowd.run("a value at those who are there", |crowd| {
+    crowd.run("a value at the connected clients", |crowd| {
         crowd.members[..10]
             .iter()
             .all(|member| member.view.equals(&values))
@@ -149,11 +146,11 @@ fn an_engine_without_a_single_descriptor_left_rests_says_so_and_recovers() {
     );
     engine.limit_descriptors(1000);
     let free = clock.now();
-    crowd.run("the first newcomer", |crowd| crowd.connected() > 10);
+    crowd.run("the first new client", |crowd| crowd.connected() > 10);
     let first = clock.now().since(free);
-    crowd.run("all newcomers", |crowd| crowd.connected() == 110);
+    crowd.run("all new clients", |crowd| crowd.connected() == 110);
     if is_full() {
-        let check = "F12, not one descriptor left, 100 newcomers";
+        let check = "F12, no descriptors left, 100 new clients";
         record(
             check,
             "processor time of the engine",
@@ -162,13 +159,13 @@ fn an_engine_without_a_single_descriptor_left_rests_says_so_and_recovers() {
         );
         record(
             check,
-            "first newcomer in after there are some",
+            "time until the first is connected once descriptors are free",
             &seconds(first),
             "1 s",
         );
         record(
             check,
-            "all newcomers in",
+            "time until all are connected",
             &seconds(clock.now().since(free)),
             "",
         );

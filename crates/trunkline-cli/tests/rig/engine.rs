@@ -1,4 +1,4 @@
-//! An engine in a process of its own.
+//! An engine in a separate process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use trunkline_types::{Reading, Value};
 use crate::CUT_OFF;
 use crate::process::{Running, command};
 
-/// Variables `rig/v0`, `rig/v1` ... of one type, and what the engine's own section says.
+/// Variables `rig/v0`, `rig/v1` ... of one type, and the content of the engine's section.
 pub fn config(variables: usize, data_type: &str, engine: &str) -> String {
     use std::fmt::Write;
     let mut text = format!("[engine]\nlocal_socket = false\n{engine}\n[library]\nname = \"rig\"\n");
@@ -35,7 +35,7 @@ pub struct Launch {
     /// Words before the command, such as `ip netns exec NAME`.
     pub before: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// The first is a port of its own; `Engine::address` is that.
+    /// The first is its own port; `Engine::address` returns it.
     pub listen: Vec<String>,
     pub config: String,
 }
@@ -78,7 +78,7 @@ impl Engine {
         self.running.signal(signal);
     }
 
-    /// The process ends at whatever instruction it is.
+    /// The process ends at an arbitrary instruction.
     pub fn kill(&mut self) {
         self.running.child.kill().unwrap();
         self.running.child.wait().unwrap();
@@ -90,7 +90,7 @@ impl Engine {
         (self.running, self.address) = serve(&self.launch, &self.address.to_string(), config);
     }
 
-    /// Waits until it says `part` on standard error.
+    /// Waits until it prints `part` on standard error.
     pub fn says(&self, part: &str) {
         self.running.error_with(part);
     }
@@ -192,7 +192,7 @@ impl Handles {
             .unwrap();
     }
 
-    /// What the engine has now.
+    /// The current values of the engine.
     pub fn read(&self, client: &Client) -> Vec<Reading> {
         let readings = client.read(&self.0, CUT_OFF).unwrap();
         readings.into_iter().map(Result::unwrap).collect()

@@ -1,5 +1,5 @@
-//! B-62: one of several peers is killed, over and over, while elements flow. The others lose
-//! nothing, and its place is free again.
+//! B-62: one of several peers is killed, repeatedly, while elements flow. The others lose nothing,
+//! and its place is free again.
 
 use std::collections::BTreeMap;
 use std::io::{PipeWriter, Read};
@@ -19,7 +19,7 @@ use crate::{alone, until};
 /// Elements of every buffer.
 const CAPACITY: usize = 10 * FEW;
 
-/// Peers at a time, and not one more: who is killed makes room for the next.
+/// Peers at a time, and not one more: a killed one makes room for the next.
 const PEERS: usize = 3;
 
 /// Elements that pass before one is killed: far more than all buffers hold.
@@ -49,7 +49,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Writes some elements. Nobody holds that up for longer than a reader is waited for.
+    /// Writes some elements. No write takes longer than the time limit of a reader.
     fn write(&mut self) {
         let next = self.next;
         let write = self.writer.write_with(FEW, WAIT, |space| fill(space, next));
@@ -57,7 +57,7 @@ impl Spread {
         self.next += FEW as u64;
     }
 
-    /// A reader that is there, by the end of its URL.
+    /// A connected reader, by the end of its URL.
     fn reader(&self, name: &str) -> Option<Present> {
         let mut readers = self.writer.readers().into_iter();
         readers.find(|reader| reader.member.url.ends_with(name))
@@ -66,7 +66,7 @@ impl Spread {
 
 /// Behaviour: B-62, B-61.
 #[test]
-fn a_reader_that_is_killed_costs_the_others_nothing_and_makes_room_for_another() {
+fn killed_reader_frees_its_place_and_does_not_affect_others() {
     let _alone = alone();
     let own = url(address(), "out");
     let read = |name: &str| start(&["read few", &url(address(), name), &own]);
@@ -87,13 +87,13 @@ fn a_reader_that_is_killed_costs_the_others_nothing_and_makes_room_for_another()
             spread.write();
         }
         kill(killed);
-        // Of these it never has any.
+        // It never gets any of these.
         spread.write();
-        until("that it is away", || {
+        until("the disconnect of the peer", || {
             let there = spread.reader(&name);
             there.is_none_or(|one| !one.is_connected).then_some(())
         });
-        let departed: Vec<Lacking> = until("that it has left", || {
+        let departed: Vec<Lacking> = until("the departure of the peer", || {
             spread.write();
             let departed = spread.writer.departed();
             (!departed.is_empty()).then_some(departed)
@@ -111,7 +111,7 @@ fn a_reader_that_is_killed_costs_the_others_nothing_and_makes_room_for_another()
         assert!(others.len() == 2 && others.iter().all(|one| one.is_connected));
         let name = format!("killed {}", number + 1);
         killed = read(&name);
-        until("that another one is there", || {
+        until("the next peer", || {
             spread.write();
             spread.reader(&name)
         });
@@ -171,7 +171,7 @@ pub fn write_on(own: &str, options: Options) -> String {
 /// Reads from processes that write.
 struct Gathered {
     reader: FanInReader<f64>,
-    /// Of each writer, by the name at the end of its URL.
+    /// Per writer, by the name at the end of its URL.
     tallies: BTreeMap<String, Tally>,
     ended: BTreeMap<String, RunEnd>,
 }
@@ -198,7 +198,7 @@ impl Gathered {
         self.tallies.get(name).map_or(0, |tally| tally.next)
     }
 
-    /// Reads until the end of a writer is told.
+    /// Reads until the end of a writer is reported.
     fn read_to_end_of(&mut self, name: &str) {
         until("the end of a writer", || {
             self.read();
@@ -206,7 +206,7 @@ impl Gathered {
         });
     }
 
-    /// Reads until so many more have come of each of these.
+    /// Reads until this many more elements of each of these have arrived.
     fn read_on(&mut self, names: &[&str], count: u64) {
         let ends: Vec<u64> = names.iter().map(|name| self.count(name) + count).collect();
         until("elements of each", || {
@@ -227,7 +227,7 @@ fn write(name: &str, to: &str) -> (Running, PipeWriter) {
 
 /// Behaviour: B-62, B-61.
 #[test]
-fn a_writer_that_is_killed_costs_the_others_nothing_and_makes_room_for_another() {
+fn killed_writer_frees_its_place_and_does_not_affect_others() {
     let _alone = alone();
     let own = url(address(), "in");
     let stay = ["a", "b"].map(|name| write(name, &own));
@@ -271,7 +271,8 @@ fn a_writer_that_is_killed_costs_the_others_nothing_and_makes_room_for_another()
         assert_eq!(sut.ended[name], RunEnd::Closed);
         assert_eq!(sut.count(name), said(&lines, "written"));
     }
-    // What came of each began at its first element and has no gap, also of those that were killed.
+    // The elements of each writer began at its first one and have no gap, including those of killed
+    // writers.
     assert_eq!(sut.tallies.len() as u64, kills() + 3);
     for (name, tally) in &sut.tallies {
         let Tally {
@@ -288,7 +289,7 @@ fn a_writer_that_is_killed_costs_the_others_nothing_and_makes_room_for_another()
 fn report(of: &str, kills: u64) {
     if is_full() {
         let check = format!("B-62, peers {of} killed");
-        let figure = format!("lost, doubled or altered of the others, {kills} kills");
+        let figure = format!("lost, duplicated or altered, of the others, {kills} kills");
         record(&check, &figure, "0", "0");
     }
 }

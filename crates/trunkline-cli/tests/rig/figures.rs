@@ -1,10 +1,10 @@
-//! What the rig has measured: printed, and with `make rig` kept in a table.
+//! The figures that the rig measures: printed, and with `make rig` kept in a table.
 
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Whether the long versions run: `make rig`.
+/// Returns true if the long versions run: `make rig`.
 pub fn is_full() -> bool {
     std::env::var("TRUNKLINE_RIG").is_ok_and(|value| value == "full")
 }
@@ -23,14 +23,14 @@ its run; the machine below is that of the last run. [Remarks](#remarks) explains
 The checks are the tests in `crates/trunkline-cli/tests/rig`. Every `make test` runs them in a short form,
 which asserts what must hold on any machine, and no times.
 
-| Check | Figure | Measured | Wanted | When |
+| Check | Figure | Measured | Target | Date, build |
 |---|---|---|---|---|
 ";
 
-/// What follows the table, written by people.
+/// The heading of the part after the table, written by hand.
 const REMARKS: &str = "\n## Remarks\n";
 
-/// Keeps one figure of one check beside what is wanted of it (empty: nothing is).
+/// Keeps one figure of one check with its target (empty: none).
 pub fn record(check: &str, figure: &str, measured: &str, wanted: &str) {
     eprintln!("{check}: {figure}: {measured} (wanted: {wanted})");
     let Ok(page) = std::env::var("TRUNKLINE_RIG_PAGE") else {
@@ -54,7 +54,7 @@ pub fn record(check: &str, figure: &str, measured: &str, wanted: &str) {
         .chain([row.as_str()])
         .collect();
     rows.sort_by_key(|row| number(row));
-    // What people have written below the table stays.
+    // The text below the table is kept.
     let remarks = old.find(REMARKS).map_or("", |start| &old[start..]);
     let text = format!(
         "{HEAD}{}\n\nMachine: {}.\n{remarks}",

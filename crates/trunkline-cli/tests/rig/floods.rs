@@ -14,7 +14,7 @@ use crate::raw::{Raw, hello};
 use crate::view::View;
 use crate::{CUT_OFF, alone, until};
 
-/// An engine, and a client of it whose life goes on all the while.
+/// An engine, and a client of it whose life continues all the while.
 struct Sut {
     engine: Engine,
     client: trunkline::Client,
@@ -51,7 +51,7 @@ impl Sut {
         );
     }
 
-    /// The client's own session is the one it had, and nobody else's is left.
+    /// The client's own session is unchanged, and no other one remains.
     fn ends_well(&mut self) {
         until("the end of all other sessions", || {
             self.goes_on();
@@ -76,7 +76,7 @@ fn noise(seed: u64) -> Vec<u8> {
 
 /// Behaviour: B-83.
 #[test]
-fn garbage_before_the_hello_costs_no_memory_and_nobodys_session() {
+fn garbage_before_the_hello_costs_no_memory_and_no_session() {
     let _alone = alone();
     let mut sut = Sut::start();
     sut.goes_on();
@@ -90,7 +90,7 @@ fn garbage_before_the_hello_costs_no_memory_and_nobodys_session() {
     let mut crowd: Vec<Option<Raw>> = (0..peers).map(|_| None).collect();
     loop {
         for (index, place) in crowd.iter_mut().enumerate() {
-            // Some say a little and wait, some say much, some come again and again.
+            // Some send a little and wait, some send much, some connect repeatedly.
             let peer = place.get_or_insert_with(|| Raw::connect(sut.engine.address));
             let bytes = noise(sent);
             let part = match index % 3 {
@@ -127,16 +127,16 @@ fn garbage_before_the_hello_costs_no_memory_and_nobodys_session() {
         let check = format!("F14, {peers} peers that send garbage");
         record(
             &check,
-            "more resident memory at most",
+            "increase in resident memory",
             &format!("{:.1} MiB", grown as f64 / 1024.0),
             "32 MiB",
         );
-        record(&check, "sessions of others dropped", "0", "0");
+        record(&check, "other sessions dropped", "0", "0");
     }
 }
 
 #[test]
-fn each_kind_of_garbage_is_answered_with_who_is_at_fault() {
+fn each_kind_of_garbage_is_answered_with_the_party_at_fault() {
     let _alone = alone();
     let mut sut = Sut::start();
     let address = sut.engine.address;
@@ -201,7 +201,7 @@ fn each_kind_of_garbage_is_answered_with_who_is_at_fault() {
 }
 
 #[test]
-fn peers_that_send_a_byte_at_a_time_are_given_up_and_hold_nobody_up() {
+fn slow_senders_are_closed_and_block_no_other_peer() {
     let _alone = alone();
     let mut sut = Sut::start();
     let address = sut.engine.address;
@@ -238,7 +238,7 @@ fn peers_that_send_a_byte_at_a_time_are_given_up_and_hold_nobody_up() {
     if is_full() {
         record(
             "F13, slow-loris",
-            "the last of 80 given up after",
+            "last of 80 closed after",
             &format!("{:.1} s", took.as_secs_f64()),
             "5 s",
         );
@@ -250,7 +250,7 @@ fn a_hundred_silent_peers_do_not_keep_a_client_out_for_long() {
     let _alone = alone();
     let mut sut = Sut::start();
     let silent: Vec<Raw> = (0..100).map(|_| Raw::connect(sut.engine.address)).collect();
-    // It is refused while they are there, told when to come again, and comes again by itself.
+    // It is refused while they are connected, gets the time to retry, and retries by itself.
     let newcomer = sut.engine.client();
     newcomer.wait_connected(CUT_OFF).unwrap();
     drop((silent, newcomer));
@@ -259,7 +259,7 @@ fn a_hundred_silent_peers_do_not_keep_a_client_out_for_long() {
 
 /// Behaviour: B-83.
 #[test]
-fn connections_that_are_made_and_aborted_leave_no_descriptor_and_no_memory() {
+fn aborted_connections_leak_no_descriptor_and_no_memory() {
     let _alone = alone();
     let mut sut = Sut::start();
     sut.goes_on();
@@ -300,13 +300,13 @@ fn connections_that_are_made_and_aborted_leave_no_descriptor_and_no_memory() {
         let now = sut.engine.descriptors() as i64 - descriptors as i64;
         record(
             &check,
-            "descriptors more than before",
+            "increase in open descriptors",
             &now.to_string(),
             "0",
         );
         record(
             &check,
-            "resident memory more than before",
+            "increase in resident memory",
             &format!("{grown} KiB"),
             "",
         );
@@ -315,7 +315,7 @@ fn connections_that_are_made_and_aborted_leave_no_descriptor_and_no_memory() {
 
 /// Behaviour: B-83.
 #[test]
-fn subscribing_and_unsubscribing_for_ever_leaves_nothing_behind() {
+fn repeated_subscribing_and_unsubscribing_leaks_nothing() {
     let _alone = alone();
     let mut sut = Sut::start();
     let other = sut.engine.client();
@@ -349,9 +349,9 @@ fn subscribing_and_unsubscribing_for_ever_leaves_nothing_behind() {
     sut.ends_well();
 }
 
-/// Half-closed peers: what they have asked is answered, and then they are gone.
+/// Half-closed peers: their requests are answered, and then they are closed.
 #[test]
-fn a_peer_that_closes_its_half_gets_its_answer_and_ends() {
+fn half_closed_peer_gets_its_answer_and_is_closed() {
     let _alone = alone();
     let mut sut = Sut::start();
     let mut peer = Raw::greet(sut.engine.address);

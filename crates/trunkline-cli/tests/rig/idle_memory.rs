@@ -20,7 +20,7 @@ const FEW: u64 = 20;
 /// Texts per call.
 const CALL: u64 = 200;
 
-/// What the writing program says when it has done what it was told.
+/// Printed by the writing program when it has executed a line.
 const DONE: &str = "it is written and read";
 
 /// The text at an index.
@@ -38,7 +38,7 @@ fn roomy(options: Options) -> Options {
     }
 }
 
-/// The writing program: as many texts as each line of its input says.
+/// The writing program: writes the number of texts in each line of its input.
 pub fn write(own: &str, options: Options) -> String {
     let mut writer = Writer::<String>::create(own, roomy(options)).unwrap();
     let mut next = 0;
@@ -118,12 +118,12 @@ fn both_processes_are_as_small_after_a_burst_of_texts_as_before() {
         !is_small(full),
         "the burst is to fill buffers: {full:?} {before:?}"
     );
-    let after = until("that the memory is given back", || {
+    let after = until("the release of the memory", || {
         let now = both();
         is_small(now).then_some(now)
     });
     let took = clock.now().since(idle_since);
-    // The stream goes on.
+    // The stream continues.
     order(FEW);
     drop(orders);
     let (written, writer) = writer.end();
@@ -141,6 +141,6 @@ fn both_processes_are_as_small_after_a_burst_of_texts_as_before() {
             record(check, &figure, &measured, "1.2 times");
         }
         let limit = seconds(Duration::from_secs(60));
-        record(check, "given back after", &seconds(took), &limit);
+        record(check, "memory released after", &seconds(took), &limit);
     }
 }

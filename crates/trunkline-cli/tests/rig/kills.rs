@@ -1,5 +1,5 @@
-//! F24: the end that dials is killed, over and over. The other one is told in time, and its name is
-//! free again.
+//! F24: the dialling end is killed repeatedly. The other one detects it in time, and its name is
+//! released.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::{alone, until};
 /// Elements that the end writes before it is killed.
 const BEFORE: usize = 10;
 
-/// What it says then.
+/// Printed when it is connected.
 const THERE: &str = "it is there";
 
 /// Endpoints whose peers are killed at the same time.
 const AT_A_TIME: u64 = 25;
 
-/// One kill of so many is not told by the system either, as if the machine had vanished.
+/// One kill in this number is not reported by the system, as if the machine had vanished.
 const SILENT: u64 = 10;
 
 /// The end that is killed: it writes something, and waits.
@@ -36,7 +36,7 @@ pub fn hold(own: &str, options: Options) -> String {
     }
 }
 
-/// The slowest to be told of an end that was killed, and of one that had vanished.
+/// The longest times to detect a killed end, and a vanished one.
 #[derive(Clone, Copy, Default)]
 struct Slowest {
     killed: Duration,
@@ -68,7 +68,7 @@ fn kill(times: u64, first: u64) -> Slowest {
         let killed = clock.now();
         peer.child.kill().unwrap();
         peer.child.wait().unwrap();
-        until("that the peer is away", || {
+        until("the disconnect of the peer", || {
             (!reader.properties().is_connected).then_some(())
         });
         let after = clock.now().since(killed);
@@ -77,7 +77,7 @@ fn kill(times: u64, first: u64) -> Slowest {
             false => &mut slowest.killed,
         };
         *kind = after.max(*kind);
-        // Then its program is told that nobody comes back.
+        // Then its program gets the error that no peer returns.
         let told = reader.read(WAIT);
         assert!(
             matches!(told, Err(StreamError::Fault(StreamFault::PeerGone { .. }))),
@@ -94,7 +94,7 @@ fn descriptors() -> usize {
 
 /// Behaviour: B-61, NS-69.
 #[test]
-fn the_passive_end_is_told_of_each_kill_of_the_active_one_and_nothing_of_it_stays() {
+fn passive_end_detects_each_kill_of_the_active_one_without_leaks() {
     let _alone = alone();
     let kills = size(AT_A_TIME * 2, 1000);
     let each = kills / AT_A_TIME;
@@ -105,24 +105,24 @@ fn the_passive_end_is_told_of_each_kill_of_the_active_one_and_nothing_of_it_stay
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
-    until("that no connection is left", || {
+    until("the end of all connections", || {
         (descriptors() <= before).then_some(())
     });
     let killed = slowest.iter().map(|one| one.killed).max();
     let vanished = slowest.iter().map(|one| one.vanished).max();
     let [killed, vanished] = [killed, vanished].map(Option::unwrap_or_default);
-    eprintln!("told of a kill within {killed:?}, of silence within {vanished:?}");
+    eprintln!("kill detected within {killed:?}, of silence within {vanished:?}");
     if is_full() {
         let check = "F24, 1000 kills of the active end";
         for (figure, measured, wanted) in [
-            ("slowest to learn of a kill", seconds(killed), "3.5 s"),
+            ("longest time to detect a kill", seconds(killed), "3.5 s"),
             (
-                "slowest where the connection goes silent, 100 of them",
+                "longest time to detect a silent connection, 100 of them",
                 seconds(vanished),
                 "3.5 s",
             ),
             (
-                "endpoints and connections left, names not free",
+                "endpoints and connections left over, names not released",
                 "0, 0".to_owned(),
                 "0, 0",
             ),

@@ -1,5 +1,5 @@
-//! A write whose call has ended is never carried out later, unless the call said that it does not
-//! know.
+//! A write whose call has ended is never carried out later, unless the call reported an unknown
+//! outcome.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -11,22 +11,22 @@ use trunkline_types::{DataType, LibraryDefinition, Value, VariableDefinition};
 use crate::engine::{Engine, Handles, config, names};
 use crate::{CUT_OFF, alone};
 
-/// How often an engine is killed and stopped; 2 unless set, as a long run sets it.
+/// Number of kills and stops of an engine; 2 unless set by a long run.
 const KILLS: &str = "WRITE_KILLS";
-/// How long each call may take.
+/// Time limit of each call.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// More than the engine lets a client send without an answer.
 const MANY: usize = 6000;
 const VARIABLES: usize = 7;
 
-/// What a program knows of one write.
+/// A program's knowledge of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
-    /// It was told that nothing was written.
+    /// Reported as not written.
     NotWritten,
-    /// It was told that nobody knows.
+    /// Reported as unknown.
     Unknown,
-    /// It was told that it was written: a signal to stop takes its time.
+    /// Reported as written: a signal to stop takes its time.
     Written,
 }
 
@@ -39,7 +39,7 @@ fn known(outcome: &WriteOutcome) -> Known {
     }
 }
 
-/// What was said of a call's writes, `count` of them.
+/// The outcomes of a call's `count` writes.
 fn said(called: Result<Vec<WriteOutcome>, CallError>, count: usize) -> Vec<Known> {
     match called {
         Ok(outcomes) => outcomes.iter().map(known).collect(),
@@ -50,7 +50,7 @@ fn said(called: Result<Vec<WriteOutcome>, CallError>, count: usize) -> Vec<Known
     }
 }
 
-/// Every way to write, each to a variable of its own, with values from 1 on.
+/// Every kind of write, each to a separate variable, with values from 1 on.
 fn write_all(client: &Client, handles: &Handles) -> Vec<Vec<Known>> {
     let to = |index: usize, value: f64| Write::new(handles.0[index], Value::F64(value));
     let mut all = Vec::new();
@@ -62,7 +62,7 @@ fn write_all(client: &Client, handles: &Handles) -> Vec<Vec<Known>> {
     let newest = Write::newest(handles.0[3], Value::F64(1.0));
     all.push(said(client.write([newest], PATIENCE), 1));
     client.write_untracked([to(4, 1.0)], PATIENCE).unwrap();
-    // Nothing was said of it: where it was sent in time it may be carried out.
+    // Its outcome is unknown: if it was sent in time it may be carried out.
     all.push(vec![Known::Unknown]);
     let many = (1..=MANY).map(|value| to(5, value as f64));
     all.push(said(client.write(many, PATIENCE), MANY));
@@ -78,7 +78,7 @@ fn write_all(client: &Client, handles: &Handles) -> Vec<Vec<Known>> {
 
 /// Behaviour: B-20.
 #[test]
-fn a_write_that_failed_is_not_carried_out_when_the_engine_comes_back() {
+fn failed_write_is_not_carried_out_after_an_engine_restart() {
     let _alone = alone();
     let rounds = std::env::var(KILLS).map_or(2, |kills| kills.parse().unwrap());
     let (mut cancelled, mut unknown, mut applied) = (0, 0, 0);

@@ -16,7 +16,7 @@ fn outcome(client: &Client, names: &[String]) -> (usize, Vec<(u32, FaultCode, St
     let subscription = client
         .subscribe(names, Contract::Latest, SubscribeOptions::default())
         .unwrap();
-    // A refusal is tried again, and told again, while one waits for the others.
+    // A refused item is retried, and reported again, while another one waits for the rest.
     let (mut readings, mut faults) = (0, BTreeMap::new());
     while readings + faults.len() < names.len() {
         match subscription
@@ -35,7 +35,7 @@ fn outcome(client: &Client, names: &[String]) -> (usize, Vec<(u32, FaultCode, St
 
 /// Behaviour: B-83.
 #[test]
-fn more_items_than_a_session_may_have_are_refused_one_by_one_and_cost_the_others_nothing() {
+fn items_beyond_the_limit_are_refused_individually() {
     let _alone = alone();
     let limit = size(100, 100_000);
     let limits = format!("[engine.limits]\nitems_per_session_max = {limit}\n");
@@ -54,8 +54,8 @@ fn more_items_than_a_session_may_have_are_refused_one_by_one_and_cost_the_others
     assert_eq!(others.0.len(), 10);
     let (readings, faults) = outcome(&engine.client(), &names(limit));
     assert_eq!((readings, faults.len()), (limit, 0));
-    // What it has given back it may have again.
-    until("items that were given back", || {
+    // Returned items are available again.
+    until("the release of items", || {
         let (readings, _) = outcome(&client, &names(limit));
         (readings == limit).then_some(())
     });
@@ -65,14 +65,14 @@ fn more_items_than_a_session_may_have_are_refused_one_by_one_and_cost_the_others
             &check,
             "refused, each with its own error",
             &refused.to_string(),
-            "the others only",
+            "only the other items",
         );
     }
 }
 
 /// Behaviour: B-83.
 #[test]
-fn more_sessions_than_allowed_are_told_when_to_come_again() {
+fn sessions_beyond_the_limit_learn_when_to_retry() {
     let _alone = alone();
     let engine = Engine::start(&config(1, "f64", "[engine.limits]\nsessions_max = 10\n"));
     let clients: Vec<Client> = (0..10).map(|_| engine.client()).collect();
@@ -102,7 +102,7 @@ fn more_sessions_than_allowed_are_told_when_to_come_again() {
 
 /// Behaviour: B-83.
 #[test]
-fn names_and_patterns_beyond_their_limits_are_refused_and_at_their_limits_work() {
+fn names_and_patterns_work_up_to_their_limits() {
     let _alone = alone();
     let longest = format!("rig/{}", "n".repeat(1020));
     let text = "[engine]\nlocal_socket = false\n[library]\nname = \"rig\"\n[[variable]]\nname = \"NAME\"\ntype = \"f64\"\n";
@@ -178,7 +178,7 @@ fn patterns_to_follow_are_limited_per_session() {
 ///
 /// Behaviour: B-83.
 #[test]
-fn a_pattern_built_to_be_slow_holds_nobody_up() {
+fn slow_pattern_does_not_block_other_clients() {
     let _alone = alone();
     let count = size(2000, 15_000);
     let mut text = "[engine]\nlocal_socket = false\n[library]\nname = \"rig\"\n".to_owned();
@@ -209,12 +209,7 @@ fn a_pattern_built_to_be_slow_holds_nobody_up() {
     assert!(round_trips > 0);
     if is_full() {
         let check = format!("F22, {count} names of 900 characters");
-        record(
-            &check,
-            "the worst pattern over all of them",
-            &seconds(took),
-            "",
-        );
+        record(&check, "slowest pattern over all names", &seconds(took), "");
         record(
             &check,
             "slowest round trip of another client meanwhile",

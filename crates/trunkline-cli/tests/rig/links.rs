@@ -15,7 +15,7 @@ use crate::{CUT_OFF, alone, until};
 
 const VARIABLES: usize = 5;
 
-/// A subscriber behind the fault, and a writer that is not.
+/// A subscriber whose link has the fault, and a writer whose link does not.
 struct Watched {
     client: Client,
     subscription: Subscription,
@@ -49,7 +49,7 @@ impl Watched {
     }
 }
 
-/// Goes on writing while a fault is there, and says when both ends have noticed it.
+/// Continues writing during a fault. Returns when both ends have detected it.
 fn through(
     name: &str,
     sut: &mut Watched,
@@ -67,7 +67,7 @@ fn through(
     handles.write(writer, clock.now().as_nanos() as f64);
     let before = handles.read(writer);
     sut.follow("the values before", |view| view.equals(&before));
-    // Somebody else follows the same variables, and is not behind the fault.
+    // Another client follows the same variables over a link without the fault.
     let options = SubscribeOptions::default();
     let keeper = writer
         .subscribe(&names(VARIABLES), Contract::ALL, options)
@@ -95,7 +95,7 @@ fn through(
     let after = handles.read(writer);
     sut.follow("the values after", |view| view.equals(&after));
     let back = clock.now().since(healed);
-    // What was written while the engine had no session to keep it for is told as lost to the
+    // Updates written while the engine had no session to keep them for are reported as lost to the
     // disconnect, exactly; the view has checked the sum.
     let lost = sut.view.lost - lost_before;
     assert!(lost <= meanwhile * VARIABLES as u64, "{name}: {lost} lost");
@@ -124,7 +124,7 @@ fn through(
         );
         record(
             &check,
-            "back after the heal, every update there or reported",
+            "recovery time, with every update delivered or reported as lost",
             &seconds(back),
             "",
         );
@@ -138,7 +138,7 @@ fn timing() -> &'static str {
 
 /// Behaviour: B-13.
 #[test]
-fn a_link_that_is_silent_is_noticed_by_both_ends_and_resumed_with_what_is_missing_told() {
+fn silent_link_is_detected_by_both_ends_and_losses_are_reported() {
     let _alone = alone();
     let engine = Engine::start(&config(VARIABLES, "f64", timing()));
     let proxy = Proxy::start(engine.address);
@@ -167,12 +167,12 @@ fn a_link_that_is_silent_is_noticed_by_both_ends_and_resumed_with_what_is_missin
 
 /// Behaviour: B-13.
 #[test]
-fn a_link_that_is_cut_between_two_machines_is_noticed_and_resumed_with_what_is_missing_told() {
+fn cut_link_is_detected_by_both_ends_and_losses_are_reported() {
     let _alone = alone();
     let Some(network) = Network::create("F4: the link between two machines") else {
         return;
     };
-    // What goes through files does not go through the link.
+    // Data in files does not use the link.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("rig.sock");
     let socket = socket.to_str().unwrap();
@@ -202,7 +202,7 @@ fn a_link_that_is_cut_between_two_machines_is_noticed_and_resumed_with_what_is_m
 
 /// Behaviour: B-13.
 #[test]
-fn an_engine_that_stands_still_is_noticed_and_goes_on_where_it_was() {
+fn stalled_engine_is_detected_and_continues_where_it_was() {
     let _alone = alone();
     let engine = Engine::start(&config(VARIABLES, "f64", timing()));
     let clock = Clock::new();
@@ -233,7 +233,7 @@ fn an_engine_that_stands_still_is_noticed_and_goes_on_where_it_was() {
         );
         record(
             "F4, SIGSTOP of the engine",
-            "back with every update, lost 0",
+            "recovery time, with every update delivered",
             &seconds(back),
             "",
         );

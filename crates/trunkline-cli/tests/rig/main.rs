@@ -14,7 +14,7 @@
 //!   figures   what was measured, printed, and kept where `make rig` says
 //! ```
 //!
-//! As part of the ordinary tests each check is short, and no time is asserted: waiting has only a
+//! As part of the ordinary tests each check is short, and no time is asserted, except for a
 //! generous cut-off. `make rig` runs the long versions one by one and writes their figures to
 //! docs/reference/rig.md.
 
@@ -23,7 +23,7 @@
     clippy::expect_used,
     clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "a rig that does not work fails its test, and says what it measured"
+    reason = "tests may panic and print what they measured"
 )]
 
 mod chaos;
@@ -69,7 +69,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a fault lasts. Nothing is waited for here: time passing is the fault.
+/// The duration of a fault. Only time has to pass.
 pub fn last(duration: Duration) {
     let clock = Clock::new();
     let end = clock.now().saturating_add(duration);
@@ -78,7 +78,7 @@ pub fn last(duration: Duration) {
     }
 }
 
-/// Looks again and again until there is an answer, for at most the cut-off.
+/// Looks repeatedly until there is an answer, for at most the cut-off.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let clock = Clock::new();
     let end = clock.now().saturating_add(CUT_OFF);

@@ -64,7 +64,7 @@ impl Network {
         &self.client
     }
 
-    /// What to put before a command that is to run at the engine's end.
+    /// The prefix of a command that is to run at the engine's end.
     pub fn before(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name]
             .map(str::to_owned)
@@ -77,14 +77,14 @@ impl Network {
         assert!(self.inside(&["link", "set", &format!("{}b", self.name), state]));
     }
 
-    /// What the engine sends is lost, and what clients send arrives.
+    /// Frames from the engine are lost, and those of clients arrive.
     pub fn lose_from_engine(&self, lose: bool) {
         let verb = if lose { "add" } else { "del" };
         let to = format!("{}/32", self.client);
         assert!(self.inside(&["route", verb, "blackhole", &to]));
     }
 
-    /// What clients send is lost, and what the engine sends arrives.
+    /// Frames from clients are lost, and those of the engine arrive.
     pub fn lose_to_engine(&self, lose: bool) {
         let verb = if lose { "add" } else { "del" };
         let to = format!("{}/32", self.engine);

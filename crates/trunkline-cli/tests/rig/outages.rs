@@ -1,5 +1,4 @@
-//! NS-70: what is written through an outage waits in the writer's buffer, and nobody is told of any
-//! error.
+//! NS-70: elements written during an outage wait in the writer's buffer, and no error is reported.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ const CAPACITY: usize = 125_000;
 /// 1 kB each 10 ms are 100 kB/s.
 const PACE: Duration = Duration::from_millis(10);
 
-/// The writing program, and what it has seen.
+/// The writing program, and its observations.
 struct Written {
     writer: Writer<f64>,
     next: u64,
@@ -26,7 +25,7 @@ struct Written {
 }
 
 impl Written {
-    /// Writes 1 kB. In the full version it is in time, which says nothing of other machines.
+    /// Writes 1 kB. In the full version it must be in time; elsewhere the machine may be slower.
     fn write(&mut self, timeout: Option<Duration>) {
         let clock = Clock::new();
         let start = clock.now();
@@ -40,7 +39,7 @@ impl Written {
         self.highest = self.highest.max(self.writer.properties().in_buffer);
     }
 
-    /// Writes for so long at the pace, unless `done` before; how long that was.
+    /// Writes at the pace for this time, unless `done` before. Returns the duration.
     fn write_for(&mut self, duration: Duration, done: impl Fn(&Writer<f64>) -> bool) -> Duration {
         let clock = Clock::new();
         let start = clock.now();
@@ -56,7 +55,7 @@ impl Written {
 
 /// Behaviour: NS-67, NS-70.
 #[test]
-fn an_outage_for_which_the_buffer_is_large_enough_is_no_error_for_anyone() {
+fn outage_that_fits_the_buffer_is_not_an_error() {
     let _alone = alone();
     let passive = address();
     let proxy = Proxy::start(passive);
@@ -82,12 +81,12 @@ fn an_outage_for_which_the_buffer_is_large_enough_is_no_error_for_anyone() {
     if is_full() {
         written.write_for(Duration::from_secs(10), never);
     } else {
-        // As much as 10 s bring, at once: all of it fits.
+        // The data of 10 s at once: all of it fits.
         (0..CAPACITY / FEW).for_each(|_| written.write(Some(Duration::ZERO)));
         assert_eq!(written.highest, CAPACITY as u64);
     }
     proxy.close_door(false);
-    // What one turn brings is always there.
+    // The elements of one turn are always in the buffer.
     let caught_up = |writer: &Writer<f64>| writer.properties().in_buffer <= 2 * FEW as u64;
     let took = written.write_for(Duration::from_secs(60), caught_up);
     written.write_for(size(Duration::ZERO, Duration::from_secs(1)), never);
@@ -108,7 +107,7 @@ fn an_outage_for_which_the_buffer_is_large_enough_is_no_error_for_anyone() {
         let fill = format!("{highest} of {CAPACITY} elements");
         for (figure, measured, wanted) in [
             ("errors of read and write, elements lost", "0, 0", "0, 0"),
-            ("highest fill of the writer", fill.as_str(), ""),
+            ("peak fill of the writer's buffer", fill.as_str(), ""),
             ("longest call of write", seconds(longest).as_str(), ""),
             ("caught up after the outage", seconds(took).as_str(), ""),
         ] {

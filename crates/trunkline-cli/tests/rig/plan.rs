@@ -13,14 +13,14 @@ pub enum Way {
     ToClient,
 }
 
-/// What becomes of a byte.
+/// The treatment of a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The connection ends before it.
     Cut(Cut),
     /// It arrives as another one.
     Alter,
-    /// Neither it nor anything else goes through this connection again, and nobody is told.
+    /// Nothing passes through this connection again, silently.
     Vanish,
 }
 
@@ -30,7 +30,8 @@ struct Planned {
     /// Bytes of the elements' way that go before.
     at: u64,
     fault: Fault,
-    /// It is a byte of the other way, so many behind what that way has carried by then.
+    /// It is a byte of the other direction, at this distance after those that direction has carried
+    /// by then.
     back: Option<u64>,
 }
 
@@ -42,9 +43,9 @@ pub struct Plan {
     next: VecDeque<Planned>,
     /// Bytes so far on the elements' way.
     carried: u64,
-    /// One of the other way that is due, in so many bytes.
+    /// A due fault of the other direction, at this distance in bytes.
     back: Option<(u64, Fault)>,
-    /// What was done: connections cut, bytes altered, connections that stand still.
+    /// The faults so far: connections cut, bytes altered, connections that stall.
     pub cuts: u64,
     pub altered: u64,
     pub vanished: u64,
@@ -95,7 +96,7 @@ impl Plan {
         self.carried
     }
 
-    /// How many were done.
+    /// The number of faults so far.
     pub fn done(&self) -> u64 {
         self.cuts + self.altered + self.vanished
     }
@@ -119,7 +120,7 @@ impl Plan {
                     self.back = Some((back, fault));
                     return None;
                 }
-                // What lies behind it is not carried, or not again.
+                // Data after it is not carried, or not again.
                 let before = at.saturating_sub(from).min(count - 1);
                 (before, fault)
             }

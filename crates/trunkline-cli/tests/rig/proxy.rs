@@ -11,10 +11,10 @@ use socket2::SockRef;
 use crate::last;
 use crate::plan::{Fault, Plan, Way};
 
-/// How often a pump that has nothing to forward looks at its orders.
+/// Interval at which an idle pump checks its orders.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How often one looks that stands still for good.
+/// Interval of a pump that stalls for good.
 const LOOK_STILL: Duration = Duration::from_millis(100);
 
 /// Bytes that are taken at a time, so that a fault in them hits the right one.
@@ -25,19 +25,19 @@ const PIECE: usize = 256 << 10;
 pub enum Cut {
     /// In order, as if either program had closed it.
     Close,
-    /// As a firewall does that has forgotten it.
+    /// As a firewall does that has dropped its state.
     Reset,
-    /// The client's half is closed; the engine may go on.
+    /// The client's half is closed; the engine may continue.
     HalfClose,
 }
 
-/// What is done to connections.
+/// The orders for connections.
 #[derive(Debug, Default)]
 struct Orders {
     /// Bytes stay where they are, in these directions.
     silent_to_engine: bool,
     silent_to_client: bool,
-    /// What is forwarded waits this long before.
+    /// Forwarded data waits this long.
     delay: Duration,
     /// Connections made before this number are cut.
     cut_before: u64,
@@ -46,7 +46,7 @@ struct Orders {
     cut_at: Option<(u64, Cut)>,
     /// Faults at bytes to come.
     plan: Plan,
-    /// Connections made before this number stand still until they are cut.
+    /// Connections made before this number stall until they are cut.
     still_before: u64,
     made: u64,
     /// New connections are ended at once.
@@ -73,7 +73,7 @@ impl Proxy {
         change(&mut lock(&self.orders));
     }
 
-    /// Nothing arrives any more, in one direction or in both; nobody is told.
+    /// Nothing arrives, silently, in one direction or in both.
     pub fn silence(&self, to_engine: bool, to_client: bool) {
         self.order(|orders| {
             (orders.silent_to_engine, orders.silent_to_client) = (to_engine, to_client);
@@ -84,33 +84,33 @@ impl Proxy {
         self.order(|orders| orders.delay = delay);
     }
 
-    /// Ends all connections there are.
+    /// Ends all existing connections.
     pub fn cut(&self, cut: Cut) {
         self.order(|orders| (orders.cut_before, orders.cut) = (orders.made, Some(cut)));
     }
 
-    /// Ends the connection that carries the `bytes`th byte to a client from now on, behind it.
+    /// Ends the connection that carries the `bytes`th byte to a client from now on, after it.
     pub fn cut_at(&self, bytes: u64, cut: Cut) {
         self.order(|orders| orders.cut_at = Some((bytes, cut)));
     }
 
-    /// Does what is planned from now on.
+    /// Follows this plan from now on.
     pub fn follow(&self, plan: Plan) {
         self.order(|orders| orders.plan = plan);
     }
 
-    /// Looks at what is planned, and what was done.
+    /// Reads the plan and the faults so far.
     pub fn plan<R>(&self, look: impl FnOnce(&Plan) -> R) -> R {
         look(&lock(&self.orders).plan)
     }
 
-    /// Nothing goes through the connections there are any more, and nobody is told, as if the
-    /// machine behind them had vanished. New ones go through.
+    /// The existing connections silently stall, as if the machine after them had vanished. New ones
+    /// work.
     pub fn vanish(&self) {
         self.order(|orders| orders.still_before = orders.made);
     }
 
-    /// Nobody is let through any more.
+    /// Rejects all connections.
     pub fn close_door(&self, is_closed: bool) {
         self.order(|orders| orders.is_closed = is_closed);
     }
@@ -137,7 +137,7 @@ impl Orders {
         }
     }
 
-    /// Bytes are about to go: how many of them still do, and how the connection ends behind them.
+    /// Bytes are about to go: how many of them still do, and how the connection ends after them.
     fn passing(&mut self, way: Way, bytes: &mut [u8]) -> (usize, Option<Cut>) {
         let count = bytes.len();
         match self.plan.pass(way, bytes) {
@@ -166,7 +166,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.order(|orders| orders.stopped = true);
         self.cut(Cut::Reset);
-        // The listener's thread looks when somebody comes.
+        // The listener's thread checks on a new connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -245,7 +245,7 @@ impl Pump {
             }
             let read = (&*self.from).read(&mut buffer);
             if self.number <= lock(&self.orders).still_before {
-                // Since it began to read: what came, or that nothing will, stays here.
+                // Received bytes, or the end, stay here from the start of reading.
                 continue;
             }
             let count = match read {

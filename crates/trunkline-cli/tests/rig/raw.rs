@@ -35,7 +35,7 @@ impl Raw {
         let _ = self.0.write_all(bytes);
     }
 
-    /// The kind of the next frame that is no keep-alive; `None` at the end of the connection.
+    /// The kind of the next frame other than a keep-alive; `None` at the end of the connection.
     pub fn next_kind(&mut self) -> Option<FrameKind> {
         self.next_frame().map(|(kind, _)| kind)
     }
@@ -56,8 +56,8 @@ impl Raw {
         }
     }
 
-    /// What the engine says when it closes the connection: the fault and its sentence; `None` when
-    /// it closed without a word.
+    /// The fault and the sentence with which the engine closes the connection; `None` if it closed
+    /// without a goodbye.
     pub fn last_words(&mut self) -> Option<(String, String)> {
         while let Some((kind, bytes)) = self.next_frame() {
             let limits = match kind {

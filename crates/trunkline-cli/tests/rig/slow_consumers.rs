@@ -12,7 +12,7 @@ use crate::{CUT_OFF, alone};
 
 /// Bytes that may wait for one session, by the configuration.
 const QUEUE: u64 = 256 << 10;
-/// Bytes of a session's output on their way into its socket: `OUTPUT_MAX` of trunkline-net, and one
+/// Bytes of a session's output in transit into its socket: `OUTPUT_MAX` of trunkline-net, and one
 /// frame.
 const OUTPUT: u64 = 128 << 10;
 
@@ -25,7 +25,7 @@ fn bounded(sessions: usize) -> String {
     format!("keep_alive = \"30s\"\ndeadline = \"1h\"\n[engine.limits]\n{limits}\n")
 }
 
-/// Ten contracts side by side, each of its own.
+/// Ten contracts, each with its own parameters.
 fn contract(index: usize) -> Contract {
     match index % 4 {
         0 => Contract::Latest,
@@ -37,7 +37,7 @@ fn contract(index: usize) -> Contract {
 
 /// Behaviour: B-06.
 #[test]
-fn subscribers_that_stop_reading_cost_what_is_configured_and_are_told_what_they_missed() {
+fn stalled_subscribers_use_bounded_memory_and_learn_their_losses() {
     let _alone = alone();
     let (subscribers, variables) = (size(24, 1000), size(50, 100));
     let engine = Engine::start(&config(variables, "f64", &bounded(subscribers)));
@@ -85,7 +85,7 @@ fn subscribers_that_stop_reading_cost_what_is_configured_and_are_told_what_they_
         "{grown} KiB more, where {bound} KiB may wait"
     );
 
-    // They go on, and each knows what became of every update.
+    // They continue, and each knows the outcome of every update.
     let last = handles.read(&writer);
     for member in &mut crowd.members {
         member.stalled = false;
@@ -113,7 +113,7 @@ fn subscribers_that_stop_reading_cost_what_is_configured_and_are_told_what_they_
             "client {index}: {:?}",
             view.disconnects
         );
-        // The first reading of an item counts what was before for nobody.
+        // The first reading of an item does not count earlier updates for any subscriber.
         let missed_none = view.readings + view.skipped;
         assert_eq!(missed_none, updates, "client {index}");
         skipped += view.skipped;
@@ -130,27 +130,27 @@ fn subscribers_that_stop_reading_cost_what_is_configured_and_are_told_what_they_
         );
         record(
             &check,
-            "more resident memory at most, of what may wait",
+            "increase in resident memory, of the configured buffers",
             &format!("{} of {} MiB", grown >> 10, bound >> 10),
             "at most 10 % above",
         );
         let later = most.saturating_sub(half) >> 10;
         record(
             &check,
-            "of which in the second half",
+            "of that increase in the second half",
             &format!("{later} MiB"),
             "0",
         );
         record(
             &check,
-            "updates skipped, all of them reported exactly",
+            "updates skipped, each of them reported",
             &skipped.to_string(),
             "exact",
         );
     }
 }
 
-/// Rounds in which one update goes to everybody who reads; the time until each has it.
+/// Rounds in which one update goes to all readers; the time until each has it.
 fn latencies(crowd: &mut Crowd, engine: &Engine, rounds: usize, value: &mut f64) -> Vec<Duration> {
     let client = engine.client();
     let handles = Handles::open(&client, &names(VARIABLES));
@@ -180,7 +180,7 @@ const VARIABLES: usize = 10;
 
 /// Behaviour: B-06.
 #[test]
-fn half_of_the_clients_stalled_costs_the_other_half_nothing() {
+fn stalled_half_of_the_clients_does_not_affect_the_other() {
     let _alone = alone();
     let (clients, rounds) = (size(20, 200), size(50, 200));
     let engine = Engine::start(&config(VARIABLES, "f64", &bounded(clients)));
@@ -208,7 +208,7 @@ fn half_of_the_clients_stalled_costs_the_other_half_nothing() {
         let ratio = stalled.as_secs_f64() / calm.as_secs_f64();
         record(
             &check,
-            "p99 of the others' latency, to the same without stalls",
+            "p99 of the others' latency, relative to no stalls",
             &format!(
                 "{:.2} ({} to {} us)",
                 ratio,

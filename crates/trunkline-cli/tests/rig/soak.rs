@@ -1,4 +1,4 @@
-//! R1: nothing is lost, doubled or out of order in a stream whose connection is cut over and over.
+//! R1: nothing is lost, duplicated or out of order in a stream whose connection is cut repeatedly.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ enum Dials {
     Reader,
 }
 
-/// What is done to one stream.
+/// The faults of one stream.
 struct Size {
     elements: u64,
     faults: u64,
-    /// Of those the ones of which nobody is told, which an end notices after 3 s.
+    /// The silent ones among those, which an end detects after 3 s.
     vanishing: u64,
     seed: u64,
 }
 
-/// Sends so many elements from process to process through so many faults.
+/// Sends this number of elements between processes through this number of faults.
 fn soak(dials: Dials, size: &Size) {
     let Size {
         elements,
@@ -81,27 +81,27 @@ fn soak(dials: Dials, size: &Size) {
         let figures = [
             ("elements, each of them checked", elements.to_string(), ""),
             (
-                "lost, doubled or out of order, altered",
+                "lost, duplicated or reordered, altered",
                 format!("{lost}, {again}, {altered}"),
                 "0, 0, 0",
             ),
             (
                 "connections cut, bytes altered, connections gone silent",
                 format!("{cuts}, {bytes}, {silent}"),
-                "1000 together",
+                "1000 in total",
             ),
             (
-                "reconnections that the writer has seen, and the reader",
+                "reconnections seen by the writer and by the reader",
                 format!("{}, {}", reconnections[0], reconnections[1]),
                 "",
             ),
             (
-                "longest time without elements; one whose greeting goes silent is dialled again after 5 s",
+                "longest time without elements; an unanswered hello is retried after 5 s",
                 seconds(longest),
                 "",
             ),
             (
-                "elements per second, the faults included",
+                "elements per second, including faults",
                 format!("{:.0} million", rate / 1e6),
                 "",
             ),
@@ -114,7 +114,7 @@ fn soak(dials: Dials, size: &Size) {
 
 /// Behaviour: NS-60, NS-61, NS-66, NS-67, NS-68.
 #[test]
-fn a_stream_whose_writer_dials_loses_and_doubles_nothing_whatever_becomes_of_its_connection() {
+fn stream_with_a_dialling_writer_survives_all_faults() {
     let _alone = alone();
     soak(
         Dials::Writer,
@@ -135,12 +135,12 @@ fn a_stream_whose_writer_dials_loses_and_doubles_nothing_whatever_becomes_of_its
     );
 }
 
-/// The same with elements that come over the connection which their reader has opened: always in
-/// the short form.
+/// Like [`stream_with_a_dialling_writer_survives_all_faults`], over a connection that the reader
+/// has opened: always in the short form.
 ///
 /// Behaviour: NS-60, NS-61, NS-66, NS-67, NS-68.
 #[test]
-fn a_stream_whose_reader_dials_loses_and_doubles_nothing_whatever_becomes_of_its_connection() {
+fn stream_with_a_dialling_reader_survives_all_faults() {
     let _alone = alone();
     soak(
         Dials::Reader,

@@ -1,4 +1,4 @@
-//! F3: everybody comes back at once.
+//! F3: all clients reconnect at once.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -33,9 +33,9 @@ fn all_have(crowd: &Crowd, engine: &[Reading]) -> bool {
 
 /// Behaviour: B-11, B-31.
 #[test]
-fn an_engine_that_was_killed_has_all_its_clients_back_with_its_values() {
+fn killed_engine_regains_all_its_clients_with_its_values() {
     let _alone = alone();
-    // Unoptimised, one thread cannot be so many clients.
+    // Without optimisation, one thread cannot drive that many clients.
     let most = if cfg!(debug_assertions) { 1000 } else { 10_000 };
     let count = size(200, most);
     trunkline_net::server::raise_descriptor_limit(count + 100);
@@ -51,7 +51,7 @@ fn an_engine_that_was_killed_has_all_its_clients_back_with_its_values() {
     crowd.attempts.clear();
     engine.kill();
     let killed = clock.now();
-    // The clients go on while it is away.
+    // The clients continue while it is away.
     let restarting = std::thread::spawn(move || {
         last(Duration::from_millis(200));
         engine.start_again();
@@ -74,14 +74,14 @@ fn an_engine_that_was_killed_has_all_its_clients_back_with_its_values() {
     if is_full() {
         record(
             &check,
-            "all back and consistent after the engine is up",
+            "all reconnected and consistent after the engine is up",
             &seconds(back.since(up)),
             "30 s",
         );
         let (most, average) = attempt_rate(&crowd.attempts, killed, back);
         record(
             &check,
-            "attempts in the busiest 100 ms after the first second, to the average",
+            "attempts in the busiest 100 ms (after the first second), relative to the average",
             &format!("{most} to {average:.1}"),
             "2 times",
         );
@@ -118,8 +118,7 @@ fn attempt_rate(attempts: &[Tick], killed: Tick, back: Tick) -> (usize, f64) {
     )
 }
 
-/// A hundred clients lose their connections at the same instant; twenty others are there all the
-/// while.
+/// A hundred clients lose their connections at the same instant; twenty others stay connected.
 ///
 /// Behaviour: B-31.
 #[test]
@@ -164,9 +163,9 @@ fn a_storm_of_a_hundred_clients_keeps_every_client_alive() {
     }
 }
 
-/// Clients of another machine come at the pace that its address may have, and all of them come in.
+/// Clients of another machine are admitted at the rate of its address, and all of them get in.
 #[test]
-fn a_machine_that_connects_too_often_is_told_when_to_come_again() {
+fn machine_that_connects_too_often_learns_when_to_retry() {
     let _alone = alone();
     let Some(network) = Network::create("the pace of an address") else {
         return;

@@ -1,7 +1,7 @@
-//! The ends of streams as processes of their own: this very test, started again in another role.
+//! The ends of streams as separate processes: this very test, started again in another role.
 //!
 //! An element follows from its place in the stream, so that the reader knows of each whether it is
-//! lost, doubled, out of order or altered.
+//! lost, duplicated, out of order or altered.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use trunkline_net::Clock;
 
 use crate::process::Running;
 
-/// What a process is told: its role, and what that needs.
+/// The arguments of a process: its role, and the role's parameters.
 const TOLD: &str = "TRUNKLINE_RIG_END";
 
 /// No call of an end waits for longer: something is broken then.
@@ -38,15 +38,15 @@ pub fn fill(elements: &mut [f64], first: u64) {
     }
 }
 
-/// What came.
+/// The received elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// The element that is due.
     pub next: u64,
     pub lost: u64,
-    /// Elements that were due before: doubled, or out of order.
+    /// Elements that were due before: duplicated, or out of order.
     pub again: u64,
-    /// What was never written.
+    /// Values that were never written.
     pub altered: u64,
 }
 
@@ -77,7 +77,7 @@ impl Tally {
     }
 }
 
-/// An address that nobody else uses: of this process alone, and another one each time.
+/// An unused address: of this process alone, and another one each time.
 pub fn address() -> SocketAddr {
     static PORTS: Mutex<u16> = Mutex::new(20_000);
     let mut port = PORTS.lock().unwrap();
@@ -88,12 +88,12 @@ pub fn address() -> SocketAddr {
     SocketAddr::new(host.into(), *port)
 }
 
-/// The URL of an endpoint behind a port of its own.
+/// The URL of an endpoint at its own port.
 pub fn url(at: SocketAddr, name: &str) -> String {
     format!("tl://{at}/{name}")
 }
 
-/// What an end is created with that is to go over TCP, as between machines.
+/// The options of an end that connects over TCP, as between machines.
 pub fn far(peer: Option<&str>) -> Options {
     Options {
         peer: peer.map(str::to_owned),
@@ -105,7 +105,7 @@ pub fn far(peer: Option<&str>) -> Options {
     }
 }
 
-/// The same without checksums of its own.
+/// Like [`far`], without checksums.
 fn unchecked(peer: Option<&str>) -> Options {
     Options {
         is_checked: Some(false),
@@ -118,7 +118,7 @@ pub fn start(told: &[&str]) -> Running {
     start_reading(told, Stdio::null())
 }
 
-/// The same, with this as its standard input.
+/// Like [`start`], with this as its standard input.
 pub fn start_reading(told: &[&str], input: Stdio) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -136,7 +136,7 @@ pub fn start_reading(told: &[&str], input: Stdio) -> Running {
     Running::spawn_reading(&mut command, input)
 }
 
-/// What a process in a role says of itself, of a name.
+/// The number that a process in a role has printed for a name.
 pub fn said(lines: &[String], what: &str) -> u64 {
     let all = lines.iter().flat_map(|line| line.split(' '));
     let numbers: Option<u64> = all
@@ -180,7 +180,7 @@ fn one_of_the_ends() {
 /// Tells the process that has started this one.
 #[allow(clippy::print_stdout, reason = "its output is how it tells")]
 pub fn say(line: &str) {
-    // On a line of its own, behind what the harness has begun to say of this test.
+    // On a separate line, after the harness has begun the line of this test.
     println!("\n{line}");
 }
 

@@ -67,7 +67,7 @@ fn rate(lines: &[String], elements: u64) -> f64 {
     elements as f64 / elapsed.as_secs_f64().max(1e-6)
 }
 
-/// What goes over a connection is the elements and hardly more.
+/// The bytes on a connection are the elements and hardly more.
 ///
 /// Behaviour: NS-89.
 #[test]
@@ -96,12 +96,12 @@ fn a_stream_sends_hardly_more_than_its_elements() {
             (carried - payload) as f64 / payload as f64 * 100.0
         );
         let check = "NS-89, a stream and the TCP under it";
-        record(check, "bytes sent beside the elements", &more, "1 %");
+        record(check, "protocol overhead in bytes", &more, "1 %");
     }
 }
 
-/// The same elements over a plain connection and over a stream, from process to process. How fast
-/// that is says something only where nothing else runs.
+/// The same elements over a plain connection and over a stream, between processes. The speed is
+/// meaningful only on an idle machine.
 ///
 /// Behaviour: NS-89.
 #[test]
@@ -129,7 +129,7 @@ fn a_stream_is_about_as_fast_as_the_connection_under_it() {
         let million = format!("{:.0} million", plain / 1e6);
         record(check, "elements per second over plain TCP", &million, "");
         let times = format!("{unchecked:.2}, {checked:.2}");
-        let figure = "times that over a stream, without and with checksums";
+        let figure = "throughput relative to plain TCP, without and with checksums";
         record(check, figure, &times, "about 1");
     }
 }

@@ -1,4 +1,4 @@
-//! One subscription as a program sees it. Whatever it has not been given must have been told.
+//! One subscription as a program sees it. Every missing update must have been reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use trunkline::Event;
 use trunkline::proto::Disconnect;
 use trunkline_types::Reading;
 
-/// The newest reading of each item, and what was missed until then.
+/// The newest reading of each item, and the losses so far.
 #[derive(Default)]
 pub struct View {
     pub newest: HashMap<u32, Reading>,
     pub readings: u64,
-    /// Updates that were merged into newer ones, or lost, as the readings say.
+    /// Updates merged into newer ones, or lost, according to the readings.
     pub skipped: u64,
     /// Updates lost while the connection was up or down, against the contract.
     pub lost: u64,
@@ -24,8 +24,8 @@ pub struct View {
 }
 
 impl View {
-    /// Takes an event in. Within an epoch every missing number has to be accounted for exactly, and
-    /// none may come twice or late; across epochs the loss has to say that it is unknown.
+    /// Processes an event. Within an epoch every missing number must be accounted for exactly, and
+    /// none may arrive twice or late; across epochs the loss must be unknown.
     pub fn take(&mut self, event: Event) {
         match event {
             Event::Reading { item, reading } => self.take_reading(item, reading),
@@ -65,7 +65,7 @@ impl View {
         self.newest.insert(item, reading);
     }
 
-    /// Whether the newest readings are the engine's: position and value of each.
+    /// Returns true if the newest readings match the engine's: position and value of each.
     pub fn equals(&self, engine: &[Reading]) -> bool {
         engine.iter().enumerate().all(|(item, theirs)| {
             let ours = self.newest.get(&(item as u32));

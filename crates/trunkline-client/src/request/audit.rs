@@ -11,7 +11,6 @@ use crate::error::malformed;
 /// them.
 pub const AUDIT_ENTRIES_MAX: usize = 100_000;
 
-/// Queries the audit.
 #[derive(Debug)]
 pub struct Audit {
     query: Box<AuditQuery>,

@@ -4,9 +4,11 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::results::Results;
 use trunkline_proto::{Disconnect, Fault, FrameKind};
 
+use super::pending::Requests;
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
-use crate::client::ClientCore;
-use crate::variable::VariableRef;
+use crate::base::Base;
+use crate::parts::Parts;
+use crate::variables::VariableRef;
 
 /// Closes variables, once each.
 #[derive(Debug)]
@@ -20,7 +22,7 @@ impl Exchange for Close {
     const USES_HANDLES: bool = true;
     type End = Result<Vec<Result<(), Fault>>, Fault>;
 
-    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+    fn prepare(&mut self, _: &mut Parts) -> Prepared {
         Prepared::Items(self.handles.len() as u32)
     }
 
@@ -54,13 +56,13 @@ pub(super) fn closed(answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect>
 }
 
 /// Closes variables that the program never received, without an answer.
-pub(crate) fn close_quietly(core: &mut ClientCore, variables: &[VariableRef]) {
+pub(crate) fn close_quietly(base: &mut Base, requests: &mut Requests, variables: &[VariableRef]) {
     let closed = variables
         .iter()
-        .filter_map(|v| core.variables.close_opening(*v).ok());
+        .filter_map(|v| base.variables.close_opening(*v).ok());
     let handles: Vec<u32> = closed.flatten().collect();
-    if !handles.is_empty() && core.connection.is_open() {
+    if !handles.is_empty() && base.connection.is_open() {
         let page = Page::new(Vec::new());
-        core.requests.push(Close { handles, page });
+        requests.push(&mut base.asked, Close { handles, page });
     }
 }

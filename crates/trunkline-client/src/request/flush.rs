@@ -4,8 +4,8 @@ use trunkline_proto::message::single::{decode_empty, encode_empty};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
 
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
-use crate::client::ClientCore;
 use crate::outcome::WriteCounts;
+use crate::parts::Parts;
 
 /// Sends everything handed over before, and has the engine send what it gathers.
 #[derive(Debug, Default)]
@@ -22,11 +22,11 @@ impl Exchange for Flush {
         true
     }
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        self.before = core.writes.next_write();
-        core.send_gathered = true;
-        let session = core.session();
-        match session.is_some_and(|session| session.features.contains(Features::THROUGHPUT)) {
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        self.before = parts.writes.next_write();
+        let connection = &mut parts.base.connection;
+        connection.send_gathered = true;
+        match connection.has(Features::THROUGHPUT) {
             true => Prepared::Single,
             // An engine without throughput mode sends everything as soon as it has it.
             false => Prepared::Later,
@@ -44,7 +44,7 @@ impl Exchange for Flush {
     }
 
     fn end(self, ending: Ending<'_>) -> Self::End {
-        let counts = ending.core.writes.counts();
+        let counts = ending.parts.writes.counts();
         ending.whole(Some(counts))
     }
 }

@@ -58,7 +58,7 @@ impl Exchange for Forcing {
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         let forced = Forced::decode(answer.frame)?;
         let head = *forced.head();
-        let max = answer.core.options.request_items_max;
+        let max = answer.parts.base.options.request_items_max;
         let entries = &mut self.list.entries;
         entries.extend(forced.collect::<Result<Vec<_>, _>>()?);
         entries.truncate(max);

@@ -5,7 +5,7 @@ use trunkline_proto::message::info::{InfoAnswer, VariableInfo};
 use trunkline_proto::{Disconnect, Fault, FrameKind};
 
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
-use crate::client::ClientCore;
+use crate::parts::Parts;
 
 /// Asks for everything that the engine knows about variables.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ impl Exchange for Info {
     const USES_HANDLES: bool = true;
     type End = Result<Vec<Result<VariableInfo, Fault>>, Fault>;
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        Prepared::Items(self.0.ask(|variable| core.variables.handle(variable)))
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        Prepared::Items(self.0.ask(|variable| parts.base.variables.handle(variable)))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {

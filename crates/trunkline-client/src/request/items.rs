@@ -10,87 +10,82 @@ use trunkline_proto::{Disconnect, FrameKind};
 use super::close::closed;
 use super::open::{note_opened, send_names, take_opened};
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
-use crate::client::ClientCore;
-use crate::wire;
-
-/// Opens items of a wire subscription and subscribes them.
-#[derive(Debug)]
-pub(crate) struct OpenItems {
-    pub(crate) wire: u32,
-    pub(crate) items: Vec<u32>,
-}
+use crate::ask::{CheckAll, OpenItems, Resume, Unsubscribe};
+use crate::parts::Parts;
+use crate::subscriptions::remote;
 
 impl Exchange for OpenItems {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Opened);
     type End = ();
 
-    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+    fn prepare(&mut self, _: &mut Parts) -> Prepared {
         Prepared::Items(self.items.len() as u32)
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        let Some(wire) = sending.core.wires.get(self.wire) else {
+        let Some(remote) = sending.parts.subscriptions.remote.get(self.remote) else {
             *sending.sent = sending.total;
             return;
         };
         let terms = OpenTerms {
             options: WireOpenOptions::default(),
-            subscribe: Some(wire.terms),
+            subscribe: Some(remote.terms),
         };
-        send_names(&terms, sending, |core, index| {
+        send_names(&terms, sending, |parts, index| {
             let item = *self.items.get(index as usize)?;
-            Some(core.wires.get(self.wire)?.item(item)?.variable)
+            Some(
+                parts
+                    .subscriptions
+                    .remote
+                    .get(self.remote)?
+                    .item(item)?
+                    .variable,
+            )
         });
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
-        take_opened(answer, |core, now, index, item| {
+        take_opened(answer, |parts, now, index, item| {
+            let remote = parts.subscriptions.remote.get(self.remote);
             let index = self.items.get(index as usize).copied();
-            let found = index
-                .and_then(|index| Some((index, core.wires.item_mut(self.wire, index)?.variable)));
+            let found = index.and_then(|index| Some((index, remote?.item(index)?.variable)));
             if let Some((index, variable)) = found {
-                let result = note_opened(core, now, variable, item)?.map(|_| ());
-                core.item_opened(self.wire, index, wire::Next::First, result);
+                let result = note_opened(parts, now, variable, item)?.map(|_| ());
+                let next = remote::Next::First;
+                let subscriptions = &mut parts.subscriptions;
+                subscriptions.item_opened(&mut parts.base, self.remote, index, next, result);
             }
             Ok(())
         })
     }
 
     fn end(self, ending: Ending<'_>) {
-        let missing = ending.missing();
-        ending.core.items_answered(self.wire, &self.items, &missing);
+        items_answered(ending, self.remote, &self.items);
     }
-}
-
-/// Subscribes open items, starting after their last updates.
-#[derive(Debug)]
-pub(crate) struct Resume {
-    pub(crate) wire: u32,
-    pub(crate) items: Vec<u32>,
 }
 
 impl Exchange for Resume {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Subscribed);
     type End = ();
 
-    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+    fn prepare(&mut self, _: &mut Parts) -> Prepared {
         Prepared::Items(self.items.len() as u32)
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        let epoch = sending.core.connection.epoch();
-        let Some(wire) = sending.core.wires.get(self.wire) else {
+        let epoch = sending.parts.base.connection.epoch();
+        let Some(remote) = sending.parts.subscriptions.remote.get(self.remote) else {
             *sending.sent = sending.total;
             return;
         };
         let head = SubscribeHead {
-            terms: wire.terms,
+            terms: remote.terms,
             resume_epoch: Some(epoch),
         };
         let mut frame = SubscribeBuilder::begin(sending.out, sending.number, &head);
         while *sending.sent < sending.total && frame.len_bytes() < sending.page {
             let item = self.items.get(*sending.sent as usize);
-            let item = item.and_then(|item| wire.item(*item));
+            let item = item.and_then(|item| remote.item(*item));
             let position = item.and_then(|item| item.account.position());
             let position = position.filter(|position| position.epoch == epoch);
             frame.push(&SubscribeItem {
@@ -110,36 +105,38 @@ impl Exchange for Resume {
             let (index, fault) = exception?;
             exceptions.push((index, fault.to_fault()));
         }
+        let parts = &mut *answer.parts;
         let mut exceptions = exceptions.into_iter().peekable();
         for index in answered {
             let fault = exceptions.next_if(|(at, _)| *at == index);
             let result = fault.map_or(Ok(()), |(_, fault)| Err(fault));
             if let Some(item) = self.items.get(index as usize) {
-                let next = wire::Next::FirstResumed;
-                answer.core.item_opened(self.wire, *item, next, result);
+                let next = remote::Next::FirstResumed;
+                let (subscriptions, base) = (&mut parts.subscriptions, &mut parts.base);
+                subscriptions.item_opened(base, self.remote, *item, next, result);
             }
         }
         Ok(Next::Settle)
     }
 
     fn end(self, ending: Ending<'_>) {
-        let missing = ending.missing();
-        ending.core.items_answered(self.wire, &self.items, &missing);
+        items_answered(ending, self.remote, &self.items);
     }
 }
 
-/// Ends items of a wire subscription, or all of it if `handles` is empty.
-#[derive(Debug)]
-pub(crate) struct Unsubscribe {
-    pub(crate) wire: u32,
-    pub(crate) handles: Vec<u32>,
+fn items_answered(ending: Ending<'_>, remote: u32, items: &[u32]) {
+    let missing = ending.missing();
+    let parts = ending.parts;
+    parts
+        .subscriptions
+        .items_answered(&mut parts.base, remote, items, &missing);
 }
 
 impl Exchange for Unsubscribe {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Closed);
     type End = ();
 
-    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+    fn prepare(&mut self, _: &mut Parts) -> Prepared {
         match self.handles.len() {
             0 => Prepared::Single,
             count => Prepared::Items(count as u32),
@@ -148,7 +145,7 @@ impl Exchange for Unsubscribe {
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
         let head = UnsubscribeHead {
-            subscription: self.wire,
+            subscription: self.remote,
         };
         sending.handles(
             |out, number| UnsubscribeBuilder::begin(out, number, &head),
@@ -162,15 +159,11 @@ impl Exchange for Unsubscribe {
     }
 
     fn end(self, ending: Ending<'_>) {
-        if let Some(wire) = ending.core.wires.get_mut(self.wire) {
-            wire.items_ended(&self.handles);
+        if let Some(remote) = ending.parts.subscriptions.remote.get_mut(self.remote) {
+            remote.items_ended(&self.handles);
         }
     }
 }
-
-/// Asks the engine to compare everything it sent with what arrived.
-#[derive(Debug)]
-pub(crate) struct CheckAll;
 
 impl Exchange for CheckAll {
     const ANSWERED_BY: Option<FrameKind> = None;
@@ -178,7 +171,7 @@ impl Exchange for CheckAll {
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
         let head = CompareHead {
-            records_received: sending.core.connection.receipt.acknowledge(),
+            records_received: sending.parts.base.connection.receipt.acknowledge(),
         };
         CompareBuilder::begin(sending.out, 0, &head).finish(false);
     }

@@ -11,7 +11,7 @@ use trunkline_types::Position;
 
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
 use crate::answer;
-use crate::client::ClientCore;
+use crate::parts::Parts;
 
 /// The terms of a lease request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +58,6 @@ impl LeaseTerms {
         self
     }
 
-    /// Checks that the expected position of an item belongs to this epoch.
     fn check_expected(&self, item: usize, epoch: u64) -> Result<(), Fault> {
         match self.expected.get(item) {
             None if self.expected.is_empty() => Ok(()),
@@ -90,17 +89,17 @@ impl Exchange for Lease {
         Some((Features::GROUPS, missing))
     }
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        let (mut items, epoch) = (0.., core.connection.epoch());
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        let (mut items, epoch) = (0.., parts.base.connection.epoch());
         Prepared::Items(self.page.ask(|variable| {
             let item = items.next().unwrap_or(usize::MAX);
             self.terms.check_expected(item, epoch)?;
-            core.variables.handle(variable)
+            parts.base.variables.handle(variable)
         }))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        let (terms, epoch) = (&self.terms, sending.core.connection.epoch());
+        let (terms, epoch) = (&self.terms, sending.parts.base.connection.epoch());
         let head = LeaseHead {
             verb: terms.verb,
             duration: terms.duration,
@@ -123,7 +122,7 @@ impl Exchange for Lease {
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
-        let epoch = answer.core.connection.epoch();
+        let epoch = answer.parts.base.connection.epoch();
         let leased = Leased::decode(answer.frame)?;
         let mut index = leased.head().first_index;
         for granted in leased {

@@ -9,7 +9,7 @@ use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
 use trunkline_types::LibraryDefinition;
 
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
-use crate::client::ClientCore;
+use crate::parts::Parts;
 
 const REQUIRED: (Features, &str) = (
     Features::ADMINISTRATION,
@@ -17,7 +17,6 @@ const REQUIRED: (Features, &str) = (
      files",
 );
 
-/// Deploys a library.
 #[derive(Debug)]
 pub struct Deploy {
     pub(crate) library: Arc<LibraryDefinition>,
@@ -37,7 +36,7 @@ impl Exchange for Deploy {
         true
     }
 
-    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+    fn prepare(&mut self, _: &mut Parts) -> Prepared {
         match self.library.variables.len() {
             0 => Prepared::Single,
             count => Prepared::Items(count as u32),

@@ -1,7 +1,7 @@
 //! Requests: one type and one file for each. `requests!` lists them all.
 //!
 //! ```text
-//! verbs.rs          queue              settle.rs                              verbs.rs
+//! client/verbs.rs    pending.rs             course.rs                            client/verbs.rs
 //! core.info(..) --> Pending<AnyRequest> --> prepare, encode, answered, end --> core.take(id)
 //! ```
 //!
@@ -12,6 +12,7 @@
 
 mod audit;
 mod close;
+mod course;
 mod engine;
 mod find;
 mod flush;
@@ -21,7 +22,7 @@ mod items;
 mod lease;
 mod library;
 mod open;
-mod page;
+pub(crate) mod pending;
 mod provide;
 mod read;
 mod request_value;
@@ -43,30 +44,30 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::{AuditPage, Reading, Tick};
 
 use crate::answer::{self, ForcedList, Found, Opened, Step};
-use crate::client::ClientCore;
+use crate::ask::{
+    CheckAll, OpenItems, OwnRequest, Provide, Restore, Resume, Unsubscribe, Unwatch, Watch,
+};
 use crate::error::malformed;
 use crate::outcome::{GroupOutcome, WriteCounts};
-use crate::page::ReadingPage;
+use crate::parts::Parts;
+use crate::variables::page::Page;
+use crate::variables::reading_page::ReadingPage;
 
 pub use self::audit::{AUDIT_ENTRIES_MAX, Audit};
 pub use self::close::Close;
-pub(crate) use self::close::close_quietly;
+use self::close::close_quietly;
 pub use self::engine::Engine;
 pub use self::find::Find;
 pub use self::flush::Flush;
 pub use self::forcing::Forcing;
 pub use self::info::Info;
-pub(crate) use self::items::{CheckAll, OpenItems, Resume, Unsubscribe};
 pub use self::lease::{Lease, LeaseTerms};
 pub use self::library::{Deploy, OrderLibrary};
 pub use self::open::Open;
-pub(crate) use self::page::Page;
-pub(crate) use self::provide::Provide;
+use self::pending::Requests;
 pub use self::read::{Read, ReadPage};
 pub use self::request_value::RequestValue;
-pub(crate) use self::restore::Restore;
 pub use self::snapshot::Snapshot;
-pub(crate) use self::watch::{Unwatch, Watch};
 pub use self::why::Why;
 pub use self::write_group::WriteGroup;
 
@@ -135,7 +136,7 @@ pub(crate) trait Exchange: Sized {
     }
 
     /// Decides what is sent, before the first frame on a connection.
-    fn prepare(&mut self, _: &mut ClientCore) -> Prepared {
+    fn prepare(&mut self, _: &mut Parts) -> Prepared {
         Prepared::Single
     }
 
@@ -182,7 +183,7 @@ pub(crate) enum Next {
 
 /// The frame of a request that is being sent.
 pub(crate) struct Sending<'a> {
-    pub(crate) core: &'a mut ClientCore,
+    pub(crate) parts: &'a mut Parts,
     pub(crate) number: u32,
     /// Number of items to send in total, and of those sent.
     pub(crate) total: u32,
@@ -214,7 +215,7 @@ impl Sending<'_> {
 
 /// A frame of an answer, and the request's counts of items.
 pub(crate) struct Answering<'a, 'f> {
-    pub(crate) core: &'a mut ClientCore,
+    pub(crate) parts: &'a mut Parts,
     pub(crate) now: Tick,
     pub(crate) frame: &'a Frame<'f>,
     pub(crate) sent: u32,
@@ -263,7 +264,8 @@ impl Answering<'_, '_> {
 
 /// The end of a request.
 pub(crate) struct Ending<'a> {
-    pub(crate) core: &'a mut ClientCore,
+    pub(crate) parts: &'a mut Parts,
+    pub(crate) requests: &'a mut Requests,
     /// The fault of unanswered items, or of the whole request.
     pub(crate) fault: Option<Fault>,
     /// True if the program waits for the answer.
@@ -348,13 +350,13 @@ macro_rules! requests {
             }
         )*
 
-        $(
-            impl From<$own> for AnyRequest {
-                fn from(request: $own) -> Self {
-                    Self::$own(request)
+        impl From<OwnRequest> for AnyRequest {
+            fn from(request: OwnRequest) -> Self {
+                match request {
+                    $(OwnRequest::$own(request) => Self::$own(request),)*
                 }
             }
-        )*
+        }
 
         impl AnyRequest {
             pub(crate) fn answered_by(&self) -> Option<FrameKind> {
@@ -372,7 +374,7 @@ macro_rules! requests {
             each!([$($request)* $($own)*] fn requires(&self) -> Option<(Features, &'static str)>);
             each!([$($request)* $($own)*] fn changes_engine(&self) -> bool);
             each!([$($request)* $($own)*] fn waits_for_writes(&self) -> bool);
-            each!([$($request)* $($own)*] fn prepare(&mut self, core: &mut ClientCore) -> Prepared);
+            each!([$($request)* $($own)*] fn prepare(&mut self, parts: &mut Parts) -> Prepared);
             each!([$($request)* $($own)*] fn encode(&mut self, sending: &mut Sending<'_>) -> ());
             each!([$($request)* $($own)*] fn answered(
                 &mut self, answering: &mut Answering<'_, '_>

@@ -12,11 +12,10 @@ use trunkline_types::{Access, Tick};
 
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending, close_quietly};
 use crate::answer::Opened;
-use crate::client::ClientCore;
 use crate::options::{Need, OpenOptions};
-use crate::variable::{VariableRef, Variables};
+use crate::parts::Parts;
+use crate::variables::{VariableRef, Variables};
 
-/// Opens variables by their names.
 #[derive(Debug)]
 pub struct Open {
     pub(crate) page: Page<Opened>,
@@ -27,10 +26,10 @@ impl Exchange for Open {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Opened);
     type End = Result<Vec<Result<Opened, Fault>>, Fault>;
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
         Prepared::Items(
             self.page
-                .ask(|variable| check_name(&core.variables, variable)),
+                .ask(|variable| check_name(&parts.base.variables, variable)),
         )
     }
 
@@ -47,9 +46,9 @@ impl Exchange for Open {
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         let options = self.options;
-        take_opened(answer, |core, now, index, item| {
+        take_opened(answer, |parts, now, index, item| {
             if let Some((place, variable)) = self.page.asked(index) {
-                let result = note_opened(core, now, variable, item)?;
+                let result = note_opened(parts, now, variable, item)?;
                 let result = result.and_then(|opened| check_needs(opened, options));
                 self.page.set(place, result);
             }
@@ -61,19 +60,25 @@ impl Exchange for Open {
         let missing = ending.missing();
         let variables = self.page.variables.clone();
         let results = self.page.finish(&missing);
-        let Ending { core, wanted, .. } = ending;
+        let Ending {
+            parts,
+            requests,
+            wanted,
+            ..
+        } = ending;
+        let base = &mut parts.base;
         let mut unwanted = Vec::new();
         for (variable, result) in variables.iter().zip(&results) {
             if result.is_err() {
-                core.variables.release(*variable);
+                base.variables.release(*variable);
                 continue;
             }
-            core.variables.count_opening(*variable);
+            base.variables.count_opening(*variable);
             if !wanted {
                 unwanted.push(*variable);
             }
         }
-        close_quietly(core, &unwanted);
+        close_quietly(base, requests, &unwanted);
         Ok(results)
     }
 }
@@ -93,12 +98,13 @@ pub(super) fn check_name(variables: &Variables, variable: VariableRef) -> Result
 pub(super) fn send_names(
     terms: &OpenTerms,
     sending: &mut Sending<'_>,
-    variable: impl Fn(&ClientCore, u32) -> Option<VariableRef>,
+    variable: impl Fn(&Parts, u32) -> Option<VariableRef>,
 ) {
-    let core = &*sending.core;
+    let parts = &*sending.parts;
     let mut frame = OpenBuilder::begin(sending.out, sending.number, terms);
     while *sending.sent < sending.total && frame.len_bytes() < sending.page {
-        let known = variable(core, *sending.sent).and_then(|known| core.variables.get(known));
+        let known =
+            variable(parts, *sending.sent).and_then(|known| parts.base.variables.get(known));
         frame.push(&known.map_or("", |known| &*known.name).as_bytes());
         *sending.sent += 1;
     }
@@ -110,21 +116,21 @@ type OpenedItem<'a> = Result<OpenedVariable<'a>, FaultRef<'a>>;
 /// Processes OPENED. `take` gets the index of each item among those sent.
 pub(super) fn take_opened(
     answer: &mut Answering<'_, '_>,
-    mut take: impl FnMut(&mut ClientCore, Tick, u32, OpenedItem<'_>) -> Result<(), Disconnect>,
+    mut take: impl FnMut(&mut Parts, Tick, u32, OpenedItem<'_>) -> Result<(), Disconnect>,
 ) -> Result<Next, Disconnect> {
     let opened = OpenedFrame::decode(answer.frame)?;
     let mut index = opened.first_index();
     for item in opened {
         let item = item?;
         let place = answer.item(&mut index)?;
-        take(answer.core, answer.now, place, item)?;
+        take(answer.parts, answer.now, place, item)?;
     }
     Ok(Next::Settle)
 }
 
 /// Records the engine's answer for one name.
 pub(super) fn note_opened(
-    core: &mut ClientCore,
+    parts: &mut Parts,
     now: Tick,
     variable: VariableRef,
     item: OpenedItem<'_>,
@@ -133,7 +139,7 @@ pub(super) fn note_opened(
         Ok(opened) => opened,
         Err(fault) => {
             let fault = fault.to_fault();
-            core.variables.refused(variable, &fault);
+            parts.base.variables.refused(variable, &fault);
             return Ok(Err(fault));
         }
     };
@@ -144,14 +150,17 @@ pub(super) fn note_opened(
         reading,
         properties,
     } = opened;
-    core.variables.opened(variable, handle, &data_type, access);
+    parts
+        .base
+        .variables
+        .opened(variable, handle, &data_type, access);
     if let Some(properties) = &properties {
-        note_max_age(core, variable, properties.max_age);
+        note_max_age(parts, variable, properties.max_age);
     }
     let reading = match reading.filter(|_| access != Access::WriteOnly) {
         Some(record) => {
-            let known = core.variables.get(variable);
-            let arrival = core.connection.arrival(now)?;
+            let known = parts.base.variables.get(variable);
+            let arrival = parts.base.connection.arrival(now)?;
             let max_age = known.and_then(|v| v.max_age);
             let entry = arrival.entry(&record, &data_type, max_age)?;
             Some(entry.into_reading(arrival.epoch))
@@ -168,13 +177,13 @@ pub(super) fn note_opened(
 }
 
 /// Applies the maximum age from newly received properties to the variable's items.
-fn note_max_age(core: &mut ClientCore, variable: VariableRef, max_age: Option<Duration>) {
-    let Some(known) = core.variables.get_mut(variable) else {
+fn note_max_age(parts: &mut Parts, variable: VariableRef, max_age: Option<Duration>) {
+    let Some(known) = parts.base.variables.get_mut(variable) else {
         return;
     };
     known.max_age = max_age;
-    for (wire, item) in known.items.iter() {
-        if let Some(item) = core.wires.item_mut(*wire, *item) {
+    for (remote, item) in known.items.iter() {
+        if let Some(item) = parts.subscriptions.remote.item_mut(*remote, *item) {
             item.max_age = max_age;
         }
     }

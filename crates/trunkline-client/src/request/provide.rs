@@ -6,13 +6,11 @@ use trunkline_proto::message::provider::{ProvideBuilder, ProvideHead, decode_pro
 use trunkline_proto::{Disconnect, Features, FrameKind};
 
 use super::{Answering, Ending, Exchange, Next, Sending};
+use crate::ask::Provide;
+use crate::parts::Parts;
 
 /// The lease to request; the engine grants the deadline of the connection instead.
 const LEASE: Duration = Duration::from_secs(3);
-
-/// Asks to be the source of variables.
-#[derive(Debug)]
-pub(crate) struct Provide(pub(crate) String);
 
 impl Exchange for Provide {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Provided);
@@ -37,6 +35,7 @@ impl Exchange for Provide {
     }
 
     fn end(self, ending: Ending<'_>) {
-        ending.core.provide_answered(ending.fault);
+        let Parts { base, provider, .. } = ending.parts;
+        provider.answered(base, ending.fault);
     }
 }

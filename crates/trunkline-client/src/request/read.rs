@@ -6,8 +6,8 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, FrameKind};
 use trunkline_types::Reading;
 
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
-use crate::client::ClientCore;
-use crate::page::{ReadList, ReadingPage};
+use crate::parts::Parts;
+use crate::variables::reading_page::{ReadList, ReadingPage};
 
 /// Asks for current readings, whether new or not.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ impl Exchange for Read {
     const USES_HANDLES: bool = true;
     type End = Result<Vec<Result<Reading, Fault>>, Fault>;
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        Prepared::Items(self.0.ask(&core.variables))
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        Prepared::Items(self.0.ask(&parts.base.variables))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
@@ -45,8 +45,8 @@ impl Exchange for ReadPage {
     const USES_HANDLES: bool = true;
     type End = Result<ReadingPage, Fault>;
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        self.0.prepare(core)
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        self.0.prepare(parts)
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
@@ -62,13 +62,12 @@ impl Exchange for ReadPage {
     }
 }
 
-/// Processes the readings of one frame.
 pub(super) fn take_readings(
     list: &mut ReadList,
     readings: Readings<'_>,
     answer: &mut Answering<'_, '_>,
 ) -> Result<(), Disconnect> {
-    let arrival = answer.core.connection.arrival(answer.now)?;
+    let arrival = answer.parts.base.connection.arrival(answer.now)?;
     list.set_epoch(arrival.epoch);
     let mut index = readings.first_index();
     for reading in readings {
@@ -77,7 +76,7 @@ pub(super) fn take_readings(
         let Some(variable) = list.answered(place) else {
             continue;
         };
-        let variable = answer.core.variables.get(variable);
+        let variable = answer.parts.base.variables.get(variable);
         let data_type = variable.and_then(|v| v.data_type.as_ref());
         match (reading, data_type) {
             (Ok(record), Some(data_type)) => {

@@ -5,7 +5,7 @@ use trunkline_proto::message::results::Results;
 use trunkline_proto::{Disconnect, Fault, FrameKind};
 
 use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
-use crate::client::ClientCore;
+use crate::parts::Parts;
 
 /// Asks the sources of variables for fresh values. `Ok` means that the source was asked.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ impl Exchange for RequestValue {
     const USES_HANDLES: bool = true;
     type End = Result<Vec<Result<(), Fault>>, Fault>;
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        Prepared::Items(self.0.ask(|variable| core.variables.handle(variable)))
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        Prepared::Items(self.0.ask(|variable| parts.base.variables.handle(variable)))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {

@@ -4,19 +4,19 @@ use trunkline_proto::message::open::OpenTerms;
 use trunkline_proto::{Disconnect, FrameKind};
 
 use super::open::{check_name, note_opened, send_names, take_opened};
-use super::{Answering, Ending, Exchange, Next, Page, Prepared, Sending};
-use crate::client::ClientCore;
-
-/// Reopens the variables that the program had open.
-#[derive(Debug)]
-pub(crate) struct Restore(pub(crate) Page<()>);
+use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
+use crate::ask::Restore;
+use crate::parts::Parts;
 
 impl Exchange for Restore {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Opened);
     type End = ();
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        Prepared::Items(self.0.ask(|variable| check_name(&core.variables, variable)))
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        Prepared::Items(
+            self.0
+                .ask(|variable| check_name(&parts.base.variables, variable)),
+        )
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
@@ -25,9 +25,9 @@ impl Exchange for Restore {
     }
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
-        take_opened(answer, |core, now, index, item| {
+        take_opened(answer, |parts, now, index, item| {
             if let Some((place, variable)) = self.0.asked(index) {
-                let result = note_opened(core, now, variable, item)?;
+                let result = note_opened(parts, now, variable, item)?;
                 self.0.set(place, result.map(|_| ()));
             }
             Ok(())
@@ -36,6 +36,7 @@ impl Exchange for Restore {
 
     fn end(self, ending: Ending<'_>) {
         let missing = ending.missing();
-        ending.core.restored(&self.0, &missing);
+        let (subscriptions, base) = (&mut ending.parts.subscriptions, &mut ending.parts.base);
+        subscriptions.restored(base, &self.0, &missing);
     }
 }

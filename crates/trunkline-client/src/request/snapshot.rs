@@ -9,8 +9,8 @@ use trunkline_types::Timestamp;
 use super::read::take_readings;
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::answer;
-use crate::client::ClientCore;
-use crate::page::ReadList;
+use crate::parts::Parts;
+use crate::variables::reading_page::ReadList;
 
 /// Asks for the values of variables at one instant.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Exchange for Snapshot {
         Some((Features::GROUPS, missing))
     }
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        Prepared::Items(self.list.ask(&core.variables))
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        Prepared::Items(self.list.ask(&parts.base.variables))
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {

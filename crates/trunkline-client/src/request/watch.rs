@@ -1,21 +1,13 @@
 //! Watched patterns: the request for the listing, and its end.
 
-use std::sync::Arc;
-
 use trunkline_proto::message::watch::{Unwatch as UnwatchFrame, Watch as WatchFrame};
 use trunkline_proto::{Features, FrameKind};
 
 use super::{Ending, Exchange, Sending};
-use crate::table::Key;
+use crate::ask::{Unwatch, Watch};
+use crate::parts::Parts;
 
-/// Watches a pattern. APPEARED also comes unasked, so `ClientCore::handle_appeared` processes it.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) key: Key,
-    pub(crate) number: u32,
-    pub(crate) pattern: Arc<str>,
-}
-
+// APPEARED also comes unasked, so `Watches::handle_appeared` processes it.
 impl Exchange for Watch {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Appeared);
     type End = ();
@@ -32,14 +24,11 @@ impl Exchange for Watch {
 
     fn end(self, ending: Ending<'_>) {
         if let Some(fault) = ending.fault {
-            ending.core.watch_refused(self.key, fault);
+            let Parts { base, patterns, .. } = ending.parts;
+            patterns.watches.refused(base, self.key, fault);
         }
     }
 }
-
-/// Ends a watch.
-#[derive(Debug)]
-pub(crate) struct Unwatch(pub(crate) u32);
 
 impl Exchange for Unwatch {
     const ANSWERED_BY: Option<FrameKind> = None;

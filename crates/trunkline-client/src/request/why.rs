@@ -5,6 +5,7 @@ use trunkline_proto::{Disconnect, Fault, FrameKind};
 
 use super::{Answering, Ending, Exchange, Next, Sending};
 use crate::answer::Step;
+use crate::explain::explain_consumer;
 
 /// Asks why a variable does not deliver.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Exchange for Why {
         let steps = WhyAnswer::decode(answer.frame)?.map(|step| Ok(step?.to_step()));
         let mut steps = steps.collect::<Result<Vec<_>, Disconnect>>()?;
         if self.with_consumer {
-            steps.extend(answer.core.explain_consumer(answer.now, &self.name));
+            steps.extend(explain_consumer(answer.parts, answer.now, &self.name));
         }
         self.steps = Some(steps);
         Ok(Next::Settle)

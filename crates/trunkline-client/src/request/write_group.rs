@@ -9,17 +9,16 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
 use trunkline_types::wire::encoded_len;
 
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
-use crate::client::ClientCore;
 use crate::error::malformed;
 use crate::outcome::{GroupOutcome, NotTried, WriteOutcome, of_answer};
-use crate::write::{Write, check_write, not_sent};
+use crate::parts::Parts;
+use crate::writes::{Write, check_understood, check_write, not_sent};
 
 /// Message bytes reserved for the overhead of a group.
 const GROUP_BYTES: usize = 64;
 /// Message bytes reserved for the overhead of each member.
 const MEMBER_BYTES: usize = 64;
 
-/// Writes values together or not at all.
 #[derive(Debug)]
 pub struct WriteGroup {
     pub(crate) writes: Vec<Write>,
@@ -29,21 +28,23 @@ pub struct WriteGroup {
 
 impl WriteGroup {
     /// Checks the group. Returns the member that cannot be sent, with the reason.
-    fn check(&self, core: &ClientCore) -> Result<(), (usize, Fault)> {
-        let message_max = core.connection.message_max();
+    fn check(&self, parts: &Parts) -> Result<(), (usize, Fault)> {
+        let message_max = parts.base.connection.message_max();
+        let knows_registers = parts.base.connection.has(Features::REGISTERS);
         let mut bytes = GROUP_BYTES;
         for (at, write) in self.writes.iter().enumerate() {
             let of_value = encoded_len(&write.value);
-            check_write(&core.variables, write, of_value, message_max)
-                .and_then(|_| core.check_understood(write))
+            check_write(&parts.base.variables, write, of_value, message_max)
+                .and_then(|_| check_understood(write, knows_registers))
                 .map_err(|fault| (at, fault))?;
             bytes = bytes.saturating_add(of_value).saturating_add(MEMBER_BYTES);
         }
         if bytes <= message_max {
             return Ok(());
         }
-        let sentence =
-            format!("the group has {bytes} bytes; {message_max} is the limit, make several of it");
+        let sentence = format!(
+            "the group has {bytes} bytes; {message_max} is the limit, split it into several groups"
+        );
         Err((0, Fault::new(FaultCode::TooLarge, sentence)))
     }
 
@@ -57,9 +58,9 @@ impl WriteGroup {
     }
 
     /// Ends the group, and names the culprit in the outcomes of the other members.
-    fn ended(&mut self, core: &ClientCore, mut ended: GroupOutcome) {
+    fn ended(&mut self, parts: &Parts, mut ended: GroupOutcome) {
         let culprit = ended.culprit.and_then(|at| self.writes.get(at));
-        let known = culprit.and_then(|write| core.variables.get(write.variable));
+        let known = culprit.and_then(|write| parts.base.variables.get(write.variable));
         if let Some(name) = known.map(|variable| &*variable.name) {
             for outcome in &mut ended.outcomes {
                 if matches!(outcome, WriteOutcome::Refused(fault)
@@ -95,8 +96,8 @@ impl Exchange for WriteGroup {
         true
     }
 
-    fn prepare(&mut self, core: &mut ClientCore) -> Prepared {
-        let Err((culprit, fault)) = self.check(core) else {
+    fn prepare(&mut self, parts: &mut Parts) -> Prepared {
+        let Err((culprit, fault)) = self.check(parts) else {
             return Prepared::Single;
         };
         let others = WriteOutcome::Refused(FaultCode::GroupRefused.into());
@@ -105,12 +106,12 @@ impl Exchange for WriteGroup {
         if let Some(outcome) = ended.outcomes.get_mut(culprit) {
             *outcome = WriteOutcome::Refused(fault);
         }
-        self.ended(core, ended);
+        self.ended(parts, ended);
         Prepared::Items(0)
     }
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
-        let variables = &sending.core.variables;
+        let variables = &sending.parts.base.variables;
         let mut frame = GroupWriteBuilder::begin(sending.out, sending.number, self.try_only);
         for write in &self.writes {
             // The handle was checked before. The engine refuses an invalid handle, and the group
@@ -126,17 +127,18 @@ impl Exchange for WriteGroup {
 
     fn answered(&mut self, answer: &mut Answering<'_, '_>) -> Result<Next, Disconnect> {
         let group = GroupAnswer::decode(answer.frame)?;
-        let head = group.head();
+        let head = *group.head();
         let (given, asked) = (answer.frame.count() as usize, self.writes.len());
         if given != asked {
             let sentence = format!("a group of {asked} writes is answered with {given} outcomes");
             return Err(malformed(sentence));
         }
-        let epoch = answer.core.connection.epoch();
+        let epoch = answer.parts.base.connection.epoch();
         let mut outcomes = Vec::with_capacity(asked);
         for (outcome, write) in group.zip(&self.writes) {
             let outcome = of_answer(outcome?, epoch);
-            answer.core.remember_own(write.variable, &outcome);
+            let remote = &mut answer.parts.subscriptions.remote;
+            remote.remember_own(&answer.parts.base.variables, write.variable, &outcome);
             outcomes.push(outcome);
         }
         let ended = GroupOutcome {
@@ -144,7 +146,7 @@ impl Exchange for WriteGroup {
             culprit: head.culprit.map(|at| at as usize),
             outcomes,
         };
-        self.ended(answer.core, ended);
+        self.ended(answer.parts, ended);
         Ok(Next::Settle)
     }
 
@@ -157,12 +159,12 @@ impl Exchange for WriteGroup {
                 Some(fault) => WriteOutcome::Refused(fault),
                 // The call has ended before the group was sent.
                 None => {
-                    let fault = not_sent(&ending.core.connection);
+                    let fault = not_sent(&ending.parts.base.connection);
                     WriteOutcome::NotTried(NotTried::Cancelled(fault))
                 }
             })
         });
-        ending.core.writes.count_group(&outcome.outcomes);
+        ending.parts.writes.count_group(&outcome.outcomes);
         Ok(outcome)
     }
 

@@ -1,5 +1,5 @@
-//! The audit: pages are collected, in any number of frames, over a reconnection, and from an engine
-//! that does not keep to the protocol.
+//! The audit: pages are collected, in any number of frames, across a reconnection, and from an
+//! engine that does not keep to the protocol.
 
 use trunkline_client::RequestId;
 use trunkline_client::request::Audit;
@@ -81,7 +81,7 @@ fn pages_and_their_frames_are_joined() {
     tell(&mut rig, number, &[7], Some(9), false);
     let (number, from, limit) = asked(&mut rig);
     assert_eq!((from, limit), (Some(9), 2));
-    // A page may be empty, and the search goes on.
+    // A page may be empty, and the search continues.
     tell(&mut rig, number, &[], Some(5_009), false);
     let (number, from, limit) = asked(&mut rig);
     assert_eq!((from, limit), (Some(5_009), 2));
@@ -95,7 +95,7 @@ fn pages_and_their_frames_are_joined() {
 }
 
 #[test]
-fn after_a_reconnection_it_is_asked_from_the_start() {
+fn audit_query_restarts_after_a_reconnection() {
     let (mut rig, request) = ask(limited(3, true));
     let (number, ..) = asked(&mut rig);
     tell(&mut rig, number, &[90], Some(89), false);
@@ -109,7 +109,7 @@ fn after_a_reconnection_it_is_asked_from_the_start() {
 }
 
 #[test]
-fn audit_that_turns_round_or_is_longer_than_asked_ends_the_connection() {
+fn unordered_or_too_long_audit_page_ends_the_connection() {
     for (newest_first, next) in [(false, 9), (false, 8), (true, 9), (true, 10)] {
         let (mut rig, _) = ask(AuditQuery {
             from: Some(9),

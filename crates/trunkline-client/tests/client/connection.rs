@@ -36,7 +36,7 @@ fn cause(state: &ConnectionState) -> Disconnect {
 }
 
 #[test]
-fn a_new_client_dials_at_once_and_says_who_it_is() {
+fn new_client_dials_at_once_and_identifies_itself() {
     let mut rig = Rig::with(ClientOptions {
         program: "sut 1.2".to_owned(),
         pid: 4711,
@@ -75,7 +75,7 @@ fn engines_of_the_same_and_the_previous_version_are_accepted() {
 
 /// Behaviour: B-50.
 #[test]
-fn any_other_version_is_refused_in_a_sentence_that_names_both_and_the_cure() {
+fn other_version_is_refused_with_both_versions_and_a_remedy() {
     for (newest, older, other) in [(6, "client", "versions 6 to 7"), (3, "engine", "version 3")] {
         let mut rig = of_release(5);
         let engine = match newest {
@@ -95,7 +95,7 @@ fn any_other_version_is_refused_in_a_sentence_that_names_both_and_the_cure() {
 }
 
 #[test]
-fn a_version_that_was_not_offered_is_not_spoken() {
+fn version_that_was_not_offered_is_not_used() {
     let mut rig = of_release(5);
     rig.engine.welcome.version = 6;
     rig.connect();
@@ -106,7 +106,7 @@ fn a_version_that_was_not_offered_is_not_spoken() {
 }
 
 #[test]
-fn after_giving_up_everything_that_waits_ends_and_the_program_may_try_again() {
+fn giving_up_ends_all_waits_and_permits_another_attempt() {
     let mut rig = Rig::new();
     let request = rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
     let id = rig
@@ -151,7 +151,7 @@ fn after_giving_up_everything_that_waits_ends_and_the_program_may_try_again() {
 }
 
 #[test]
-fn every_wait_before_dialling_again_is_jittered_and_its_ceiling_doubles() {
+fn every_redial_delay_is_jittered_and_its_ceiling_doubles() {
     let mut waits = vec![Vec::new(); 7];
     for seed in 0..2000 {
         let mut client = ClientCore::new(ClientOptions {
@@ -228,7 +228,7 @@ fn the_engines_wish_for_a_pause_is_kept() {
 }
 
 #[test]
-fn an_engine_that_drops_connections_at_once_is_dialled_more_and_more_seldom() {
+fn engine_that_drops_connections_is_dialled_at_growing_intervals() {
     let mut rig = Rig::connected(&[]);
     for _ in 0..12 {
         rig.reconnect();
@@ -250,11 +250,11 @@ fn an_engine_that_drops_connections_at_once_is_dialled_more_and_more_seldom() {
     assert_eq!(attempt, 1, "a connection that lasted begins anew");
 }
 
-/// A network that breaks each connection after a while is no reason to stay away longer and longer.
+/// A network that breaks each connection after a while does not lengthen the delays.
 ///
 /// Behaviour: B-11.
 #[test]
-fn connections_that_outlast_the_wait_before_them_leave_no_longer_waits_behind() {
+fn long_connections_reset_the_redial_delay() {
     let mut rig = Rig::connected(&[]);
     for _ in 0..20 {
         rig.pass(ms(500));
@@ -268,7 +268,7 @@ fn connections_that_outlast_the_wait_before_them_leave_no_longer_waits_behind() 
 }
 
 #[test]
-fn both_ends_hear_of_each_other_every_second() {
+fn both_ends_receive_a_frame_every_second() {
     let mut rig = Rig::connected(&[]);
     rig.said();
     for _ in 0..5 {
@@ -290,11 +290,11 @@ fn both_ends_hear_of_each_other_every_second() {
     let Said::Keepalive(last) = keepalives[4] else {
         panic!("no keep-alive")
     };
-    // The engine's is answered at once: neither end is woken for one of its own.
+    // The engine's is answered at once: neither end is woken for one from its own timer.
     assert_eq!((last.echo, last.echo_held_ns), (77, 0));
     rig.pass(ms(1249));
     assert!(rig.said().is_empty());
-    // Where the engine's does not come, it goes by itself.
+    // If the engine's does not arrive, it is sent by the timer.
     rig.pass(ms(1));
     let Some(Said::Keepalive(last)) = rig.said().pop() else {
         panic!("no keep-alive")
@@ -409,7 +409,7 @@ fn steps_of_the_wall_clock_change_nothing() {
 }
 
 #[test]
-fn a_client_that_is_shut_down_says_goodbye_and_never_dials_again() {
+fn client_that_shuts_down_says_goodbye_and_never_redials() {
     let mut rig = Rig::connected(&["a/b"]);
     let variable = rig.open_one("a/b");
     rig.client.shut_down();

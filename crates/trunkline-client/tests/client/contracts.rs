@@ -1,4 +1,5 @@
-//! What each contract keeps while the program does not take it, and what it says it lost.
+//! The readings that each contract keeps while the program does not take them, and its loss
+//! reports.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ fn all(elements: u32, bytes: u32) -> Contract {
     Contract::All { elements, bytes }
 }
 
-/// The engine ends a subscription that overran, after this update, with so many lost.
+/// The engine ends a subscription that overran, after this update, with this number lost.
 fn overrun(rig: &mut Rig, subscription: u32, handle: u32, last_sequence: u64, lost: u64) {
     let reason = EndReason::Overrun;
     rig.engine.subscriptions.remove(&subscription);
@@ -62,7 +63,7 @@ fn latest_keeps_the_newest_value_and_counts_what_it_replaced() {
 
 /// Behaviour: B-03.
 #[test]
-fn what_the_engine_coalesced_and_what_the_client_did_add_up() {
+fn coalesced_counts_of_engine_and_client_add_up() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "latest");
     rig.readings(id);
@@ -74,7 +75,7 @@ fn what_the_engine_coalesced_and_what_the_client_did_add_up() {
 
 /// Behaviour: B-03.
 #[test]
-fn last_drops_the_oldest_and_the_next_reading_says_how_many() {
+fn last_drops_the_oldest_and_reports_the_count() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "last:3");
     for n in 1..=6 {
@@ -93,7 +94,7 @@ fn last_drops_the_oldest_and_the_next_reading_says_how_many() {
 }
 
 #[test]
-fn every_item_of_last_has_a_buffer_of_its_own() {
+fn every_item_of_last_has_its_own_buffer() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let id = rig.subscribe(&["a/b", "a/c"], "last:2");
     rig.set("a/c", 0.5);
@@ -109,7 +110,7 @@ fn every_item_of_last_has_a_buffer_of_its_own() {
 
 /// Behaviour: B-03.
 #[test]
-fn first_keeps_the_oldest_and_counts_what_came_after() {
+fn first_keeps_the_oldest_and_counts_later_updates() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "first:3");
     for n in 1..=6 {
@@ -140,7 +141,7 @@ fn a_buffer_is_bounded_in_bytes_as_well() {
 }
 
 #[test]
-fn sampled_keeps_the_newest_value_on_a_wire_subscription_of_its_own() {
+fn sampled_keeps_the_newest_value_on_its_own_wire_subscription() {
     let mut rig = Rig::connected(&["a/b"]);
     let (one, two) = (
         rig.subscribe(&["a/b"], "sampled:1s"),
@@ -179,7 +180,7 @@ fn all_keeps_everything_within_the_credit_and_grants_what_is_taken() {
 }
 
 #[test]
-fn an_update_of_all_that_nobody_can_take_is_granted_back() {
+fn credit_of_an_undeliverable_all_update_is_returned() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let id = rig.subscribe(&["a/b"], "all:4");
     let wire = rig.wire(id);
@@ -194,7 +195,7 @@ fn an_update_of_all_that_nobody_can_take_is_granted_back() {
 
 /// Behaviour: B-03.
 #[test]
-fn an_overrun_is_told_in_band_and_delivery_goes_on_from_there() {
+fn overrun_is_reported_in_band_and_delivery_continues() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all:2");
     let wire = rig.wire(id);
@@ -253,7 +254,7 @@ fn an_overrun_is_told_in_band_and_delivery_goes_on_from_there() {
 ///
 /// Behaviour: B-11.
 #[test]
-fn first_readings_of_items_that_go_on_are_beside_the_bound() {
+fn first_readings_of_resumed_items_do_not_count_in_the_bound() {
     let names = ["a/a", "a/b", "a/c", "a/d", "a/e"];
     let mut rig = Rig::connected(&names);
     let id = rig.subscribe_with(&names, all(100, 8), SubscribeOptions::default());
@@ -277,12 +278,13 @@ fn first_readings_of_items_that_go_on_are_beside_the_bound() {
     assert_eq!(rig.values(id), [9.0; 5]);
 }
 
-/// The engine has ended the subscription, too, before it heard that this end did: that end is of
-/// the life before, and the one that was asked for meanwhile begins with the newest value.
+/// The engine has ended the subscription, too, before it learned that this end did: that end
+/// belongs to the earlier subscription, and the one requested meanwhile begins with the newest
+/// value.
 ///
 /// Behaviour: B-03, B-11.
 #[test]
-fn an_end_of_the_life_before_does_not_end_the_next_one() {
+fn end_of_an_earlier_subscription_does_not_end_the_next_one() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe_with(&["a/b"], all(100, 16), SubscribeOptions::default());
     let wire = rig.wire(id);
@@ -306,12 +308,12 @@ fn an_end_of_the_life_before_does_not_end_the_next_one() {
     assert_eq!(rig.values(id), [11.0]);
 }
 
-/// As above, where the next life was asked for because a digest differed. What the end told is told
-/// with the first update behind it.
+/// As above, where the next subscription was requested because a digest differed. The loss in the
+/// end is reported with the first update after it.
 ///
 /// Behaviour: B-03, B-10.
 #[test]
-fn an_end_before_the_answer_to_a_second_request_leaves_the_item_to_that_answer() {
+fn end_before_a_pending_answer_leaves_the_item_to_that_answer() {
     let mut rig = Rig::new();
     rig.engine.welcome.features = Features::CONVERGENCE | Features::ENDS;
     rig.engine.add("a/b", Value::F64(0.0));
@@ -332,7 +334,7 @@ fn an_end_before_the_answer_to_a_second_request_leaves_the_item_to_that_answer()
     let said = rig.said();
     let asked = said.iter().find(|said| said.kind() == FrameKind::Subscribe);
     let asked = asked.expect("it asks for everything once more").clone();
-    // Of the updates 3 to 9 nothing arrives.
+    // The updates 3 to 9 do not arrive.
     rig.engine.variable(100).sequence = 9;
     overrun(&mut rig, wire, 100, 2, 7);
     rig.engine.answer(&asked);
@@ -357,7 +359,7 @@ fn an_end_before_the_answer_to_a_second_request_leaves_the_item_to_that_answer()
 
 /// Behaviour: B-03.
 #[test]
-fn that_nothing_was_written_is_no_update_that_could_be_missed() {
+fn missing_first_value_does_not_count_as_an_update() {
     let mut rig = Rig::connected(&[]);
     rig.engine.add_unwritten("a/b", DataType::F64);
     let (latest, last) = (
@@ -396,7 +398,7 @@ fn an_overrun_that_is_not_to_be_reopened_stays_ended() {
 
 /// Behaviour: B-03.
 #[test]
-fn a_client_that_holds_too_much_ends_all_itself_and_says_so() {
+fn client_at_its_bound_ends_all_itself_and_reports_it() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe_with(&["a/b"], all(100, 16), SubscribeOptions::default());
     let wire = rig.wire(id);
@@ -427,7 +429,7 @@ fn a_client_that_holds_too_much_ends_all_itself_and_says_so() {
 }
 
 #[test]
-fn first_readings_of_all_are_beside_its_bound() {
+fn first_readings_of_all_do_not_count_in_its_bound() {
     let names = ["a/a", "a/b", "a/c", "a/d", "a/e", "a/f"];
     let mut rig = Rig::connected(&names);
     let id = rig.subscribe_with(&names, all(1, 8), SubscribeOptions::default());
@@ -438,7 +440,7 @@ fn first_readings_of_all_are_beside_its_bound() {
 
 /// Behaviour: B-03.
 #[test]
-fn what_the_engine_lost_is_told_with_its_cause_on_the_next_reading() {
+fn engine_losses_are_reported_with_their_cause_on_the_next_reading() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "last:10");
     let wire = rig.wire(id);

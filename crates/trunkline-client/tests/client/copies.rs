@@ -110,7 +110,7 @@ fn a_reading_is_stale_beyond_its_maximum_age() {
 
 /// Behaviour: B-12.
 #[test]
-fn what_the_engine_says_to_be_old_is_stale_with_its_age() {
+fn values_marked_old_by_the_engine_are_stale_with_their_age() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "latest");
     rig.readings(id);
@@ -135,7 +135,7 @@ fn what_the_engine_says_to_be_old_is_stale_with_its_age() {
 
 /// Behaviour: B-12.
 #[test]
-fn while_the_connection_is_down_the_local_copy_is_stale_and_bad_with_the_reason() {
+fn local_copy_is_stale_and_bad_while_disconnected() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "latest");
     rig.set("a/b", 3.0);
@@ -155,7 +155,7 @@ fn while_the_connection_is_down_the_local_copy_is_stale_and_bad_with_the_reason(
 }
 
 #[test]
-fn a_variable_that_nobody_has_written_reads_as_its_default_with_bad_quality() {
+fn unwritten_variable_reads_as_its_default_with_bad_quality() {
     let mut rig = Rig::connected(&[]);
     rig.engine
         .add_unwritten("a/b", trunkline_types::DataType::F64);
@@ -166,7 +166,7 @@ fn a_variable_that_nobody_has_written_reads_as_its_default_with_bad_quality() {
 }
 
 #[test]
-fn a_read_answers_with_what_the_engine_holds_and_says_when_that_is_too_old() {
+fn read_returns_the_engine_value_and_marks_it_if_too_old() {
     let mut rig = Rig::connected(&["a/b"]);
     let age = Duration::from_secs(3);
     rig.engine.variable(100).properties.max_age = Some(Duration::from_secs(1));
@@ -187,7 +187,7 @@ fn a_read_answers_with_what_the_engine_holds_and_says_when_that_is_too_old() {
 /// Updates find their items however the handles were given out: in the order of the items, in the
 /// other order, with gaps, and in any order within a frame.
 #[test]
-fn updates_find_their_items_whatever_their_handles_are() {
+fn updates_find_their_items_for_any_handles() {
     let names = ["a/0", "a/1", "a/2", "a/3", "a/4", "a/5"];
     let mut rig = Rig::connected(&names);
     let orders = [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [5, 0, 3, 1, 4]];

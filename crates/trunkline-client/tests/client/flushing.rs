@@ -1,4 +1,4 @@
-//! Flushes: what they wait for, and what they do not.
+//! The writes that flushes wait for.
 
 use trunkline_client::request::Flush;
 use trunkline_client::{RequestId, VariableRef};
@@ -24,7 +24,7 @@ fn put(rig: &mut Rig, variable: VariableRef, count: u32) {
     rig.client.write_untracked(writes, Tick::MAX).unwrap();
 }
 
-/// The writes that the client said since the last call.
+/// The writes that the client sent since the last call.
 fn said(rig: &mut Rig) -> Vec<SaidWrite> {
     rig.exchange();
     let writes = |said| match said {
@@ -51,7 +51,7 @@ fn is_flushed(rig: &mut Rig, flush: RequestId<Flush>) -> bool {
 
 /// Behaviour: LX-08.
 #[test]
-fn a_flush_waits_for_the_writes_before_it_and_for_none_behind_it() {
+fn flush_waits_only_for_the_writes_before_it() {
     let (mut rig, variable) = rig(1000);
     put(&mut rig, variable, 3);
     let flush = rig.client.flush().unwrap();
@@ -116,7 +116,7 @@ fn a_flush_without_writes_before_it_ends_at_once() {
     assert!(is_flushed(&mut rig, flush));
 }
 
-/// What was sent ends as unknown with the connection, and a flush waits for it no longer.
+/// Sent writes end as unknown with the connection, and a flush no longer waits for them.
 #[test]
 fn a_flush_ends_when_the_writes_before_it_are_lost_with_the_connection() {
     let (mut rig, variable) = rig(1000);
@@ -129,7 +129,7 @@ fn a_flush_ends_when_the_writes_before_it_are_lost_with_the_connection() {
 }
 
 #[test]
-fn a_flush_that_nobody_waits_for_leaves_nothing_behind() {
+fn abandoned_flush_leaves_no_state() {
     let (mut rig, variable) = rig(1000);
     put(&mut rig, variable, 1);
     let flush = rig.client.flush().unwrap();
@@ -141,7 +141,7 @@ fn a_flush_that_nobody_waits_for_leaves_nothing_behind() {
 
 /// The engine has done its part, and the writes before the flush are not answered.
 #[test]
-fn a_flush_that_is_given_up_while_it_waits_for_writes_leaves_nothing_behind() {
+fn flush_abandoned_while_waiting_for_writes_leaves_no_state() {
     let (mut rig, variable) = rig(1000);
     put(&mut rig, variable, 1);
     let flush = rig.client.flush().unwrap();

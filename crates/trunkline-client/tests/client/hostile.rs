@@ -15,7 +15,7 @@ use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::updates::UpdatesBuilder;
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
 use trunkline_proto::{Disconnect, Endpoint, FrameKind};
 use trunkline_types::{Access, ArrayType, Contract, DataType, ElementType, Quality, Value};
 
@@ -58,15 +58,15 @@ fn raw(out: &mut Vec<u8>, kind: u8, request: u32, count: u32, payload: &[u8]) {
 }
 
 #[test]
-fn answers_to_what_nobody_asked_end_the_connection() {
+fn unrequested_answers_end_the_connection() {
     let mut rig = Rig::connected(&["a/b"]);
     rig.tell(|out| ResultsBuilder::closed(out, 99, 0).finish(false));
     assert!(sentence(&rig).contains("request 99"), "{}", sentence(&rig));
     rig.connect();
     rig.tell(|out| {
-        let mut answer = WriteAnswersBuilder::begin(out, 5);
+        let mut answer = WriteAnswersBuilder::begin(out, 0, &WriteAnswersHead { first_write: 5 });
         answer.push(&WriteAnswer::Superseded);
-        answer.finish();
+        answer.finish(false);
     });
     assert!(sentence(&rig).contains("write 5"));
 }
@@ -125,7 +125,7 @@ fn items_out_of_order_beyond_the_request_or_missing_end_the_connection() {
 }
 
 #[test]
-fn frames_of_the_wrong_direction_or_time_end_the_connection() {
+fn frames_of_the_wrong_direction_or_phase_end_the_connection() {
     let mut rig = Rig::connected(&["a/b"]);
     rig.tell(|out| HandlesBuilder::read(out, 1).finish(false));
     assert!(sentence(&rig).contains("READ"), "{}", sentence(&rig));
@@ -145,7 +145,7 @@ fn frames_of_the_wrong_direction_or_time_end_the_connection() {
 }
 
 #[test]
-fn another_program_on_the_port_is_told_apart() {
+fn foreign_program_on_the_port_is_distinguished() {
     let mut rig = Rig::new();
     rig.engine.hold(FrameKind::Hello);
     rig.connect();
@@ -179,7 +179,7 @@ fn a_value_that_is_not_of_its_type_ends_the_connection() {
 }
 
 #[test]
-fn updates_for_unknown_subscriptions_and_handles_are_skipped_and_confirmed() {
+fn updates_for_unknown_items_are_skipped_and_confirmed() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let id = rig.subscribe(&["a/b"], "latest");
     let wire = rig.wire(id);
@@ -215,7 +215,7 @@ fn a_frame_longer_than_agreed_ends_the_connection_before_it_is_buffered() {
 }
 
 #[test]
-fn a_type_whose_default_is_huge_costs_nothing_before_it_is_written() {
+fn huge_default_value_is_not_allocated_before_a_write() {
     let mut rig = Rig::connected(&[]);
     let ty = ArrayType {
         element: ElementType::F64,
@@ -239,7 +239,7 @@ fn a_type_whose_default_is_huge_costs_nothing_before_it_is_written() {
 /// A frame of another kind than the one that answers a request ends the connection, and the request
 /// is asked again: it is not lost.
 #[test]
-fn a_request_that_is_answered_as_another_one_is_asked_again() {
+fn request_with_a_mismatched_answer_is_repeated() {
     let provided = FrameKind::Provided as u8;
     let appeared = FrameKind::Appeared as u8;
     // Watch 1, revision 1, listed whole.
@@ -279,7 +279,7 @@ fn a_search_that_never_ends_is_ended() {
     );
 }
 
-/// A client in the middle of everything, and what an honest engine would say next.
+/// A client with many open operations, and the next frames of an honest engine.
 fn busy() -> (Rig, Vec<u8>) {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     for contract in ["latest", "last:3", "all:4"] {
@@ -324,7 +324,7 @@ fn busy() -> (Rig, Vec<u8>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever bytes are changed, cut or invented: no panic, and the client goes on.
+    /// Whatever bytes are changed, cut or invented: no panic, and the client continues.
     #[test]
     fn no_bytes_make_the_client_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

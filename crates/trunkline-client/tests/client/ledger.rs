@@ -1,5 +1,5 @@
-//! The client's side of the ledger, after anything that may happen: every update is accounted for,
-//! and what readings say they missed is what was missed.
+//! The client's side of the ledger, after any events: every update is accounted for, and the losses
+//! in readings are the real ones.
 
 use std::collections::BTreeMap;
 
@@ -49,15 +49,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What readings of one item have said so far.
+/// The state of one item according to its readings so far.
 #[derive(Default)]
 struct Seen {
     last: Option<Position>,
 }
 
 impl Seen {
-    /// Checks a reading against the one before: nothing doubled, nothing reordered, every gap
-    /// explained.
+    /// Checks a reading against the one before: nothing is duplicated or reordered, and every gap
+    /// is explained.
     fn check(&mut self, reading: &Reading) -> Result<(), TestCaseError> {
         let Some(last) = self.last.replace(reading.position) else {
             return Ok(());
@@ -185,7 +185,7 @@ impl World {
     }
 }
 
-/// What a batch of at most so many readings has, as events.
+/// A batch of at most this many readings, as events.
 fn take_batch(rig: &mut Rig, id: SubscriptionId, most: usize) -> Vec<Event> {
     let mut batch = Batch::new();
     rig.client.take_batch(rig.now, id, most, &mut batch);
@@ -244,7 +244,7 @@ proptest! {
         for step in &steps {
             world.apply(step)?;
         }
-        // Whatever happened, in the end everyone has the newest value of everything.
+        // In the end every client has the newest value of everything.
         for index in 0..CONTRACTS.len() {
             for _ in 0..3 {
                 world.apply(&Step::TakeAll(index))?;
@@ -264,7 +264,7 @@ proptest! {
         }
     }
 
-    /// The same inputs give the same outputs, byte for byte: what the simulator needs to replay a
+    /// The same inputs give the same outputs, byte for byte: the simulator needs this to replay a
     /// run.
     #[test]
     fn a_run_can_be_replayed_bit_for_bit(steps in prop::collection::vec(step(), 1..60)) {

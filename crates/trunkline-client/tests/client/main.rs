@@ -1,10 +1,6 @@
 //! The client against a fake engine, on a simulated clock: nothing here waits or opens anything.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod audit;
 mod bulk;

@@ -50,7 +50,7 @@ fn fill(rig: &mut Rig, variable: VariableRef) -> SaidWrite {
     said(rig).remove(0)
 }
 
-/// Answers what was said last, and says what comes then.
+/// Answers the last frames. Returns the next ones.
 fn go_on(rig: &mut Rig, before: &SaidWrite) -> Vec<SaidWrite> {
     rig.engine.held.clear();
     rig.engine.answer_writes(std::slice::from_ref(before));
@@ -60,7 +60,7 @@ fn go_on(rig: &mut Rig, before: &SaidWrite) -> Vec<SaidWrite> {
 
 /// Behaviour: LM-20, LM-21.
 #[test]
-fn a_register_that_is_set_again_while_it_waits_is_sent_once_with_its_newest_value() {
+fn waiting_register_is_sent_once_with_its_newest_value() {
     let (mut rig, [a, b]) = busy(1, Features::OURS);
     let first = fill(&mut rig, b);
     let batches = [1.0, 2.0, 3.0].map(|value| rig.client.write([newest(a, value)]).unwrap());
@@ -91,7 +91,7 @@ fn a_register_that_is_set_again_while_it_waits_is_sent_once_with_its_newest_valu
 
 /// Behaviour: LM-20, LM-21.
 #[test]
-fn what_waits_is_the_number_in_its_turn() {
+fn queued_value_is_the_newest_in_order() {
     let (mut rig, [a, b]) = busy(1, Features::OURS);
     let first = fill(&mut rig, b);
     let writes = [
@@ -111,14 +111,14 @@ fn what_waits_is_the_number_in_its_turn() {
 
 /// Behaviour: LM-21.
 #[test]
-fn what_has_been_sent_is_not_superseded() {
+fn sent_writes_are_not_superseded() {
     let (mut rig, [a, _]) = busy(1, Features::OURS);
     rig.client
         .write_untracked([newest(a, 1.0)], Tick::MAX)
         .unwrap();
     rig.exchange();
     let first = said(&mut rig).remove(0);
-    // It is on its way: the same register is queued once more.
+    // It is in transit: the same register is queued again.
     rig.client
         .write_untracked([newest(a, 2.0), newest(a, 3.0)], Tick::MAX)
         .unwrap();
@@ -128,7 +128,7 @@ fn what_has_been_sent_is_not_superseded() {
         (1, 1, 1)
     );
     assert_eq!(values(&go_on(&mut rig, &first)), [(100, 3.0)]);
-    // The queue is empty: it begins anew.
+    // The queue is empty: it starts again.
     rig.client
         .write_untracked([newest(a, 4.0)], Tick::MAX)
         .unwrap();
@@ -141,7 +141,7 @@ fn what_has_been_sent_is_not_superseded() {
 }
 
 #[test]
-fn queued_writes_are_sent_all_the_same() {
+fn plain_queued_writes_are_not_superseded() {
     let (mut rig, [a, b]) = busy(1, Features::OURS);
     let first = fill(&mut rig, b);
     let writes = [newest(a, 1.0), write(a, 2.0), newest(a, 3.0), write(a, 4.0)];
@@ -170,7 +170,7 @@ fn without_a_connection_the_newest_value_waits_for_the_next_one() {
     assert_eq!(rig.client.write_counts().superseded, 99);
 }
 
-/// An engine that cannot count them gets the value all the same.
+/// An engine that cannot count them gets the value nevertheless.
 #[test]
 fn an_engine_of_an_earlier_release_gets_the_newest_value_too() {
     let (mut rig, [a, b]) = busy(1, Features::NONE);

@@ -8,7 +8,7 @@ use trunkline_types::{Access, DataType, Value};
 
 use super::rig::{Rig, Said, WALL};
 
-/// The request numbers of what the client said in frames of one kind.
+/// The request numbers of the client's frames of one kind.
 fn requests(rig: &mut Rig) -> Vec<(FrameKind, u32)> {
     let number = |said: Said| match said {
         Said::Open { request, .. } => Some((FrameKind::Open, request)),
@@ -35,7 +35,7 @@ fn the_pages_of_a_search_are_collected() {
 }
 
 #[test]
-fn a_request_that_is_half_answered_at_a_disconnect_is_asked_again_as_a_whole() {
+fn partially_answered_request_is_repeated_after_a_disconnect() {
     let names: Vec<String> = (0..20_000)
         .map(|n| format!("a/variable number {n}"))
         .collect();
@@ -112,7 +112,7 @@ fn answers_to_the_rest_of_a_refused_request_are_ignored() {
 }
 
 #[test]
-fn a_search_begins_anew_on_the_next_connection() {
+fn search_restarts_on_the_next_connection() {
     let mut rig = Rig::new();
     for n in 0..250 {
         rig.engine.add(&format!("a/v{n}"), Value::F64(0.0));

@@ -1,5 +1,5 @@
-//! The provider role at its own end: asked for on every connection, bounded, and careful with what
-//! the engine says.
+//! The provider role at the client: requested on every connection, bounded, and robust against the
+//! engine's frames.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use trunkline_proto::message::provider::{
     BoundVariable, ProviderBindBuilder, ProviderRequestBuilder, ProviderRequestHead,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind, FrameWriter};
 use trunkline_types::wire::encode_value;
 use trunkline_types::{Access, DataType, Quality, Reason, Value};
@@ -64,7 +64,7 @@ fn publish(rig: &mut Rig, value: f64) {
     });
 }
 
-/// What was published since this was last asked.
+/// The values published since the last call.
 fn published(rig: &mut Rig) -> Vec<Vec<u8>> {
     let values = |said| match said {
         Said::Publish(writes) => writes.into_iter().map(|write| write.value).collect(),
@@ -94,7 +94,7 @@ fn asked(rig: &mut Rig) -> usize {
 
 /// Behaviour: LM-08.
 #[test]
-fn the_role_is_taken_again_on_every_connection_and_nothing_is_carried_over() {
+fn provider_role_is_requested_again_on_every_connection() {
     let mut rig = rig();
     rig.engine.welcome.write_credit_count = 1;
     rig.client.provide("plant");
@@ -110,7 +110,7 @@ fn the_role_is_taken_again_on_every_connection_and_nothing_is_carried_over() {
     };
     assert_eq!((*handle, item.as_str()), (HANDLE, "a"));
     rig.engine.hold(FrameKind::Publish);
-    // One is on its way, one waits, and one is too late.
+    // One is in transit, one waits, and one is too late.
     (1..3u8).for_each(|n| publish(&mut rig, f64::from(n)));
     rig.exchange();
     assert_eq!(published(&mut rig), [bytes(1.0)]);
@@ -141,7 +141,7 @@ fn the_role_is_taken_again_on_every_connection_and_nothing_is_carried_over() {
 }
 
 #[test]
-fn an_engine_that_refuses_is_asked_again_in_a_while() {
+fn refused_role_is_requested_again_later() {
     let mut rig = rig();
     rig.engine.hold(FrameKind::Provide);
     rig.client.provide("plant");
@@ -167,7 +167,7 @@ fn an_engine_that_refuses_is_asked_again_in_a_while() {
 }
 
 #[test]
-fn an_engine_without_the_feature_is_not_sent_what_it_does_not_know() {
+fn engine_without_the_feature_gets_no_unknown_frames() {
     let mut rig = rig();
     rig.engine.welcome.features = Features::NONE;
     rig.client.provide("plant");
@@ -208,7 +208,7 @@ fn values_keep_their_order_and_the_credit() {
 }
 
 #[test]
-fn of_too_many_values_the_oldest_give_way_and_are_counted() {
+fn oldest_values_are_dropped_and_counted_at_the_limit() {
     let mut rig = provider();
     (0..65_536 + 3).for_each(|n| publish(&mut rig, f64::from(n)));
     assert_eq!(rig.client.provider_losses(), (3, 0));
@@ -218,7 +218,7 @@ fn of_too_many_values_the_oldest_give_way_and_are_counted() {
 }
 
 #[test]
-fn a_variable_that_is_gone_is_told_once_and_other_refusals_are_counted() {
+fn removed_variable_is_reported_once_and_other_refusals_counted() {
     let mut rig = provider();
     rig.engine.hold(FrameKind::Publish);
     (0..3u8).for_each(|n| publish(&mut rig, f64::from(n)));
@@ -227,18 +227,24 @@ fn a_variable_that_is_gone_is_told_once_and_other_refusals_are_counted() {
         panic!("three values");
     };
     rig.tell(|out| {
-        let mut frame = WriteAnswersBuilder::begin(out, sent[0].number);
+        let mut frame = WriteAnswersBuilder::begin(
+            out,
+            0,
+            &WriteAnswersHead {
+                first_write: sent[0].number,
+            },
+        );
         for code in [FaultCode::OutOfRange, FaultCode::Gone, FaultCode::Gone] {
             frame.push(&WriteAnswer::Refused(Fault::from(code).as_ref()));
         }
-        frame.finish();
+        frame.finish(false);
     });
     assert_eq!(events(&mut rig), [ProviderEvent::Unbind { handle: HANDLE }]);
     assert_eq!(rig.client.provider_losses(), (0, 3));
 }
 
 #[test]
-fn orders_are_told_with_their_tickets_and_false_ones_refused() {
+fn orders_are_delivered_with_tickets_and_false_ones_refused() {
     let mut rig = provider();
     rig.tell(|out| {
         let mut frame = WriteBuilder::begin_provider_write(out, 7);
@@ -291,7 +297,7 @@ fn orders_are_told_with_their_tickets_and_false_ones_refused() {
 }
 
 #[test]
-fn an_engine_that_talks_nonsense_is_left() {
+fn provider_disconnects_from_an_invalid_engine() {
     for kind in [
         FrameKind::ProviderBind,
         FrameKind::ProviderWrite,

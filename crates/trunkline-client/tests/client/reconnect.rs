@@ -1,4 +1,4 @@
-//! What lasts over a reconnect, and what is said about what does not.
+//! The state that lasts across a reconnect, and the reports on the rest.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use trunkline_types::{Contract, DataType, Lost, Tick, Value};
 
 use super::rig::{Rig, Said, value, write};
 
-/// Lets the engine be another one: the same names, everything written anew.
+/// Lets the engine be another one: the same names, everything rewritten.
 fn restart(rig: &mut Rig) {
     rig.cut();
     rig.engine.welcome.epoch += 1;
@@ -24,10 +24,10 @@ fn restart(rig: &mut Rig) {
     rig.connect();
 }
 
-/// What was asked for before an engine's restart is never taken for the same thing behind it, even
-/// where the engine gives the variable the same number.
+/// Answers from before an engine's restart are never mixed with those after it, even if the engine
+/// gives the variable the same number.
 #[test]
-fn what_is_known_of_a_variable_is_of_one_connection() {
+fn knowledge_of_a_variable_is_per_connection() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let (b, c) = (rig.open_one("a/b"), rig.open_one("a/c"));
     let known = |rig: &Rig, variable| rig.client.local_variable(variable);
@@ -44,7 +44,7 @@ fn what_is_known_of_a_variable_is_of_one_connection() {
 }
 
 #[test]
-fn a_subscription_goes_on_behind_the_last_update_it_has() {
+fn subscription_resumes_after_its_last_update() {
     for contract in ["latest", "last:10", "first:10", "all", "sampled:1s"] {
         let mut rig = Rig::connected(&["a/b"]);
         let id = rig.subscribe(&["a/b"], contract);
@@ -85,7 +85,7 @@ fn a_subscription_goes_on_behind_the_last_update_it_has() {
 }
 
 #[test]
-fn nothing_is_delivered_twice_when_nothing_was_written_meanwhile() {
+fn nothing_is_delivered_twice_without_new_writes() {
     for contract in ["latest", "last:10", "all"] {
         let mut rig = Rig::connected(&["a/b"]);
         let id = rig.subscribe(&["a/b"], contract);
@@ -99,7 +99,7 @@ fn nothing_is_delivered_twice_when_nothing_was_written_meanwhile() {
 }
 
 #[test]
-fn across_an_engine_restart_what_was_lost_is_unknown_never_zero() {
+fn loss_across_an_engine_restart_is_unknown_and_never_zero() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all");
     rig.events(id);
@@ -124,7 +124,7 @@ fn across_an_engine_restart_what_was_lost_is_unknown_never_zero() {
 }
 
 #[test]
-fn another_engine_at_the_same_place_is_never_taken_for_the_same() {
+fn other_engine_at_the_same_address_is_never_confused() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "latest");
     rig.events(id);
@@ -165,7 +165,7 @@ fn the_value_before_the_reconnect_is_never_confused_with_the_one_after() {
 }
 
 #[test]
-fn a_reading_taken_while_the_connection_is_down_says_how_old_it_is() {
+fn reading_taken_while_disconnected_has_its_age() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all");
     rig.cut();
@@ -200,7 +200,7 @@ fn subscriptions_made_without_a_connection_begin_with_the_next_one() {
 }
 
 #[test]
-fn the_hello_names_the_session_that_went_before() {
+fn hello_names_the_previous_session() {
     let mut rig = Rig::connected(&[]);
     rig.reconnect();
     let Some(Said::Hello(hello)) = rig.said().into_iter().next() else {
@@ -217,7 +217,7 @@ fn the_hello_names_the_session_that_went_before() {
 }
 
 #[test]
-fn what_the_program_had_open_is_open_again_before_it_is_used() {
+fn open_variables_are_reopened_before_they_are_used() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let (b, c) = (rig.open_one("a/b"), rig.open_one("a/c"));
     rig.cut();
@@ -236,7 +236,7 @@ fn what_the_program_had_open_is_open_again_before_it_is_used() {
 }
 
 #[test]
-fn a_variable_that_was_replaced_meanwhile_begins_anew() {
+fn variable_replaced_meanwhile_starts_from_the_beginning() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all");
     rig.events(id);
@@ -255,7 +255,7 @@ fn a_variable_that_was_replaced_meanwhile_begins_anew() {
 }
 
 #[test]
-fn a_variable_that_is_gone_is_told_and_looked_for_again() {
+fn missing_variable_is_reported_and_searched_again() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let id = rig.subscribe(&["a/b", "a/c"], "latest");
     rig.events(id);
@@ -317,7 +317,7 @@ fn a_name_that_does_not_exist_is_that_items_error_only() {
 }
 
 #[test]
-fn an_unsubscribed_item_may_be_on_its_way_still() {
+fn unsubscribed_item_may_still_be_in_transit() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let kept = rig.subscribe(&["a/b"], "latest");
     rig.engine.hold(FrameKind::Open);
@@ -385,7 +385,7 @@ fn a_subscription_that_joins_while_others_are_restored_is_subscribed_once() {
 }
 
 #[test]
-fn a_program_that_takes_nothing_over_many_reconnects_holds_at_most_twice_the_bound() {
+fn unread_updates_across_reconnects_stay_within_twice_the_bound() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all:10");
     for _ in 0..20 {
@@ -417,7 +417,7 @@ fn a_program_that_takes_nothing_over_many_reconnects_holds_at_most_twice_the_bou
 }
 
 #[test]
-fn a_reconnect_gives_back_what_nobody_uses() {
+fn reconnect_releases_unused_variables() {
     let mut rig = Rig::connected(&["a/b"]);
     for round in 0..5 {
         let id = rig.subscribe(&["a/b"], if round % 2 == 0 { "latest" } else { "all" });
@@ -441,7 +441,7 @@ fn a_reconnect_gives_back_what_nobody_uses() {
 }
 
 #[test]
-fn the_credit_of_all_begins_anew_with_every_connection() {
+fn credit_of_all_restarts_with_every_connection() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all:8");
     for n in 1..=3 {
@@ -463,7 +463,7 @@ fn the_credit_of_all_begins_anew_with_every_connection() {
 }
 
 #[test]
-fn own_writes_of_an_earlier_epoch_mark_nothing() {
+fn own_writes_of_an_earlier_epoch_are_not_marked() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b"], "all");
     let variable = rig.open_one("a/b");
@@ -481,7 +481,7 @@ fn own_writes_of_an_earlier_epoch_mark_nothing() {
 ///
 /// Behaviour: B-83.
 #[test]
-fn an_item_that_failed_is_asked_for_again_only_behind_the_whole_answer() {
+fn failed_item_is_retried_only_after_the_whole_answer() {
     let mut rig = Rig::connected(&[]);
     rig.engine.hold(FrameKind::Open);
     let id = rig.subscribe(&["a/v0", "a/v1"], "latest");

@@ -36,7 +36,7 @@ fn a_variable_is_chosen_at_run_time_by_building_its_url() {
 
 /// Behaviour: B-30.
 #[test]
-fn every_verb_takes_a_list_in_one_round_trip_and_an_error_is_one_items_only() {
+fn every_verb_handles_a_list_with_errors_per_item() {
     let mut rig = Rig::connected(&["a/b", "a/c"]);
     let options = OpenOptions {
         read: true,
@@ -201,7 +201,7 @@ fn opening_verifies_the_access_that_the_program_requires() {
 
 /// Behaviour: API-08.
 #[test]
-fn opening_goes_on_in_the_background_or_is_waited_for_until_patience_ends() {
+fn opening_continues_in_the_background_after_the_timeout() {
     let mut rig = Rig::connected(&["a/b"]);
     rig.engine.hold(FrameKind::Open);
     let background = rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
@@ -228,7 +228,7 @@ fn opening_goes_on_in_the_background_or_is_waited_for_until_patience_ends() {
 }
 
 #[test]
-fn an_answer_that_nobody_takes_is_undone_when_it_is_forgotten() {
+fn untaken_answer_is_undone_when_it_is_dropped() {
     let mut rig = Rig::connected(&["a/b"]);
     let open = rig.client.open(&["a/b"], OpenOptions::default()).unwrap();
     rig.exchange();
@@ -265,7 +265,7 @@ fn every_idempotent_request_survives_a_disconnect() {
 }
 
 #[test]
-fn requests_are_bounded_and_so_are_answers_that_nobody_takes() {
+fn requests_and_untaken_answers_are_bounded() {
     let mut rig = Rig::with(ClientOptions {
         requests_max: 3,
         request_items_max: 10,
@@ -288,12 +288,12 @@ fn requests_are_bounded_and_so_are_answers_that_nobody_takes() {
     assert!(rig.client.engine_info().is_ok());
 }
 
-/// A read of many gives the same in one block of memory as it does in readings of their own, its
-/// faults in their places, whatever the types, and again on the next connection.
+/// A read of many returns the same in one block of memory as in separate readings, with faults in
+/// their places, for all types, and again on the next connection.
 ///
 /// Behaviour: B-30, B-31.
 #[test]
-fn a_page_holds_what_readings_of_their_own_are() {
+fn page_of_readings_equals_separate_readings() {
     let mut rig = Rig::connected(&["a/b", "a/c", "a/d"]);
     let variables = ["a/b", "a/c", "a/d"].map(|name| rig.open_one(name));
     for (name, value) in [("a/b", 1.0), ("a/c", 2.0), ("a/d", 3.0)] {

@@ -62,7 +62,7 @@ fn the_last_one_to_leave_a_shared_item_ends_it() {
 }
 
 #[test]
-fn one_name_may_stand_twice_in_a_subscription() {
+fn subscription_may_contain_a_name_twice() {
     let mut rig = Rig::connected(&["a/b"]);
     let id = rig.subscribe(&["a/b", "a/b"], "all:2");
     rig.set("a/b", 1.0);

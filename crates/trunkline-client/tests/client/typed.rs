@@ -86,7 +86,7 @@ fn a_type_mismatch_is_an_error_when_the_variable_is_opened_and_only_then() {
 }
 
 #[test]
-fn a_typed_handle_says_so_when_the_variable_was_replaced_by_another_type() {
+fn typed_handle_reports_a_variable_replaced_by_another_type() {
     let mut rig = Rig::connected(&["a/b"]);
     let opened = rig.open(&["a/b"]).remove(0);
     let level = Typed::<f64>::new(&opened).unwrap();

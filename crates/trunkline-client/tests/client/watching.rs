@@ -1,4 +1,4 @@
-//! Patterns that are followed: what is told when the engine lists, changes, goes and comes back.
+//! Patterns that are followed: the events when the engine lists, changes, stops and restarts.
 
 use trunkline_client::{FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
@@ -75,14 +75,13 @@ fn told(rig: &mut Rig, id: WatchId) -> Vec<String> {
         WatchEvent::Gone { name } => format!("-{name}"),
         WatchEvent::Listed => "listed".to_owned(),
         WatchEvent::Failed(fault) => fault.code.name().to_owned(),
-        other => panic!("{other:?}"),
     };
     events.map(word).collect()
 }
 
 /// Behaviour: B-32.
 #[test]
-fn after_a_reconnect_only_the_difference_is_told() {
+fn only_the_difference_is_reported_after_a_reconnect() {
     let mut rig = connected(&[]);
     let id = rig.client.watch("a/**").unwrap();
     rig.exchange();
@@ -123,7 +122,7 @@ fn after_a_reconnect_only_the_difference_is_told() {
 
 /// Behaviour: B-32.
 #[test]
-fn what_waits_is_bounded_by_the_names_there_are() {
+fn queued_events_are_bounded_by_the_number_of_names() {
     let mut rig = connected(&[]);
     let id = rig.client.watch("a/*").unwrap();
     rig.exchange();
@@ -139,13 +138,13 @@ fn what_waits_is_bounded_by_the_names_there_are() {
         appear(&mut rig, 0, watch, &[(handle, &name, DataType::F64)], false);
         vanish(&mut rig, watch, &[handle]);
     }
-    // It is another variable; the ones in between nobody has seen.
+    // It is another variable; the ones in between were never seen.
     assert_eq!(told(&mut rig, id), ["-a/x", "+a/x"]);
 }
 
 /// Behaviour: B-32.
 #[test]
-fn a_watch_that_is_refused_or_ended_disturbs_nothing() {
+fn refused_or_ended_watch_affects_nothing_else() {
     let mut rig = connected(&["a/x"]);
     let id = rig.client.watch("a/*").unwrap();
     rig.exchange();
@@ -162,7 +161,7 @@ fn a_watch_that_is_refused_or_ended_disturbs_nothing() {
     assert!(rig.said().contains(&Said::Unwatch(watch)));
     rig.client.unwatch(other);
     rig.exchange();
-    // Pages that were on their way.
+    // Pages that were in transit.
     appear(
         &mut rig,
         request + 2,
@@ -181,7 +180,7 @@ fn a_watch_that_is_refused_or_ended_disturbs_nothing() {
 
 /// Behaviour: B-32.
 #[test]
-fn a_subscription_by_pattern_says_what_appears_before_its_readings_and_what_is_gone_after() {
+fn pattern_subscription_brackets_readings_with_name_events() {
     let mut rig = connected(&["a/x", "a/named"]);
     let pattern = [Pattern::parse("a/*").unwrap()];
     let options = SubscribeOptions::default();
@@ -246,7 +245,7 @@ fn a_subscription_by_pattern_says_what_appears_before_its_readings_and_what_is_g
 
 /// Behaviour: B-32.
 #[test]
-fn a_name_that_appears_again_is_subscribed_at_once_where_others_wait_for_it_too() {
+fn reappearing_name_is_subscribed_at_once_despite_other_waits() {
     let mut rig = connected(&["a/x"]);
     let by_name = rig.subscribe(&["a/x"], "latest");
     rig.events(by_name);
@@ -283,9 +282,9 @@ fn a_name_that_appears_again_is_subscribed_at_once_where_others_wait_for_it_too(
     assert_eq!(rig.values(by_name), [7.0]);
 }
 
-/// The first reading took no credit, and each update behind it took one.
+/// The first reading took no credit, and each update after it took one.
 #[test]
-fn an_item_that_leaves_before_its_first_reading_gives_back_no_credit_for_it() {
+fn item_removed_before_its_first_reading_returns_no_credit() {
     // The variable vanishes before the answer to OPEN, and between the answer and the reading.
     for is_opened in [false, true] {
         let mut rig = connected(&["a/kept", "a/x"]);
@@ -329,7 +328,7 @@ fn an_item_that_leaves_before_its_first_reading_gives_back_no_credit_for_it() {
         rig.tell(|out| out.extend_from_slice(reading));
         assert_eq!(rig.client.counters().skipped, 1);
         assert_eq!(rig.engine.subscriptions[&wire].granted, 4);
-        // It was sent before the engine knew that the variable is not wanted any more.
+        // It was sent before the engine knew that the variable is no longer wanted.
         rig.set("a/x", 1.0);
         assert_eq!(rig.client.counters().skipped, 2);
         assert_eq!(rig.engine.subscriptions[&wire].granted, 5);
@@ -341,11 +340,11 @@ fn an_item_that_leaves_before_its_first_reading_gives_back_no_credit_for_it() {
     }
 }
 
-/// A watch that fell behind what the engine keeps is listed anew: only the difference is told.
+/// A watch that fell behind the engine's history is listed again: only the difference is reported.
 ///
 /// Behaviour: B-32.
 #[test]
-fn a_listing_that_begins_anew_tells_only_the_difference() {
+fn restarted_listing_reports_only_the_difference() {
     let mut rig = connected(&[]);
     let id = rig.client.watch("a/**").unwrap();
     rig.exchange();
@@ -369,7 +368,7 @@ fn a_listing_that_begins_anew_tells_only_the_difference() {
     anew(&mut rig);
     appear(&mut rig, 0, watch, &names[..1], false);
     assert_eq!(told(&mut rig, id), [""; 0], "the rest may still come");
-    // The listing falls behind as well, and begins once more.
+    // The listing falls behind as well, and begins again.
     anew(&mut rig);
     let names = [
         (1, "a/kept", DataType::F64),
@@ -390,12 +389,12 @@ fn a_listing_that_begins_anew_tells_only_the_difference() {
     assert_eq!(told(&mut rig, id), ["-a/replaced", "-a/new"]);
 }
 
-/// A subscription by pattern that has no variables yet keeps its place beside others of the same
-/// contract that end, on this connection and on the next.
+/// A subscription by pattern that has no variables yet is kept while other subscriptions of the
+/// same contract end, on this connection and on the next.
 ///
 /// Behaviour: B-32.
 #[test]
-fn a_pattern_without_variables_outlasts_the_subscriptions_beside_it() {
+fn pattern_without_variables_outlasts_other_subscriptions() {
     for reconnects in [false, true] {
         let mut rig = connected(&["b/other"]);
         let pattern = [Pattern::parse("a/*").unwrap()];

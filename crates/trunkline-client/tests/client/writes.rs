@@ -7,13 +7,13 @@ use trunkline_client::{ClientOptions, NotTried, Write, WriteError, WriteOptions,
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer as Wire};
 use trunkline_proto::message::write::WriteVerb;
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
 use trunkline_proto::{Endpoint, Fault, FaultCode, Features, FrameKind};
 use trunkline_types::{Position, Quality, Reason, Tick, Timestamp, Value};
 
 use super::rig::{FakeEngine, Rig, Said, write};
 
-/// The writes that the client said and that were not answered.
+/// The client's writes that were not answered.
 fn said_writes(rig: &mut Rig) -> Vec<super::rig::SaidWrite> {
     let writes = |said| match said {
         Said::Write(writes) => writes,
@@ -23,9 +23,10 @@ fn said_writes(rig: &mut Rig) -> Vec<super::rig::SaidWrite> {
 }
 
 fn answer(engine: &mut FakeEngine, first: u64, outcomes: &[Wire<'_>]) {
-    let mut frame = WriteAnswersBuilder::begin(&mut engine.out, first);
+    let mut frame =
+        WriteAnswersBuilder::begin(&mut engine.out, 0, &WriteAnswersHead { first_write: first });
     outcomes.iter().for_each(|outcome| frame.push(outcome));
-    frame.finish();
+    frame.finish(false);
 }
 
 fn rig() -> (Rig, trunkline_client::VariableRef) {
@@ -37,7 +38,7 @@ fn rig() -> (Rig, trunkline_client::VariableRef) {
 
 /// Behaviour: B-20.
 #[test]
-fn every_outcome_arrives_as_the_engine_said_it() {
+fn every_outcome_arrives_as_the_engine_sent_it() {
     let (mut rig, variable) = rig();
     rig.engine.hold(FrameKind::Write);
     let batch = rig
@@ -83,7 +84,7 @@ fn every_outcome_arrives_as_the_engine_said_it() {
 
 /// Behaviour: B-20.
 #[test]
-fn writes_whose_answer_was_lost_with_the_connection_are_unknown_and_never_sent_twice() {
+fn writes_with_lost_answers_are_unknown_and_never_resent() {
     let (mut rig, variable) = rig();
     rig.engine.hold(FrameKind::Write);
     let sent = rig
@@ -123,7 +124,7 @@ fn writes_whose_answer_was_lost_with_the_connection_are_unknown_and_never_sent_t
 
 /// Behaviour: VS-07.
 #[test]
-fn asynchronous_writes_are_packed_many_to_a_frame_and_so_are_their_answers() {
+fn asynchronous_writes_and_answers_are_packed_into_frames() {
     let (mut rig, variable) = rig();
     for n in 0..1000 {
         rig.client
@@ -141,7 +142,7 @@ fn asynchronous_writes_are_packed_many_to_a_frame_and_so_are_their_answers() {
 }
 
 #[test]
-fn no_more_is_on_its_way_than_the_credit_allows() {
+fn writes_in_flight_stay_within_the_credit() {
     let mut rig = Rig::new();
     rig.engine.welcome.write_credit_count = 10;
     rig.engine.add("a/b", Value::F64(0.0));
@@ -162,7 +163,7 @@ fn no_more_is_on_its_way_than_the_credit_allows() {
         rig.client.is_answered(read),
         "writes that wait do not hold up requests"
     );
-    // Answers come in any order: a provider may be slow.
+    // Answers arrive in any order: a provider may be slow.
     answer(&mut rig.engine, writes[9].number, &[Wire::Superseded]);
     rig.exchange();
     assert_eq!(said_writes(&mut rig).len(), 1);
@@ -179,7 +180,7 @@ fn no_more_is_on_its_way_than_the_credit_allows() {
 }
 
 #[test]
-fn the_credit_counts_bytes_and_a_value_beyond_it_goes_alone() {
+fn credit_counts_bytes_and_a_larger_value_is_sent_alone() {
     let mut rig = Rig::new();
     rig.engine.welcome.write_credit_bytes = 1000;
     rig.engine.add("a/s", Value::String("".into()));
@@ -207,7 +208,7 @@ fn the_credit_counts_bytes_and_a_value_beyond_it_goes_alone() {
 }
 
 #[test]
-fn every_answer_gives_its_bytes_of_credit_back() {
+fn every_answer_returns_its_bytes_of_credit() {
     let mut rig = Rig::new();
     rig.engine.welcome.write_credit_bytes = 20;
     rig.engine.add("a/b", Value::F64(0.0));
@@ -349,7 +350,7 @@ fn time_quality_and_mode_travel_with_the_value() {
 }
 
 #[test]
-fn writes_that_were_never_sent_are_refused_when_the_client_is_shut_down() {
+fn unsent_writes_are_refused_when_the_client_shuts_down() {
     let (mut rig, variable) = rig();
     rig.cut();
     let batch = rig.client.write([write(variable, 1.0)]).unwrap();
@@ -390,7 +391,7 @@ fn a_write_whose_call_has_ended_is_never_sent() {
     assert!(cancelled(&outcomes[0]).contains("cancelled"));
     assert_eq!(outcomes[1], WriteOutcome::Superseded, "by one that waits");
     assert!(rig.client.end_writes(ended).is_empty(), "it ends once");
-    // One behind it, in the place of the one that waits.
+    // One after it, in the place of the one that waits.
     let last = rig
         .client
         .write([Write::newest(variable, Value::F64(4.0))])
@@ -408,7 +409,7 @@ fn a_write_whose_call_has_ended_is_never_sent() {
 
 /// Behaviour: B-20.
 #[test]
-fn a_write_that_was_sent_when_its_call_ended_is_unknown_and_counted_as_the_engine_answers() {
+fn write_sent_before_its_call_ended_is_unknown() {
     let (mut rig, variable) = rig();
     rig.engine.hold(FrameKind::Write);
     let batch = rig.client.write([write(variable, 1.0)]).unwrap();
@@ -431,7 +432,7 @@ fn a_write_that_was_sent_when_its_call_ended_is_unknown_and_counted_as_the_engin
 
 /// Behaviour: B-20.
 #[test]
-fn the_part_of_a_batch_that_had_no_credit_is_cancelled_and_the_part_that_was_sent_is_unknown() {
+fn unsent_part_of_a_batch_is_cancelled_and_the_rest_unknown() {
     let (mut rig, variable) = rig();
     rig.cut();
     rig.engine.welcome.write_credit_count = 4;
@@ -457,7 +458,7 @@ fn the_part_of_a_batch_that_had_no_credit_is_cancelled_and_the_part_that_was_sen
 
 /// Behaviour: B-20.
 #[test]
-fn an_untracked_write_is_sent_within_its_life_or_never() {
+fn untracked_write_is_sent_within_its_lifetime_or_never() {
     let (mut rig, variable) = rig();
     rig.cut();
     let life = |rig: &Rig, seconds| rig.now.saturating_add(Duration::from_secs(seconds));
@@ -479,12 +480,12 @@ fn an_untracked_write_is_sent_within_its_life_or_never() {
     assert_eq!(rig.client.write_counts().applied, 1);
 }
 
-/// Writes whose lives end one shortly after the other are looked for together; none of them is sent
+/// Writes whose lifetimes end shortly after each other are checked together; none of them is sent
 /// in between.
 ///
 /// Behaviour: B-20.
 #[test]
-fn a_write_whose_life_ended_just_before_the_connection_came_back_is_not_sent() {
+fn write_expired_before_the_reconnect_is_not_sent() {
     let (mut rig, variable) = rig();
     rig.cut();
     let moment = Duration::from_millis(1);

@@ -10,7 +10,6 @@ use tables::{
 
 /// A section and its keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Section {
     /// The top level of a file.
     File,

@@ -34,8 +34,8 @@ pub(super) const FILE: &[Key] = &[
     key(
         "engine",
         "`[engine]`",
-        "all defaults",
-        "how the engine runs; once in all files",
+        "the defaults",
+        "settings of the engine; allowed in one file only",
     ),
     key(
         "library",
@@ -59,19 +59,19 @@ pub(super) const FILE: &[Key] = &[
         "override",
         "`[[override]]`",
         "none",
-        "other properties for some of this file's variables",
+        "different properties for some variables of this file",
     ),
     key(
         "template",
         "`[[template]]`",
         "none",
-        "variables with parameters, for all files",
+        "variables with parameters, which all files can use",
     ),
     key(
         "use",
         "`[[use]]`",
         "none",
-        "a template's variables, once per row of parameters",
+        "creates a template's variables, once per row of parameters",
     ),
     key("io", "`[[io]]`", "none", "an I/O server"),
 ];
@@ -85,8 +85,8 @@ pub(super) const ENGINE: &[Key] = &[
     ),
     key(
         "store",
-        "the path of a file, from this file's folder on, or \"none\"",
-        "a file of the user's, named after the port",
+        "path of a file, relative to the folder of this file, or \"none\"",
+        "a file in the user's state folder, named after the port",
         "where deployed libraries, retained values and the audit are kept",
     ),
     key(
@@ -107,13 +107,13 @@ pub(super) const ENGINE: &[Key] = &[
         "listen",
         "an address and port, or a list of them; without port: 5850; or `unix:` and a path",
         "\"127.0.0.1:5850\"",
-        "where it accepts connections; other than loopback only with `insecure = true`",
+        "addresses at which the engine accepts connections; those other than loopback need `insecure = true`",
     ),
     key(
         "local_socket",
         "true or false",
         "true",
-        "make a Unix socket for each port of 127.0.0.1, for programs of the same user",
+        "create a Unix socket for each port of 127.0.0.1, for programs of the same user",
     ),
     key(
         "shared_memory",
@@ -131,7 +131,7 @@ pub(super) const ENGINE: &[Key] = &[
         "insecure",
         "true or false",
         "false",
-        "permit addresses that other machines can reach, although connections are not protected yet",
+        "permit addresses that other machines can reach, although connections are not authenticated or encrypted yet",
     ),
     key(
         "keep_alive",
@@ -143,7 +143,7 @@ pub(super) const ENGINE: &[Key] = &[
         "deadline",
         "duration, at least twice `keep_alive`, at most 1 day",
         "\"3s\"",
-        "a connection that was silent for this long is closed",
+        "a connection that is silent for this long is closed",
     ),
     key(
         "health",
@@ -155,7 +155,7 @@ pub(super) const ENGINE: &[Key] = &[
         "spin",
         "duration, at most 1 ms; 0: sleep at once",
         "\"50us\"",
-        "how long a connection thread polls before it sleeps, where that pays off",
+        "longest time that a connection thread polls before it sleeps",
     ),
     key(
         "limits",
@@ -182,7 +182,7 @@ pub(super) const LIMITS: &[Key] = &[
         "connections_per_address",
         "1 to 1,000,000",
         "20",
-        "connections per second from one address of another machine; as many may come at once",
+        "connections per second from one address of another machine; the same number may arrive in one burst",
     ),
     key(
         "items_per_session_max",
@@ -206,14 +206,14 @@ pub(super) const LIMITS: &[Key] = &[
         "request_bytes_max",
         "bytes, 1 MiB to 16 TiB",
         "a quarter of the memory",
-        "bytes that the requests and items of all sessions together may take; one session has at \
-         most half of them",
+        "bytes that the requests and items of all sessions together may take; one session may take \
+         half of them",
     ),
     key(
         "writes_per_session_max",
         "1 to 1,000,000",
         "4_096",
-        "writes of one session that may be without an answer",
+        "writes of one session that may wait for their answers",
     ),
     key(
         "write_bytes_per_session_max",
@@ -249,25 +249,25 @@ pub(super) const VARIABLE: &[Key] = &[
         "name",
         "a name within the library, such as `pump/mode`",
         "",
-        "its name; the full name is `library/name`",
+        "name of the variable; the full name is `library/name`",
     ),
     key(
         "each",
         "table of ranges `\"1..4\"` (both ends included) or lists",
         "none",
-        "makes one variable per combination, the last key varying fastest",
+        "creates one variable per combination; the last key varies fastest",
     ),
     key(
         "zip",
         "table of lists or ranges of equal length",
         "none",
-        "makes one variable per position in the lists",
+        "creates one variable per position in the lists",
     ),
     shared(
         "type",
         "a type, such as `f64`, `enum(OFF, AUTO)`, `array(f64, 3, *)`",
         "",
-        "type of its value",
+        "type of the value",
     ),
     shared(
         "labels",
@@ -363,7 +363,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "stall",
         "duration, 0 to 1 h",
         "0",
-        "how long a writer waits for a full `all` subscription; 0: not at all, the subscription ends",
+        "longest time that a writer waits for a full `all` subscription; 0: it does not wait, and the subscription ends",
     ),
     shared(
         "max_age",
@@ -375,7 +375,7 @@ pub(super) const VARIABLE: &[Key] = &[
         "retain",
         "true or false",
         "false",
-        "keep the newest value over a restart of the engine; it takes precedence over `initial`",
+        "keep the newest value across restarts of the engine; it takes precedence over `initial`",
     ),
     shared(
         "single_writer",
@@ -398,7 +398,7 @@ pub(super) const VARIABLE: &[Key] = &[
             "initial",
             "a value of the type",
             "the type's zero",
-            "the value at the first start",
+            "value at the first start",
         ),
     ),
     key(
@@ -422,7 +422,7 @@ pub(super) const VARIABLE: &[Key] = &[
             "alias",
             "full name of a variable, `library/path`",
             "none",
-            "another variable of this engine that this one shows and writes",
+            "the variable of this engine that this one mirrors",
         ),
     ),
 ];
@@ -432,25 +432,25 @@ pub(super) const SCALE: &[Key] = &[
         "kind",
         "\"linear\" or \"square-root\"",
         "\"linear\"",
-        "the curve between the two ends",
+        "the curve between zero and full scale",
     ),
     key(
         "raw",
         "`[ZERO, FULL]` of the source, FULL above ZERO",
         "none",
-        "the two ends in raw values",
+        "raw values at zero and full scale",
     ),
     key(
         "eng",
         "`[ZERO, FULL]` in engineering units",
         "none",
-        "the two ends in engineering values",
+        "engineering values at zero and full scale",
     ),
     key(
         "clamp",
         "true or false",
         "false",
-        "short for `coerce = true`, with `eng` as `range` where none is stated",
+        "short for `coerce = true`, with `eng` as `range` unless one is given",
     ),
     key(
         "invert",
@@ -492,13 +492,13 @@ pub(super) const FIFO: &[Key] = &[
         "capacity",
         "1 to 1,000,000",
         "",
-        "values that it holds, for `\"multi\"`",
+        "number of values in the FIFO, for `\"multi\"`",
     ),
     key(
         "length",
         "1 to 1,048,576",
         "1, or that of an array type with a fixed length",
-        "elements of an array or samples of a waveform that each value has",
+        "elements of an array, or samples of a waveform, in each value",
     ),
 ];
 
@@ -506,7 +506,7 @@ pub(super) const OVERRIDE: &[Key] = &[key(
     "match",
     "a pattern of names within the library, such as `rack2/*`",
     "",
-    "the variables it applies to; a later override wins",
+    "the variables that it applies to; later overrides take precedence",
 )];
 
 pub(super) const TEMPLATE: &[Key] = &[
@@ -536,7 +536,7 @@ pub(super) const USE: &[Key] = &[
         "at",
         "a name, with placeholders",
         "none",
-        "put before the variables' names",
+        "prefix of the variables' names",
     ),
     key(
         "rows",
@@ -557,7 +557,7 @@ pub(super) const IO: &[Key] = &[
         "name",
         "text without `:` and `/`",
         "",
-        "what `source = \"NAME:ITEM\"` refers to",
+        "name of the I/O server, as in `source = \"NAME:ITEM\"`",
     ),
     key(
         "driver",
@@ -569,13 +569,13 @@ pub(super) const IO: &[Key] = &[
         "period",
         "duration, 100 us to 1 day",
         "the driver's own",
-        "time between two scans",
+        "interval between scans",
     ),
     key(
         "publish",
         "true or false",
         "true",
-        "deploy the libraries that the driver offers as well",
+        "also deploy the libraries that the driver offers",
     ),
 ];
 
@@ -584,7 +584,7 @@ pub(super) const WAVEFORM: &[Key] = &[
         "t0",
         "date and time with offset",
         "1970-01-01T00:00:00Z",
-        "when its first sample was taken",
+        "time of the first sample",
     ),
     key("dt", "seconds", "0", "time from one sample to the next"),
     key("samples", "list", "[]", "the samples"),
@@ -592,6 +592,6 @@ pub(super) const WAVEFORM: &[Key] = &[
         "attributes",
         "table of single values",
         "none",
-        "values that belong to the samples",
+        "additional values that belong to the samples",
     ),
 ];

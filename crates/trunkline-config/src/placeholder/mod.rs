@@ -55,19 +55,19 @@ enum Piece {
 /// The reason why a placeholder cannot be parsed or filled in.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum PlaceholderError {
-    #[error("\"{{\" is never closed; for a brace itself write {{{{")]
+    #[error("\"{{\" is never closed; for a literal brace, write {{{{")]
     Unclosed,
-    #[error("\"}}\" closes nothing; for a brace itself write }}}}")]
+    #[error("\"}}\" has no matching brace; for a literal brace, write }}}}")]
     Unopened,
-    #[error("a placeholder is empty; for a brace itself write {{{{")]
+    #[error("a placeholder is empty; for a literal brace, write {{{{")]
     Empty,
     #[error("a placeholder is longer than {PLACEHOLDER_BYTES_MAX} bytes")]
     TooLong,
-    #[error("{found} is not expected in a placeholder; for a brace itself write {{{{")]
+    #[error("{found} is not expected in a placeholder; for a literal brace, write {{{{")]
     Unexpected { found: String },
     #[error("a placeholder ends where a number or parameter is expected")]
     Incomplete,
-    #[error("a placeholder is nested too deep")]
+    #[error("a placeholder is nested too deeply")]
     TooDeep,
     #[error("\":{width}\" is not a width from :01 to :020")]
     Width { width: String },
@@ -76,11 +76,11 @@ pub(crate) enum PlaceholderError {
         name: String,
         suggestion: Option<String>,
     },
-    #[error("\"{name}\" is not a whole number, so it can only stand alone")]
+    #[error("\"{name}\" is not a whole number, so it can only be used alone")]
     NotInteger { name: String },
     #[error("the number is too large")]
     Overflow,
-    #[error("a division by zero")]
+    #[error("division by zero")]
     DivisionByZero,
 }
 
@@ -92,7 +92,7 @@ const WIDTH_MAX: usize = 20;
 fn hint(suggestion: &Option<String>) -> String {
     match suggestion {
         Some(word) => format!(", did you mean \"{word}\"?"),
-        None => "; for a brace itself write {{".to_owned(),
+        None => "; for a literal brace, write {{".to_owned(),
     }
 }
 

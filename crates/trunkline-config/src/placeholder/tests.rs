@@ -34,14 +34,23 @@ fn arithmetic_has_the_usual_precedence() {
 }
 
 #[test]
-fn what_cannot_be_computed_is_said() {
+fn invalid_placeholders_are_reported() {
     let deep = format!("{{{}1{}}}", "(".repeat(40), ")".repeat(40));
     let minus = format!("{{{}1}}", "-".repeat(200));
     let long = format!("{{{}}}", "1+".repeat(200));
     for (text, reason) in [
-        ("{ch", "\"{\" is never closed; for a brace itself write {{"),
-        ("ch}", "\"}\" closes nothing; for a brace itself write }}"),
-        ("{}", "a placeholder is empty; for a brace itself write {{"),
+        (
+            "{ch",
+            "\"{\" is never closed; for a literal brace, write {{",
+        ),
+        (
+            "ch}",
+            "\"}\" has no matching brace; for a literal brace, write }}",
+        ),
+        (
+            "{}",
+            "a placeholder is empty; for a literal brace, write {{",
+        ),
         ("{ch:3}", "\":3\" is not a width from :01 to :020"),
         ("{ch:021}", "\":021\" is not a width from :01 to :020"),
         ("{ch:0+1}", "\":0+1\" is not a width from :01 to :020"),
@@ -55,19 +64,19 @@ fn what_cannot_be_computed_is_said() {
         ),
         (
             "{(ch 1)}",
-            "'1' is not expected in a placeholder; for a brace itself write {{",
+            "'1' is not expected in a placeholder; for a literal brace, write {{",
         ),
         (
             "{ch ! 2}",
-            "'!' is not expected in a placeholder; for a brace itself write {{",
+            "'!' is not expected in a placeholder; for a literal brace, write {{",
         ),
         (
             "{* 2}",
-            "'*' is not expected in a placeholder; for a brace itself write {{",
+            "'*' is not expected in a placeholder; for a literal brace, write {{",
         ),
         (
             "{2ch}",
-            "'c' is not expected in a placeholder; for a brace itself write {{",
+            "'c' is not expected in a placeholder; for a literal brace, write {{",
         ),
         (
             "{rak}",
@@ -75,26 +84,26 @@ fn what_cannot_be_computed_is_said() {
         ),
         (
             "{zoom + 1}",
-            "there is no parameter \"zoom\"; for a brace itself write {{",
+            "there is no parameter \"zoom\"; for a literal brace, write {{",
         ),
         (
             "{tag + 1}",
-            "\"tag\" is not a whole number, so it can only stand alone",
+            "\"tag\" is not a whole number, so it can only be used alone",
         ),
         (
             "{tag:03}",
-            "\"FV101\" is not a whole number, so it can only stand alone",
+            "\"FV101\" is not a whole number, so it can only be used alone",
         ),
-        ("{ch / 0}", "a division by zero"),
-        ("{ch % (1 - 1)}", "a division by zero"),
+        ("{ch / 0}", "division by zero"),
+        ("{ch % (1 - 1)}", "division by zero"),
         ("{9223372036854775807 + 1}", "the number is too large"),
         ("{99999999999999999999}", "the number is too large"),
         (
             "{(-9223372036854775807 - 1) / -1}",
             "the number is too large",
         ),
-        (deep.as_str(), "a placeholder is nested too deep"),
-        (minus.as_str(), "a placeholder is nested too deep"),
+        (deep.as_str(), "a placeholder is nested too deeply"),
+        (minus.as_str(), "a placeholder is nested too deeply"),
         (long.as_str(), "a placeholder is longer than 256 bytes"),
     ] {
         assert_eq!(expand(text).unwrap_err(), reason, "{text}");
@@ -102,7 +111,7 @@ fn what_cannot_be_computed_is_said() {
 }
 
 #[test]
-fn one_placeholder_alone_has_a_value_of_its_own_kind() {
+fn single_placeholder_keeps_the_type_of_its_value() {
     let value = |text: &str| TextTemplate::parse(text).unwrap().value(&env());
     assert_eq!(value("{max}"), Some(Ok(Param::Float(2.5))));
     assert_eq!(value("{ch * 2}"), Some(Ok(Param::Integer(14))));
@@ -111,7 +120,7 @@ fn one_placeholder_alone_has_a_value_of_its_own_kind() {
 }
 
 #[test]
-fn rows_are_the_product_of_the_axes_with_the_last_fastest() {
+fn rows_are_the_product_of_the_axes_with_the_last_axis_fastest() {
     let range = |name: &str, first, last| (name.into(), Values::Range { first, last });
     let texts = ["a", "b"].map(|text| Param::Text(text.into())).to_vec();
     let rows = Rows::new(vec![
@@ -139,7 +148,7 @@ fn rows_are_the_product_of_the_axes_with_the_last_fastest() {
 }
 
 #[test]
-fn ranges_count_without_being_listed() {
+fn range_length_is_computed_without_expanding_it() {
     let all = Values::Range {
         first: i64::MIN,
         last: i64::MAX,

@@ -1,4 +1,4 @@
-//! Every file in `tests/errors` gives exactly the messages in the text beside it.
+//! Every file in `tests/errors` gives exactly the messages in the text file next to it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use trunkline_config::{ConfigErrorKind, parse};
 use crate::mistakes::{all_errors, between_files, errors_dir, mistakes, on_disk};
 
 #[test]
-fn mistakes_are_named_with_line_column_and_cure() {
+fn mistakes_are_reported_with_line_column_and_remedy() {
     let mut wrong = Vec::new();
     for (name, text) in mistakes() {
         let errors = parse(&name, &text).expect_err(&name);

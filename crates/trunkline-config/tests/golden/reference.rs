@@ -45,7 +45,8 @@ fn keys_table(section: Section) -> String {
     table
 }
 
-/// Keys of these sections are those of a variable; the page says so in words.
+/// True if the page has a table for the section; the others have the keys of a variable, as its
+/// text explains.
 fn is_shown(section: Section) -> bool {
     !matches!(section, Section::Defaults | Section::Field)
 }

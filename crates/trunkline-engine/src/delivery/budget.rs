@@ -14,7 +14,6 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 /// Cost of a queued update in addition to the bytes of its value.
 const ENTRY_BYTES: usize = 64;
-/// Bytes borrowed and returned at a time.
 const CHUNK_BYTES: usize = 4 << 10;
 /// Bytes that a consumer may always have queued, however full the engine is, so that a consumer
 /// that keeps up is not ended because of others that do not.
@@ -28,7 +27,6 @@ pub(crate) struct EngineBudget {
     used: AtomicUsize,
     /// Number of times that usage fell to half of the limit.
     ebbs: AtomicUsize,
-    /// Number of requests for more bytes than were free.
     refusals: AtomicUsize,
     parked: Mutex<Vec<Parked>>,
 }
@@ -50,7 +48,6 @@ pub(crate) struct Budget {
     moving: Mutex<()>,
 }
 
-/// A consumer with a write that waits for free bytes.
 #[derive(Debug)]
 struct Parked {
     outbox: Arc<Outbox>,
@@ -99,7 +96,6 @@ impl EngineBudget {
         !self.has(FLOOR_BYTES)
     }
 
-    /// Counts a request that was refused for lack of bytes.
     pub(crate) fn count_refusal(&self) {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
@@ -171,7 +167,6 @@ impl EngineBudget {
     }
 }
 
-/// The cost of an update with a value of `bytes`.
 pub(crate) fn cost(bytes: usize) -> usize {
     cost_of(1, bytes)
 }
@@ -196,7 +191,6 @@ impl Budget {
         }
     }
 
-    /// Sets the limit. Called before anything is queued.
     pub(crate) fn limit(&self, max: usize) {
         // Relaxed: the consumer is not shared yet.
         self.max.store(max, Ordering::Relaxed);
@@ -221,7 +215,6 @@ impl Budget {
             && engine.is_none_or(|engine| engine.used() < engine.max() / 4)
     }
 
-    /// The engine's budget to borrow from.
     pub(crate) fn engine(&self) -> Option<&Arc<EngineBudget>> {
         self.engine.as_ref()
     }

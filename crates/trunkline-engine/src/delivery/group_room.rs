@@ -28,7 +28,6 @@ struct FeedRoom {
     feed: Arc<Feed>,
     room: Room,
     stall: Duration,
-    /// One of the variables of the feed.
     handle: u32,
     /// Set while room is reserved.
     turn: Option<u32>,
@@ -122,7 +121,6 @@ impl GroupRooms {
         true
     }
 
-    /// Commits the group to the feeds, contiguously in each.
     pub(crate) fn commit(self, wakes: &mut Wakes) {
         for one in self.feeds {
             if let Some(turn) = one.turn {

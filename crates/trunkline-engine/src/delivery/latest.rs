@@ -7,7 +7,7 @@ use crate::sync::Arc;
 
 /// A subscription with the contract `latest` and no filters. It needs only a mark.
 #[derive(Debug)]
-pub(crate) struct Plain {
+pub(crate) struct LatestSubscriber {
     outbox: Arc<Outbox>,
     item: u32,
 }
@@ -19,9 +19,9 @@ const TABLE: u32 = u32::MAX;
 /// The `latest` subscriptions without filters of one variable. An engine may have millions of them,
 /// so the list has no spare capacity. Tables of last values come first.
 #[derive(Debug, Default)]
-pub(crate) struct Plains(Box<[Plain]>);
+pub(crate) struct LatestSubscribers(Box<[LatestSubscriber]>);
 
-impl Plains {
+impl LatestSubscribers {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -39,12 +39,12 @@ impl Plains {
     pub(crate) fn add(&mut self, outbox: Arc<Outbox>, item: u32) {
         let mut list = std::mem::take(&mut self.0).into_vec();
         list.reserve_exact(1);
-        list.push(Plain { outbox, item });
+        list.push(LatestSubscriber { outbox, item });
         self.0 = list.into_boxed_slice();
     }
 
     pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> bool {
-        let is_it = |one: &Plain| one.item == item && Arc::ptr_eq(&one.outbox, outbox);
+        let is_it = |one: &LatestSubscriber| one.item == item && Arc::ptr_eq(&one.outbox, outbox);
         let Some(place) = self.0.iter().position(is_it) else {
             return false;
         };
@@ -56,7 +56,7 @@ impl Plains {
 
     /// Stores changes in the table of `outbox` from now on.
     pub(crate) fn add_table(&mut self, outbox: Arc<Outbox>) {
-        let is_it = |one: &Plain| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
+        let is_it = |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
         if !self.0.iter().any(is_it) {
             self.add(outbox, TABLE);
             self.0.rotate_right(1);
@@ -64,7 +64,7 @@ impl Plains {
     }
 
     pub(crate) fn remove_table(&mut self, outbox: &Arc<Outbox>) {
-        let is_it = |one: &Plain| one.item == TABLE && Arc::ptr_eq(&one.outbox, outbox);
+        let is_it = |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, outbox);
         if self.0.iter().any(is_it) {
             let mut list = std::mem::take(&mut self.0).into_vec();
             list.retain(|one| !is_it(one));
@@ -72,7 +72,6 @@ impl Plains {
         }
     }
 
-    /// Removes the variable from all tables.
     pub(crate) fn leave_tables(&mut self) {
         if self.has_tables() {
             let mut list = std::mem::take(&mut self.0).into_vec();
@@ -91,9 +90,8 @@ impl Plains {
         tables.filter_map(|one| one.outbox.table.as_ref())
     }
 
-    /// The entries that are subscriptions, not tables.
     #[inline]
-    fn subscriptions(&self) -> &[Plain] {
+    fn subscriptions(&self) -> &[LatestSubscriber] {
         match self.0.first() {
             Some(first) if first.item == TABLE => {
                 let tables = self.0.iter().take_while(|one| one.item == TABLE);

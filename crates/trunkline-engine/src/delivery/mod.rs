@@ -1,6 +1,7 @@
 //! What a commit does for each subscriber, by its contract.
 
 pub(crate) mod budget;
+pub(crate) mod counters;
 pub(crate) mod feed;
 pub(crate) mod group_room;
 pub(crate) mod latest;

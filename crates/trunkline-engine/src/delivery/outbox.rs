@@ -26,7 +26,6 @@ pub trait Wake: Send + Sync {
         self.wake();
     }
 
-    /// Owner of the consumer, for people.
     fn whose(&self) -> Whose {
         Whose::default()
     }
@@ -35,14 +34,12 @@ pub trait Wake: Send + Sync {
 /// A writer sends to fewer consumers than this itself. With more, their own threads send.
 const SENDS_BELOW: usize = 4;
 
-/// A consumer that needs no wake-up.
 pub(crate) struct NoWake;
 
 impl Wake for NoWake {
     fn wake(&self) {}
 }
 
-/// Owner of a consumer, for people.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Whose {
     /// Number of the session; 0 if no session owns it.
@@ -53,10 +50,8 @@ pub struct Whose {
     pub transport: &'static str,
 }
 
-/// A subscriber of a variable.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reader {
-    /// Owner of the subscription.
     pub whose: Whose,
     /// Items of all its subscriptions that were sent again because the peer held something else. A
     /// value other than 0 means that something is broken.
@@ -66,7 +61,6 @@ pub struct Reader {
 /// The writers' side of a consumer. An item is marked at most once, however often it changes.
 pub(crate) struct Outbox {
     pub(crate) marks: MarkSet,
-    /// Number of drains so far, plus one.
     drains: AtomicUsize,
     /// Number of the drain after which the consumer was woken last.
     woken_after: AtomicUsize,
@@ -83,9 +77,6 @@ pub(crate) struct Outbox {
     pub(crate) is_service: bool,
     /// Items that were sent again because the peer held something else.
     pub(crate) repaired: AtomicU32,
-    /// Number of marks made, so that the planted bug can lose some of them.
-    #[cfg(feature = "planted")]
-    made: AtomicU32,
     wake: Box<dyn Wake>,
     /// Table that is written when a variable changes; its readers are never woken.
     pub(crate) table: Option<TableWriter>,
@@ -107,8 +98,6 @@ impl Outbox {
     ) -> Self {
         Self {
             is_service,
-            #[cfg(feature = "planted")]
-            made: AtomicU32::new(0),
             repaired: AtomicU32::new(0),
             marks: MarkSet::new(),
             drains: AtomicUsize::new(1),
@@ -152,28 +141,18 @@ impl Outbox {
         self.woken_after.store(usize::MAX, Ordering::SeqCst);
     }
 
-    /// Wakes the consumer, then records that it was woken.
     fn wake_by(&self, wake: impl FnOnce(&dyn Wake)) {
         let drains = self.drains.load(Ordering::SeqCst);
         wake(&*self.wake);
         self.woken_after.store(drains, Ordering::SeqCst);
     }
 
-    /// The subscriber behind this outbox.
     pub(crate) fn reader(&self) -> Reader {
         Reader {
             whose: self.wake.whose(),
             // Relaxed: no other memory depends on this count.
             repaired: u64::from(self.repaired.load(Ordering::Relaxed)),
         }
-    }
-
-    /// Returns true if the planted bug loses the next mark.
-    #[cfg(feature = "planted")]
-    pub(crate) fn loses_mark(&self) -> bool {
-        trunkline_types::planted::is(trunkline_types::planted::Bug::LostMark)
-            && !self.is_service
-            && self.made.fetch_add(1, Ordering::Relaxed) % 32 == 31
     }
 
     /// Records the outcome of write `id`. The caller wakes the outbox after releasing all locks.
@@ -242,7 +221,6 @@ pub struct Wakes {
 const LISTED_MAX: usize = 8;
 
 impl Wakes {
-    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -257,12 +235,6 @@ impl Wakes {
     }
 
     fn add_behind(&mut self, outbox: &Arc<Outbox>) {
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::LostWake)
-            && !self.outboxes.is_empty()
-        {
-            return;
-        }
         let mut first = self.outboxes.iter().take(LISTED_MAX);
         if first.any(|known| Arc::ptr_eq(known, outbox)) {
             return;
@@ -280,7 +252,6 @@ impl Wakes {
         *self.number.get_or_insert_with(unique_number)
     }
 
-    /// Returns true if the list has this number.
     #[inline]
     pub(crate) fn has_number(&self, number: Option<NonZeroUsize>) -> bool {
         number.is_some() && self.number == number

@@ -49,7 +49,6 @@ pub(crate) struct Ring {
     /// Number of pushes before the first update kept. A cursor is a push number.
     start: u64,
     updates: VecDeque<Update>,
-    /// Bytes of the counted buffers in it.
     bytes: usize,
     /// Its cost in the engine's budget, and the bytes it has borrowed.
     cost: usize,
@@ -64,7 +63,6 @@ pub(crate) struct RingRead {
     pub(crate) dropped: u64,
     /// Push number of the first update kept for the cursor.
     pub(crate) first: u64,
-    /// Number of updates kept from there on.
     pub(crate) kept: u64,
 }
 
@@ -123,7 +121,6 @@ impl Ring {
         self.updates.push_back(update);
     }
 
-    /// Borrows the part of its cost that is not borrowed yet.
     fn borrow(&mut self) -> bool {
         let Some(engine) = &self.engine else {
             return true;
@@ -144,7 +141,6 @@ impl Ring {
         }
     }
 
-    /// Number of pushes so far.
     pub(crate) fn end(&self) -> u64 {
         self.start + self.updates.len() as u64
     }
@@ -153,12 +149,6 @@ impl Ring {
     pub(crate) fn pending(&self, cursor: u64, n: u32) -> RingRead {
         let oldest = self.start.max(self.end().saturating_sub(u64::from(n)));
         let first = cursor.max(oldest);
-        #[cfg(feature = "planted")]
-        let cursor =
-            match trunkline_types::planted::is(trunkline_types::planted::Bug::DropNotCounted) {
-                true => first,
-                false => cursor,
-            };
         RingRead {
             dropped: first - cursor,
             first,
@@ -196,11 +186,8 @@ pub(crate) struct FirstQueue {
     capacity: usize,
     /// Each update with the number of updates dropped before it.
     updates: VecDeque<(u64, Update)>,
-    /// Number of updates dropped after the newest one kept.
     dropped: u64,
-    /// Bytes of the counted buffers in it.
     bytes: usize,
-    /// Bytes charged to the consumer's budget.
     charged: usize,
 }
 
@@ -244,7 +231,6 @@ impl FirstQueue {
         Some((dropped, update, cost))
     }
 
-    /// Bytes charged to the consumer's budget.
     pub(crate) fn charged(&self) -> usize {
         self.charged
     }
@@ -253,7 +239,6 @@ impl FirstQueue {
         self.updates.len()
     }
 
-    /// Number of drops not yet reported to the subscriber.
     pub(crate) fn untold(&self) -> u64 {
         self.dropped + self.updates.iter().map(|(dropped, _)| dropped).sum::<u64>()
     }

@@ -14,13 +14,12 @@ use crate::update::Update;
 
 /// One subscription of one variable, as seen by its commits.
 #[derive(Debug)]
-pub(crate) struct Interest {
+pub(crate) struct Subscriber {
     pub(crate) outbox: Arc<Outbox>,
     /// The item to mark in the outbox.
     pub(crate) item: u32,
     /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
     pub(crate) only_changes: bool,
-    /// Number of updates held back by `only_changes`.
     pub(crate) filtered: u64,
     pub(crate) kind: Kind,
 }
@@ -42,23 +41,20 @@ pub(crate) enum Kind {
 
 /// A variable's place in the feed of `all` subscriptions.
 #[derive(Debug)]
-pub(crate) struct FeedInterest {
+pub(crate) struct FeedSubscriber {
     pub(crate) feed: Arc<Feed>,
-    /// The variable's number in the feed.
     pub(crate) place: u32,
     /// Delivers only updates whose value or quality differs from the previous one (catch-all off).
     pub(crate) only_changes: bool,
     /// Set while room is reserved for the current write.
     reserved: Option<u32>,
-    /// True if the current write finds no room.
     blocked: bool,
-    /// Number of updates held back by `only_changes`.
     pub(crate) filtered: u64,
     /// Number of updates made after every subscription of the feed had ended.
     pub(crate) missed: u64,
 }
 
-impl FeedInterest {
+impl FeedSubscriber {
     pub(crate) fn new(feed: Arc<Feed>, place: u32, only_changes: bool) -> Self {
         Self {
             feed,
@@ -74,16 +70,16 @@ impl FeedInterest {
 
 /// The subscriptions of one variable that are not plain `latest` ones.
 #[derive(Debug, Default)]
-pub(crate) struct Interests {
-    list: Vec<Interest>,
-    feeds: Vec<FeedInterest>,
+pub(crate) struct Subscribers {
+    list: Vec<Subscriber>,
+    feeds: Vec<FeedSubscriber>,
     /// Number of subscriptions, feeds included, that want only changes.
     filters: u32,
     rings: Option<Box<Rings>>,
 }
 
-impl Interests {
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Interest> {
+impl Subscribers {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Subscriber> {
         self.list.iter()
     }
 
@@ -93,95 +89,95 @@ impl Interests {
         self.filters > 0
     }
 
-    pub(crate) fn add(&mut self, interest: Interest) {
-        self.filters += u32::from(interest.only_changes);
-        let is_last = matches!(interest.kind, Kind::Last(_));
-        let only_changes = interest.only_changes;
+    pub(crate) fn add(&mut self, subscriber: Subscriber) {
+        self.filters += u32::from(subscriber.only_changes);
+        let is_last = matches!(subscriber.kind, Kind::Last(_));
+        let only_changes = subscriber.only_changes;
         if self.list.len() < FEW {
             // Most variables have one or two subscribers, for which doubling the capacity would
             // waste memory.
             self.list.reserve_exact(1);
         }
-        self.list.push(interest);
+        self.list.push(subscriber);
         if is_last {
             self.fit_ring(only_changes);
         }
     }
 
     /// Removes a subscription, and frees memory that no other one needs.
-    pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Interest> {
+    pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Subscriber> {
         let place = self
             .list
             .iter()
-            .position(|interest| interest.is(outbox, item))?;
-        let interest = self.list.remove(place);
+            .position(|subscriber| subscriber.is(outbox, item))?;
+        let subscriber = self.list.remove(place);
         if self.list.is_empty() {
             self.list = Vec::new();
         }
-        self.filters -= u32::from(interest.only_changes);
-        if matches!(interest.kind, Kind::Last(_)) {
-            self.fit_ring(interest.only_changes);
+        self.filters -= u32::from(subscriber.only_changes);
+        if matches!(subscriber.kind, Kind::Last(_)) {
+            self.fit_ring(subscriber.only_changes);
         }
-        Some(interest)
+        Some(subscriber)
     }
 
-    pub(crate) fn find(&self, outbox: &Arc<Outbox>, item: u32) -> Option<&Interest> {
-        self.list.iter().find(|interest| interest.is(outbox, item))
+    pub(crate) fn find(&self, outbox: &Arc<Outbox>, item: u32) -> Option<&Subscriber> {
+        self.list
+            .iter()
+            .find(|subscriber| subscriber.is(outbox, item))
     }
 
-    pub(crate) fn find_mut(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<&mut Interest> {
+    pub(crate) fn find_mut(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<&mut Subscriber> {
         self.list
             .iter_mut()
-            .find(|interest| interest.is(outbox, item))
+            .find(|subscriber| subscriber.is(outbox, item))
     }
 
-    pub(crate) fn feeds(&self) -> std::slice::Iter<'_, FeedInterest> {
+    pub(crate) fn feeds(&self) -> std::slice::Iter<'_, FeedSubscriber> {
         self.feeds.iter()
     }
 
-    pub(crate) fn add_feed(&mut self, interest: FeedInterest) {
-        self.filters += u32::from(interest.only_changes);
+    pub(crate) fn add_feed(&mut self, subscriber: FeedSubscriber) {
+        self.filters += u32::from(subscriber.only_changes);
         if self.feeds.len() < FEW {
             self.feeds.reserve_exact(1);
         }
-        self.feeds.push(interest);
+        self.feeds.push(subscriber);
     }
 
-    pub(crate) fn remove_feed(&mut self, feed: &Arc<Feed>) -> Option<FeedInterest> {
-        let is_it = |interest: &FeedInterest| Arc::ptr_eq(&interest.feed, feed);
+    pub(crate) fn remove_feed(&mut self, feed: &Arc<Feed>) -> Option<FeedSubscriber> {
+        let is_it = |subscriber: &FeedSubscriber| Arc::ptr_eq(&subscriber.feed, feed);
         let place = self.feeds.iter().position(is_it)?;
-        let interest = self.feeds.remove(place);
+        let subscriber = self.feeds.remove(place);
         if self.feeds.is_empty() {
             self.feeds = Vec::new();
         }
-        self.filters -= u32::from(interest.only_changes);
-        Some(interest)
+        self.filters -= u32::from(subscriber.only_changes);
+        Some(subscriber)
     }
 
-    pub(crate) fn find_feed(&self, feed: &Arc<Feed>) -> Option<&FeedInterest> {
+    pub(crate) fn find_feed(&self, feed: &Arc<Feed>) -> Option<&FeedSubscriber> {
         self.feeds
             .iter()
-            .find(|interest| Arc::ptr_eq(&interest.feed, feed))
+            .find(|subscriber| Arc::ptr_eq(&subscriber.feed, feed))
     }
 
-    /// The ring of the `last:n` subscriptions.
     pub(crate) fn ring(&self, only_changes: bool) -> Option<&Ring> {
         self.rings.as_ref()?.of(only_changes)
     }
 
-    /// Resizes the ring to the longest buffer that uses it.
     fn fit_ring(&mut self, only_changes: bool) {
         let longest = self
             .list
             .iter()
-            .filter(|interest| interest.only_changes == only_changes);
+            .filter(|subscriber| subscriber.only_changes == only_changes);
         let mut memory = None;
-        let longest = longest.filter_map(|interest| match interest.kind {
+        let longest = longest.filter_map(|subscriber| match subscriber.kind {
             Kind::Last(n) => {
-                memory = memory.or(interest.outbox.budget.engine());
+                memory = memory.or(subscriber.outbox.budget.engine());
                 Some(n as usize)
             }
-            _ => None,
+            Kind::Mark | Kind::Sampled | Kind::First(_) | Kind::Fifo(_) => None,
         });
         match longest.max() {
             Some(n) => {
@@ -230,15 +226,15 @@ impl Interests {
             return Ok(());
         };
         let mut released = Vec::new();
-        for interest in &mut self.feeds {
-            if let Some(turn) = interest.reserved.take() {
-                interest.feed.release(room, turn, wakes);
-                released.push((Arc::clone(&interest.feed), room));
+        for subscriber in &mut self.feeds {
+            if let Some(turn) = subscriber.reserved.take() {
+                subscriber.feed.release(room, turn, wakes);
+                released.push((Arc::clone(&subscriber.feed), room));
             }
         }
-        for interest in &mut self.feeds {
-            if std::mem::take(&mut interest.blocked) {
-                note_need(&interest.feed, room, &released);
+        for subscriber in &mut self.feeds {
+            if std::mem::take(&mut subscriber.blocked) {
+                note_need(&subscriber.feed, room, &released);
             }
         }
         Err(until)
@@ -253,18 +249,18 @@ impl Interests {
         full_only: bool,
     ) -> Option<Tick> {
         let mut blocked: Option<Tick> = None;
-        for interest in &mut self.feeds {
-            if (interest.only_changes && !changed)
-                || interest.reserved.is_some()
-                || (full_only && interest.feed.has_room(room))
+        for subscriber in &mut self.feeds {
+            if (subscriber.only_changes && !changed)
+                || subscriber.reserved.is_some()
+                || (full_only && subscriber.feed.has_room(room))
             {
                 continue;
             }
-            match interest.feed.reserve(room, stall, wakes) {
-                Reserve::Reserved(turn) => interest.reserved = Some(turn),
+            match subscriber.feed.reserve(room, stall, wakes) {
+                Reserve::Reserved(turn) => subscriber.reserved = Some(turn),
                 Reserve::Ended => {}
                 Reserve::WouldBlock { until } => {
-                    interest.blocked = true;
+                    subscriber.blocked = true;
                     blocked = Some(blocked.map_or(until, |known| known.min(until)));
                     if !full_only {
                         break;
@@ -275,7 +271,6 @@ impl Interests {
         blocked
     }
 
-    /// Returns true if an update needs room in exactly one feed.
     #[inline]
     pub(crate) fn has_one_feed(&self) -> bool {
         self.feeds.len() == 1
@@ -304,9 +299,11 @@ impl Interests {
         publish: impl FnOnce() -> u64,
     ) -> Option<u64> {
         match self.feeds.first() {
-            Some(interest) => interest
-                .feed
-                .commit_short(interest.place, update, wakes, publish),
+            Some(subscriber) => {
+                subscriber
+                    .feed
+                    .commit_short(subscriber.place, update, wakes, publish)
+            }
             None => Some(publish()),
         }
     }
@@ -322,20 +319,20 @@ impl Interests {
         wakes: &mut Wakes,
         publish: impl FnOnce(&mut Update),
     ) -> Result<(), Tick> {
-        let Some(interest) = self.feeds.first_mut() else {
+        let Some(subscriber) = self.feeds.first_mut() else {
             return Ok(());
         };
-        if interest.only_changes && !changed {
-            interest.filtered += 1;
+        if subscriber.only_changes && !changed {
+            subscriber.filtered += 1;
             publish(update);
         } else {
-            let place = interest.place;
-            match interest
+            let place = subscriber.place;
+            match subscriber
                 .feed
                 .commit_one(place, update, stall, wakes, publish)
             {
                 Reserve::Reserved(_) => {}
-                Reserve::Ended => interest.missed += 1,
+                Reserve::Ended => subscriber.missed += 1,
                 Reserve::WouldBlock { until } => return Err(until),
             }
         }
@@ -352,9 +349,9 @@ impl Interests {
         handle: u32,
         rooms: &mut GroupRooms,
     ) {
-        for interest in &self.feeds {
-            if changed || !interest.only_changes {
-                rooms.ask(&interest.feed, Room::one(bytes), stall, handle);
+        for subscriber in &self.feeds {
+            if changed || !subscriber.only_changes {
+                rooms.ask(&subscriber.feed, Room::one(bytes), stall, handle);
             }
         }
     }
@@ -366,19 +363,19 @@ impl Interests {
         mut group: Option<&mut GroupRooms>,
         wakes: &mut Wakes,
     ) {
-        for interest in &mut self.feeds {
-            if interest.only_changes && !changed {
-                interest.filtered += 1;
+        for subscriber in &mut self.feeds {
+            if subscriber.only_changes && !changed {
+                subscriber.filtered += 1;
                 continue;
             }
             let is_in = match &mut group {
-                Some(rooms) => rooms.put(&interest.feed, interest.place, update),
-                None => interest.reserved.take().is_some_and(|turn| {
-                    let (feed, place) = (&interest.feed, interest.place);
+                Some(rooms) => rooms.put(&subscriber.feed, subscriber.place, update),
+                None => subscriber.reserved.take().is_some_and(|turn| {
+                    let (feed, place) = (&subscriber.feed, subscriber.place);
                     feed.commit(place, update, turn, wakes)
                 }),
             };
-            interest.missed += u64::from(!is_in);
+            subscriber.missed += u64::from(!is_in);
         }
         self.announce_beside_feeds(update, changed, wakes);
     }
@@ -392,62 +389,60 @@ impl Interests {
                 ring.push(update.clone());
             }
         }
-        for interest in &mut self.list {
-            if interest.only_changes && !changed {
-                interest.filtered += 1;
+        for subscriber in &mut self.list {
+            if subscriber.only_changes && !changed {
+                subscriber.filtered += 1;
                 continue;
             }
-            let marked = match &mut interest.kind {
-                Kind::Mark | Kind::Last(_) => Some(interest.item),
+            let marked = match &mut subscriber.kind {
+                Kind::Mark | Kind::Last(_) => Some(subscriber.item),
                 Kind::Sampled => None,
                 Kind::First(queue) => queue
-                    .push(update, &interest.outbox.budget)
-                    .then_some(interest.item),
+                    .push(update, &subscriber.outbox.budget)
+                    .then_some(subscriber.item),
                 Kind::Fifo(fifo) => {
                     fifo.deliver(update);
                     None
                 }
             };
             if let Some(mark) = marked {
-                interest.outbox.mark(mark, wakes);
+                subscriber.outbox.mark(mark, wakes);
             }
         }
     }
 
     pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
-        for interest in &self.feeds {
-            interest.feed.push_gone(interest.place, wakes);
+        for subscriber in &self.feeds {
+            subscriber.feed.push_gone(subscriber.place, wakes);
         }
-        for interest in &self.list {
-            match &interest.kind {
+        for subscriber in &self.list {
+            match &subscriber.kind {
                 // Its reader polls and finds nothing new.
                 Kind::Fifo(_) => {}
                 Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) => {
-                    interest.outbox.mark(interest.item, wakes);
+                    subscriber.outbox.mark(subscriber.item, wakes);
                 }
             }
         }
     }
 }
 
-/// The state of a subscription's own buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pressure {
     None,
-    /// An `all` feed is full.
     Full,
-    /// An `all` feed has ended with `overrun`.
     Ended,
-    /// A buffer drops its newest updates.
     Dropping,
 }
 
-impl Interest {
+impl Subscriber {
     /// The state of its own buffer. The caller holds the variable's lock.
     pub(crate) fn pressure(&self) -> Pressure {
         match &self.kind {
             Kind::First(queue) if queue.untold() > 0 => Pressure::Dropping,
-            _ => Pressure::None,
+            Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) | Kind::Fifo(_) => {
+                Pressure::None
+            }
         }
     }
 
@@ -465,11 +460,6 @@ impl Outbox {
     /// it was.
     pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) -> bool {
         crossing();
-        #[cfg(feature = "planted")]
-        if self.loses_mark() {
-            wakes.add(self);
-            return false;
-        }
         self.marks.mark(index);
         crossing();
         self.see_to_wake(wakes)

@@ -16,16 +16,16 @@ use std::time::Duration;
 use trunkline_types::{Level, Moment, Quality, Reason, Tick};
 
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::sync::Mutex;
 use crate::update::Update;
 use crate::variable::Variable;
 use crate::write::wall_clock::WallClock;
-use crate::write::{Commit, commit_undelayed};
+use crate::write::{Commit, View, commit_undelayed};
 
-/// The variables with a `max_age`.
+pub type Ages<'e> = View<'e, AgeTable>;
+
 #[derive(Debug, Default)]
-pub(crate) struct Ages {
+pub struct AgeTable {
     state: Mutex<State>,
 }
 
@@ -37,7 +37,6 @@ struct State {
     known: HashMap<u32, Known>,
 }
 
-/// State of a variable at its last examination.
 #[derive(Debug)]
 struct Known {
     due: Tick,
@@ -48,13 +47,12 @@ struct Known {
     confirmed: u64,
 }
 
-impl Engine {
-    /// Starts watching those of these variables that have a `max_age`.
-    pub(crate) fn watch_ages(&self, handles: &[u32], now: Tick) {
-        let mut ages = self.ages().state.lock();
+impl Ages<'_> {
+    pub(crate) fn watch(&self, handles: &[u32], now: Tick) {
+        let mut ages = self.table.state.lock();
         let State { queue, known } = &mut *ages;
         for handle in handles {
-            let Some(variable) = self.variable(*handle) else {
+            let Some(variable) = self.core.variable(*handle) else {
                 continue;
             };
             let Some(max_age) = variable.properties().max_age else {
@@ -73,8 +71,8 @@ impl Engine {
 
     /// Stops watching a variable that is gone. Removes stale entries from the queue once they
     /// outnumber the others.
-    pub(crate) fn forget_age(&self, handle: u32) {
-        let mut ages = self.ages().state.lock();
+    pub(crate) fn forget(&self, handle: u32) {
+        let mut ages = self.table.state.lock();
         let State { queue, known } = &mut *ages;
         if known.remove(&handle).is_some() && queue.len() > 2 * known.len() + QUEUE_SLACK {
             queue.retain(|Reverse((due, handle))| {
@@ -92,7 +90,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Option<Tick> {
         let now = moment.now;
-        let mut ages = self.ages().state.lock();
+        let mut ages = self.table.state.lock();
         let State { queue, known } = &mut *ages;
         for _ in 0..slice {
             let Reverse((due, handle)) = *queue.peek()?;
@@ -103,13 +101,16 @@ impl Engine {
             let Some(entry) = known.get_mut(&handle).filter(|entry| entry.due == due) else {
                 continue;
             };
-            let variable = self.variable(handle).filter(|variable| !variable.is_gone());
+            let variable = self
+                .core
+                .variable(handle)
+                .filter(|variable| !variable.is_gone());
             let max_age = variable.as_ref().and_then(|one| one.properties().max_age);
             let (Some(variable), Some(max_age)) = (variable, max_age) else {
                 known.remove(&handle);
                 continue;
             };
-            let is_fresh = entry.look(&variable, max_age, moment, self.wall_clock(), wakes);
+            let is_fresh = entry.look(&variable, max_age, moment, &self.core.wall_clock, wakes);
             let from = if is_fresh { entry.fresh } else { now };
             // However small `max_age` is, others get their turn.
             entry.due = from

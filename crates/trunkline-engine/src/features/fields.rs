@@ -13,6 +13,8 @@
 //! Lock order: a variable, then its fields. A group does not lock fields, because they change only
 //! under their variable's lock.
 
+use std::collections::VecDeque;
+
 use trunkline_types::{
     Access, DataType, Level, Moment, Name, Pattern, Properties, Quality, Reason, Scope, Tick,
     Timestamp, Value,
@@ -20,13 +22,14 @@ use trunkline_types::{
 
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::features::forcing::Forced;
+use crate::features::tables::MirrorTable;
 use crate::outcome::AccessError;
-use crate::sync::Arc;
+use crate::subscriptions::Consumer;
+use crate::sync::{Arc, AtomicU32, Mutex, Ordering, Weak};
 use crate::update::{Encoded, Update};
 use crate::variable::{Committed, Extension, State, Variable};
-use crate::write::{Commit, commit_undelayed};
+use crate::write::{Commit, EngineCore, Hook, View, commit_undelayed};
 
 /// Maximum number of open fields. Each occupies a slot.
 pub const FIELDS_MAX: u32 = 100_000;
@@ -34,12 +37,10 @@ pub const FIELDS_MAX: u32 = 100_000;
 /// References to an unused field: those of the registry and of its variable.
 const REFERENCES_OF_NOBODY: usize = 2;
 
-/// The name of a field, and the function that computes its value.
 #[derive(Debug)]
 pub struct Field {
     /// The part after the `#`.
     pub name: &'static str,
-    /// Description for people.
     pub about: &'static str,
     data_type: Type,
     value: fn(&Seen<'_>) -> Option<Value>,
@@ -69,7 +70,44 @@ pub(crate) struct OpenField {
     pub(crate) variable: Arc<Variable>,
 }
 
-/// The open fields of a variable.
+pub type Fields<'e> = View<'e, FieldTable>;
+
+#[derive(Debug)]
+pub struct FieldTable {
+    count: AtomicU32,
+    /// The one opened or examined longest ago comes first.
+    list: Mutex<VecDeque<Weak<Variable>>>,
+    tables: Arc<MirrorTable>,
+}
+
+impl FieldTable {
+    pub(crate) fn new(tables: &Arc<MirrorTable>) -> Self {
+        Self {
+            count: AtomicU32::new(0),
+            list: Mutex::default(),
+            tables: Arc::clone(tables),
+        }
+    }
+
+    /// Counts one more field. Returns false if there are too many already.
+    fn count_one(&self) -> bool {
+        let more = |count: u32| (count < FIELDS_MAX).then(|| count + 1);
+        // Relaxed: the counter orders no other data.
+        let counted = (self.count).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.is_ok()
+    }
+
+    pub(crate) fn uncount(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Hook for Arc<FieldTable> {
+    fn released(&self, core: &EngineCore, variable: &Arc<Variable>) {
+        View { core, table: self }.release(variable);
+    }
+}
+
 #[derive(Debug, Default)]
 struct OpenFields(Vec<OpenField>);
 
@@ -90,7 +128,6 @@ impl Extension for OpenFields {
     }
 }
 
-/// The open fields of the variable with this state.
 pub(crate) fn open_fields(state: &State) -> &[OpenField] {
     state
         .extension()
@@ -101,7 +138,6 @@ fn text(text: &str) -> Option<Value> {
     Some(Value::String(text.into()))
 }
 
-/// All fields of a variable, sorted by name.
 pub static FIELDS: &[Field] = &[
     Field {
         name: "access",
@@ -117,7 +153,7 @@ pub static FIELDS: &[Field] = &[
     },
     Field {
         name: "coerce",
-        about: "whether values outside the range are pulled into it",
+        about: "whether values outside the range are coerced into it",
         data_type: Type::Bool,
         value: |seen| Some(Value::Bool(seen.properties.coerce)),
     },
@@ -220,9 +256,10 @@ pub static FIELDS: &[Field] = &[
         data_type: Type::Text,
         value: |seen| {
             let reason = seen.update.quality.reason();
-            text(match reason {
-                Reason::None => "",
-                reason => reason.name(),
+            text(if reason == Reason::None {
+                ""
+            } else {
+                reason.name()
             })
         },
     },
@@ -307,7 +344,6 @@ impl Field {
         Some((body, fields.collect()))
     }
 
-    /// The type of the field's value.
     pub fn data_type(&self) -> DataType {
         match self.data_type {
             Type::Text => DataType::String,
@@ -326,20 +362,16 @@ impl Field {
     }
 }
 
-impl Engine {
-    /// Like [`Engine::resolve`], but also accepts fields, and opens them if necessary.
-    ///
-    /// # Errors
-    /// Those of `resolve`, [`AccessError::UnknownField`], and [`AccessError::Limit`] if too many
-    /// fields are open.
-    pub fn open_name(
+impl Fields<'_> {
+    /// Like [`EngineCore::resolve`], but also accepts fields, and opens them if necessary.
+    pub fn open(
         &self,
         caller: &Caller,
         name: &str,
         now: Tick,
         wall: Timestamp,
     ) -> Result<Arc<Variable>, AccessError> {
-        match self.resolve(caller, name) {
+        match self.core.resolve(caller, name) {
             Err(AccessError::UnknownName { name, .. }) if name.contains('#') => {
                 self.open_field(caller, &name, Moment { now, wall })
             }
@@ -354,7 +386,7 @@ impl Engine {
         moment: Moment,
     ) -> Result<Arc<Variable>, AccessError> {
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
-        let base = self.resolve(caller, parsed.without_field())?;
+        let base = self.core.resolve(caller, parsed.without_field())?;
         let wanted = parsed.field().unwrap_or_default();
         let Some(field) = Field::named(wanted) else {
             return Err(AccessError::UnknownField {
@@ -372,7 +404,7 @@ impl Engine {
         if base.is_gone() {
             return Err(AccessError::Gone);
         }
-        if let Some(known) = self.registry().find(name) {
+        if let Some(known) = self.core.variables.find(name) {
             return Ok(known);
         }
         let limit = || AccessError::Limit {
@@ -380,19 +412,19 @@ impl Engine {
             max: u64::from(FIELDS_MAX),
             hint: "subscribe the variables themselves; their readings carry quality and times",
         };
-        if !self.count_field(FIELDS_MAX) {
+        if !self.table.count_one() {
             return Err(limit());
         }
         let scope = base.deployed().scope;
-        let made = self.registry().insert(|handle| {
+        let made = self.core.variables.insert(|handle| {
             let properties = Arc::new(properties(field, scope));
             Variable::new(handle, name.into(), properties)
         });
         let Some(variable) = made else {
-            self.uncount_field();
+            self.table.uncount();
             return Err(limit());
         };
-        self.enter_tables(&variable);
+        self.of(&self.table.tables).enter(&variable);
         let open = OpenField {
             field,
             variable: Arc::clone(&variable),
@@ -404,9 +436,7 @@ impl Engine {
             fields.push(open)
         });
         drop(state);
-        self.field_list()
-            .lock()
-            .push_back(Arc::downgrade(&variable));
+        self.table.list.lock().push_back(Arc::downgrade(&variable));
         Ok(variable)
     }
 
@@ -414,7 +444,7 @@ impl Engine {
     /// that fields abandoned by programs of this process do not accumulate.
     fn close_unused_fields(&self) {
         for _ in 0..2 {
-            let Some(oldest) = self.field_list().lock().pop_front() else {
+            let Some(oldest) = self.table.list.lock().pop_front() else {
                 return;
             };
             let Some(variable) = oldest.upgrade() else {
@@ -425,34 +455,64 @@ impl Engine {
                 .split_once('#')
                 .map_or("", |(owner, _)| owner);
             if !self.close_field(owner, &variable) {
-                self.field_list().lock().push_back(oldest);
+                self.table.list.lock().push_back(oldest);
             }
         }
     }
 
     /// Releases a variable that the caller no longer uses. If it is a field without other users, it
     /// is closed. Takes no lock if it is not a field.
-    pub fn release_field(&self, variable: Arc<Variable>) {
+    pub fn release(&self, variable: &Arc<Variable>) {
         if let Some((owner, _)) = variable.name().split_once('#') {
-            let _is_closed = self.close_field(owner, &variable);
+            let _is_closed = self.close_field(owner, variable);
         }
+    }
+
+    pub fn count(&self) -> u64 {
+        u64::from(self.table.count.load(Ordering::Relaxed))
+    }
+
+    /// Keeps `variable` open for the consumer if it is a field, until [`Consumer::drop_field`] or the
+    /// end of the consumer. Returns any other variable unchanged.
+    pub fn keep(
+        &self,
+        consumer: &mut Consumer,
+        variable: Arc<Variable>,
+    ) -> Result<Arc<Variable>, AccessError> {
+        let fields = &mut consumer.fields;
+        if !variable.name().contains('#') || fields.contains_key(&variable.handle()) {
+            return Ok(variable);
+        }
+        let left = u64::from(FIELDS_MAX).saturating_sub(self.count());
+        if fields.len() as u64 > left {
+            self.release(&variable);
+            return Err(AccessError::Limit {
+                what: "the number of fields that one session may have open while others need some",
+                max: fields.len() as u64,
+                hint: "close fields, or subscribe the variables; their readings carry quality and \
+                       times",
+            });
+        }
+        fields.insert(variable.handle(), Arc::clone(&variable));
+        Ok(variable)
     }
 
     /// Closes a field if there are no references except the caller's. Returns false if there are.
     fn close_field(&self, owner: &str, variable: &Arc<Variable>) -> bool {
-        let Some(base) = self.registry().find(owner) else {
+        let Some(base) = self.core.variables.find(owner) else {
             return variable.is_gone();
         };
         let mut state = base.lock();
         // Checked under the variable's lock, which is needed to open the field.
         let is_unused = || {
-            self.registry()
+            self.core
+                .variables
                 .take_unused(variable, REFERENCES_OF_NOBODY + 1)
         };
         if !variable.is_gone() && is_unused() {
             let mut own = variable.lock();
             variable.set_gone(&own);
-            own.plains.leave_tables();
+            own.latest.leave_tables();
             drop(own);
             if let Some(OpenFields(fields)) = state.extension_mut() {
                 fields.retain(|open| !Arc::ptr_eq(&open.variable, variable));
@@ -460,10 +520,10 @@ impl Engine {
                     base.detach::<OpenFields>(&mut state);
                 }
             }
-            self.uncount_field();
+            self.table.uncount();
         }
         drop(state);
-        self.registry().reclaim();
+        self.core.variables.reclaim();
         variable.is_gone()
     }
 }
@@ -497,14 +557,7 @@ fn refresh(open: &OpenField, seen: &Seen<'_>, moment: Moment, wakes: &mut Wakes)
     if is_same {
         return;
     }
-    let mut update = Update {
-        sequence: 0,
-        source_timestamp: moment.wall,
-        engine_timestamp: moment.wall,
-        quality,
-        writer: 0,
-        value,
-    };
+    let mut update = Update::new(moment.wall, quality, 0, value);
     let commit = Commit::at(moment);
     commit_undelayed(variable, &mut state, &mut update, commit, wakes);
 }
@@ -535,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_asks_for_fields_behind_its_hash() {
+    fn pattern_matches_fields_after_the_hash() {
         let asked = |text: &str| Field::asked_by(&Pattern::parse(text).unwrap());
         assert!(asked("plant/**").is_none());
         let (body, fields) = asked("plant/**#range.*").unwrap();

@@ -20,22 +20,19 @@ use trunkline_types::{
 
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
-use crate::features::audit::{NoAuditRoom, OrderNote};
-use crate::features::providers::{Ask, Waiting};
+use crate::features::audit::{Audit, AuditLog, AuditRoom, NoAuditRoom, OrderNote};
+use crate::features::providers::{Ask, ProviderTable, Waiting};
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::sync::{Arc, Mutex};
 use crate::update::{Encoded, Update};
 use crate::variable::{Admission, Extension, State, Variable};
 use crate::write::accept::{Accepted, encode};
-use crate::write::{Call, Commit, Origin, WriteVerb, commit_undelayed};
+use crate::write::{Call, Commit, EngineCore, Hook, Origin, View, WriteVerb, commit_undelayed};
 
 /// The forced state of a variable. While forcing is off, it has no effect.
 #[derive(Debug)]
 pub(crate) struct Forced {
-    /// The forced value.
     value: Encoded,
-    /// Caller that forced it, for people.
     pub(crate) by: Arc<str>,
     since: Timestamp,
     /// The last update by its source, or its value before; `None` if it never had one.
@@ -85,39 +82,54 @@ impl Forced {
     }
 }
 
-/// An entry of the engine's list of forced variables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ForcedVariable {
-    /// Handle of the variable.
     pub handle: u32,
-    /// The forced value.
     pub value: Value,
-    /// Caller that forced it, for people.
     pub by: Arc<str>,
-    /// Time at which it was forced.
     pub since: Timestamp,
     /// Value and quality of its source or last writer, which it shows once it is unforced; `None`
     /// if there is none yet.
     pub behind: Option<(Value, Quality)>,
 }
 
-/// A part of the engine's list of forced variables.
+impl ForcedVariable {
+    /// The forced state of one variable, if it is on the list.
+    pub fn of(variable: &Variable) -> Option<Self> {
+        let state = variable.lock();
+        let forced = state.extension::<Forced>();
+        let forced = forced.filter(|_| !variable.is_gone())?;
+        let shown = match variable.is_forced() {
+            true => forced.behind.clone(),
+            false => Some(variable.update_locked(&state)).filter(|update| update.sequence > 0),
+        };
+        let data_type = variable.data_type();
+        Some(Self {
+            handle: variable.handle(),
+            value: forced.value.decode(data_type),
+            by: Arc::clone(&forced.by),
+            since: forced.since,
+            behind: shown.map(|update| (update.value.decode(data_type), update.quality)),
+        })
+    }
+}
+
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ForcedPage {
-    /// True if forcing is on for the engine.
     pub is_on: bool,
-    /// Number of variables on the list.
     pub total: usize,
-    /// The entries of this page that the caller can see.
     pub variables: Vec<ForcedVariable>,
     /// Handle at which the next page begins; `None` on the last page.
     pub next: Option<u32>,
 }
 
-/// The engine's side of forcing.
-#[derive(Debug, Default)]
-pub(crate) struct Forcing {
+pub type Forcing<'e> = View<'e, ForcingTable>;
+
+#[derive(Debug)]
+pub struct ForcingTable {
     list: Mutex<List>,
+    audit: Arc<AuditLog>,
+    providers: Arc<ProviderTable>,
 }
 
 #[derive(Debug, Default)]
@@ -126,10 +138,20 @@ struct List {
     handles: BTreeSet<u32>,
 }
 
-impl Engine {
-    /// Forces or unforces a variable, if a client asks for that.
-    pub(crate) fn begin_forced(
+impl ForcingTable {
+    pub(crate) fn new(audit: &Arc<AuditLog>, providers: &Arc<ProviderTable>) -> Self {
+        Self {
+            list: Mutex::default(),
+            audit: Arc::clone(audit),
+            providers: Arc::clone(providers),
+        }
+    }
+}
+
+impl Hook for Arc<ForcingTable> {
+    fn begin(
         &self,
+        core: &EngineCore,
         call: &Call<'_>,
         wakes: &mut Wakes,
     ) -> Option<Result<Attempt, Refusal>> {
@@ -139,12 +161,15 @@ impl Engine {
             _ => return None,
         };
         let checked = call.check(&call.variable.properties());
+        let forcing = View { core, table: self };
         Some(checked.and_then(|()| match is_forcing {
-            true => self.force(call, wakes),
-            false => self.unforce(call, wakes),
+            true => forcing.force(call, wakes),
+            false => forcing.unforce(call, wakes),
         }))
     }
+}
 
+impl Forcing<'_> {
     fn force(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
         let Call {
             variable, moment, ..
@@ -159,7 +184,7 @@ impl Engine {
             realtime.check_length(accepted.update.value.as_slice())?;
         }
         let value = accepted.update.value;
-        let mut list = self.forcing().list.lock();
+        let mut list = self.table.list.lock();
         let mut state = variable.lock();
         if variable.is_gone() {
             return Err(Refusal::Gone);
@@ -179,13 +204,13 @@ impl Engine {
         if list.is_off {
             let sequence = variable.sequence();
             let outcome = WriteOutcome::Unchanged(sequence);
-            call.inform_observer(self, &old, Some(&value), &outcome, wakes);
+            call.inform_observer(self.core, &old, Some(&value), &outcome, wakes);
             return Ok(Attempt::Done(outcome));
         }
         let session = call.caller.session;
         let sequence = apply(variable, &mut state, !is_applied, session, moment, wakes);
         let outcome = WriteOutcome::Applied(sequence);
-        call.inform_observer(self, &old, Some(&value), &outcome, wakes);
+        call.inform_observer(self.core, &old, Some(&value), &outcome, wakes);
         drop(state);
         drop(list);
         self.force_output(variable, moment.now);
@@ -206,50 +231,50 @@ impl Engine {
             };
             // Lack of memory has the same result as a provider that does not follow.
             if let Some(raw) = raw
-                && let Some(known) = self.variable(variable.handle())
+                && let Some(known) = self.core.variable(variable.handle())
             {
                 // The variable stays forced even if the provider takes no more writes.
-                let _sent =
-                    self.providers()
-                        .send(index, now, &known, Ask::Take(raw), Waiting::default());
+                let _sent = self.table.providers.send(
+                    index,
+                    now,
+                    &known,
+                    Ask::Take(raw),
+                    Waiting::default(),
+                );
             }
         }
     }
 
     fn unforce(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
         let variable = call.variable;
-        let mut list = self.forcing().list.lock();
+        let mut list = self.table.list.lock();
         let mut state = variable.lock();
         let old = variable.update_locked(&state);
         let sequence = release(variable, &mut state, call.moment, wakes);
         let outcome = WriteOutcome::Applied(sequence.ok_or(Refusal::NotForced)?);
         let new = variable.update_locked(&state).value;
-        call.inform_observer(self, &old, Some(&new), &outcome, wakes);
+        call.inform_observer(self.core, &old, Some(&new), &outcome, wakes);
         drop(state);
         list.handles.remove(&variable.handle());
         drop(list);
-        let _is_provided = self.request(variable.handle());
+        let _is_provided = self.of(&self.table.providers).request(variable.handle());
         Ok(Attempt::Done(outcome))
     }
 
-    /// Removes a variable that is gone from the list.
-    pub(crate) fn forget_forced(&self, handle: u32) {
-        self.forcing().list.lock().handles.remove(&handle);
+    pub(crate) fn forget(&self, handle: u32) {
+        self.table.list.lock().handles.remove(&handle);
     }
 
     /// Returns true if forcing is on. While it is off, every variable shows the value of its
     /// source.
-    pub fn is_forcing(&self) -> bool {
-        !self.forcing().list.lock().is_off
+    pub fn is_on(&self) -> bool {
+        !self.table.list.lock().is_off
     }
 
     /// Switches forcing on or off for the whole engine; the list remains. Returns the number of
     /// variables concerned. The caller's right must be checked before. The switch is recorded in
     /// the audit.
-    ///
-    /// # Errors
-    /// The audit has no room for the entry; nothing was changed.
-    pub fn set_forcing(
+    pub fn set(
         &self,
         caller: &Caller,
         on: bool,
@@ -257,27 +282,17 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<usize, NoAuditRoom> {
-        let room = self.claim_audit(1, now)?;
-        let mut list = self.forcing().list.lock();
+        let room = self.audit().claim(1, now)?;
+        let mut list = self.table.list.lock();
         list.is_off = !on;
         let action = match on {
             true => AuditAction::ForcingOn,
             false => AuditAction::ForcingOff,
         };
-        let effect = variables(list.handles.len());
-        let note = OrderNote {
-            action,
-            name: "",
-            effect: &effect,
-            outcome: AuditOutcome::Done,
-        };
-        self.note_order(caller, wall, note, &room, wakes);
+        self.note(caller, wall, action, list.handles.len(), &room, wakes);
         let moment = Moment { now, wall };
-        for variable in list
-            .handles
-            .iter()
-            .filter_map(|handle| self.variable(*handle))
-        {
+        let variables = list.handles.iter();
+        for variable in variables.filter_map(|handle| self.core.variable(*handle)) {
             let mut state = variable.lock();
             match (on, variable.is_forced()) {
                 (true, false) => {
@@ -292,57 +307,38 @@ impl Engine {
 
     /// Unforces every variable, with one entry in the audit. Returns the number of variables that
     /// were forced.
-    ///
-    /// # Errors
-    /// The audit has no room for the entry; nothing was changed.
-    pub fn clear_forcing(
+    pub fn clear(
         &self,
         caller: &Caller,
         now: Tick,
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<usize, NoAuditRoom> {
-        let room = self.claim_audit(1, now)?;
-        let mut list = self.forcing().list.lock();
+        let room = self.audit().claim(1, now)?;
+        let mut list = self.table.list.lock();
         let handles = std::mem::take(&mut list.handles);
-        let effect = variables(handles.len());
         let action = AuditAction::ForcingClear;
-        let note = OrderNote {
-            action,
-            name: "",
-            effect: &effect,
-            outcome: AuditOutcome::Done,
-        };
-        self.note_order(caller, wall, note, &room, wakes);
+        self.note(caller, wall, action, handles.len(), &room, wakes);
         let moment = Moment { now, wall };
-        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+        let variables = handles.iter();
+        for variable in variables.filter_map(|handle| self.core.variable(*handle)) {
             let _sequence = release(&variable, &mut variable.lock(), moment, wakes);
         }
         Ok(handles.len())
     }
 
-    /// The line that `explain` shows for a forced variable.
-    pub(crate) fn forced_state(&self, variable: &Variable) -> Option<WhyStep> {
-        let state = variable.lock();
-        let forced = state.extension::<Forced>();
-        let forced = forced.filter(|_| variable.is_forced())?;
-        let sentence = format!("it is forced by {} since {}", forced.by, forced.since);
-        let next = format!("trunkline unforce {}", variable.name());
-        Some(WhyStep::fault(WhyStage::Filter, sentence, next))
-    }
-
     /// The deployed variables on the list, whether forcing is on or off.
-    pub fn forced(&self) -> Vec<ForcedVariable> {
+    pub fn all(&self) -> Vec<ForcedVariable> {
         let caller = Caller::engine();
-        self.forced_page(&caller, 0, usize::MAX).variables
+        self.page(&caller, 0, usize::MAX).variables
     }
 
     /// A page of that list: the variables that `caller` can see among the next `limit` entries from
     /// handle `cursor` on.
-    pub fn forced_page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
-        let mut list = self.forcing().list.lock();
+    pub fn page(&self, caller: &Caller, cursor: u32, limit: usize) -> ForcedPage {
+        let mut list = self.table.list.lock();
         let is_deployed = |handle: &u32| {
-            let variable = self.variable(*handle);
+            let variable = self.core.variable(*handle);
             variable.is_some_and(|variable| !variable.is_gone())
         };
         if cursor == 0 {
@@ -352,8 +348,8 @@ impl Engine {
         let page: Vec<u32> = rest.by_ref().take(limit).collect();
         let next = rest.next();
         let variables = page.iter().filter_map(|handle| {
-            let variable = self.visible(caller, *handle)?;
-            held(&variable)
+            let variable = self.core.visible(caller, *handle)?;
+            ForcedVariable::of(&variable)
         });
         ForcedPage {
             is_on: !list.is_off,
@@ -363,28 +359,40 @@ impl Engine {
         }
     }
 
-    /// The forced state of one variable, if it is on the list.
-    pub fn forced_of(&self, variable: &Variable) -> Option<ForcedVariable> {
-        held(variable)
+    /// Records an action on `count` variables in the audit.
+    fn note(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        action: AuditAction,
+        count: usize,
+        room: &AuditRoom,
+        wakes: &mut Wakes,
+    ) {
+        let note = OrderNote {
+            action,
+            name: "",
+            effect: &match count {
+                1 => "1 variable".to_owned(),
+                _ => format!("{count} variables"),
+            },
+            outcome: AuditOutcome::Done,
+        };
+        self.audit().note_order(caller, wall, note, room, wakes);
+    }
+
+    fn audit(&self) -> Audit<'_> {
+        self.of(&self.table.audit)
     }
 }
 
-fn held(variable: &Variable) -> Option<ForcedVariable> {
+pub(crate) fn forced_state(variable: &Variable) -> Option<WhyStep> {
     let state = variable.lock();
     let forced = state.extension::<Forced>();
-    let forced = forced.filter(|_| !variable.is_gone())?;
-    let shown = match variable.is_forced() {
-        true => forced.behind.clone(),
-        false => Some(variable.update_locked(&state)).filter(|update| update.sequence > 0),
-    };
-    let data_type = variable.data_type();
-    Some(ForcedVariable {
-        handle: variable.handle(),
-        value: forced.value.decode(data_type),
-        by: Arc::clone(&forced.by),
-        since: forced.since,
-        behind: shown.map(|update| (update.value.decode(data_type), update.quality)),
-    })
+    let forced = forced.filter(|_| variable.is_forced())?;
+    let sentence = format!("it is forced by {} since {}", forced.by, forced.since);
+    let next = format!("trunkline unforce {}", variable.name());
+    Some(WhyStep::fault(WhyStage::Filter, sentence, next))
 }
 
 /// Publishes the forced value. With `remember`, the current update becomes the value behind.
@@ -404,14 +412,8 @@ fn apply(
         forced.behind = (current.sequence > 0).then_some(current);
     }
     let stamp = stamp_of(variable, moment);
-    let mut update = Update {
-        sequence: 0,
-        source_timestamp: stamp,
-        engine_timestamp: stamp,
-        quality: Quality::GOOD.with_forced(true),
-        writer: session,
-        value: forced.value.clone(),
-    };
+    let quality = Quality::GOOD.with_forced(true);
+    let mut update = Update::new(stamp, quality, session, forced.value.clone());
     variable.set_forced(state, true);
     commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes)
 }
@@ -431,7 +433,6 @@ fn release(
     Some(variable.sequence())
 }
 
-/// Ends the forcing and publishes the value behind.
 fn show_behind(variable: &Variable, state: &mut State, moment: Moment, wakes: &mut Wakes) {
     variable.set_forced(state, false);
     let forced = state.extension_mut::<Forced>();
@@ -441,30 +442,17 @@ fn show_behind(variable: &Variable, state: &mut State, moment: Moment, wakes: &m
             engine_timestamp: stamp,
             ..behind
         },
-        None => Update {
-            sequence: 0,
-            source_timestamp: stamp,
-            engine_timestamp: stamp,
-            quality: Quality::bad(Reason::NoValue),
-            writer: 0,
-            value: Encoded::from_value(&Value::default_of(variable.data_type())),
-        },
+        None => {
+            let value = Encoded::from_value(&Value::default_of(variable.data_type()));
+            Update::new(stamp, Quality::bad(Reason::NoValue), 0, value)
+        }
     };
     commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes);
 }
 
-/// The timestamp of an update made now.
 fn stamp_of(variable: &Variable, moment: Moment) -> Timestamp {
     match variable.deployed().timestamps {
         true => moment.wall,
         false => Timestamp::UNIX_EPOCH,
-    }
-}
-
-/// The number of variables concerned, in words.
-fn variables(count: usize) -> String {
-    match count {
-        1 => "1 variable".to_owned(),
-        _ => format!("{count} variables"),
     }
 }

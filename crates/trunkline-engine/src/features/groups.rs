@@ -19,34 +19,29 @@ use trunkline_types::{AuditMode, Moment, Tick, Timestamp};
 use crate::caller::Caller;
 use crate::delivery::group_room::{GROUP_MAX, GroupRooms};
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
-use crate::features::audit::{AuditRoom, Audited, NoAuditRoom, is_noted};
+use crate::features::alias::behind;
+use crate::features::audit::{AuditLog, AuditRoom, Audited, NoAuditRoom, is_noted};
 use crate::outcome::{AccessError, Refusal, WriteOutcome};
-use crate::sync::{Arc, MutexGuard, Ordering};
+use crate::sync::{Arc, AtomicUsize, MutexGuard, Ordering};
 use crate::update::Update;
 use crate::variable::{PropertiesRef, State, Variable};
 use crate::write::accept::Accepted;
 use crate::write::{
-    Call, Commit, Decision, Origin, Write, WriteVerb, admit, check_expected, commit_update,
+    Call, Commit, Decision, Origin, View, Write, WriteVerb, admit, check_expected, commit_update,
     count_refused, decide,
 };
 
-/// One write of a group.
 #[derive(Clone, Debug)]
 pub struct GroupMember<'a> {
-    /// Handle of the variable.
     pub handle: u32,
     /// The write: a client's put or set. Its completion is not used.
     pub write: Write<'a>,
 }
 
-/// The outcome of a group write.
 pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
 
-/// The result of a group write attempt that never waits.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GroupAttempt {
-    /// The group write has ended.
     Done(GroupOutcome),
     /// An `all` subscription is full and the owner of one of the variables lets writers wait for
     /// it, or the audit has no room. No member has a sequence or is counted. Try again when woken,
@@ -72,7 +67,23 @@ pub struct Snapshot {
     pub updates: Vec<Result<Update, AccessError>>,
 }
 
-/// A group while it is written.
+pub type Groups<'e> = View<'e, GroupTable>;
+
+#[derive(Debug)]
+pub struct GroupTable {
+    commits: AtomicUsize,
+    audit: Arc<AuditLog>,
+}
+
+impl GroupTable {
+    pub(crate) fn new(audit: &Arc<AuditLog>) -> Self {
+        Self {
+            commits: AtomicUsize::new(0),
+            audit: Arc::clone(audit),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Group<'a> {
     caller: &'a Caller,
@@ -91,14 +102,14 @@ struct Candidate<'a> {
 /// Refusals of the members that were refused by a rule of their own, by index.
 type Refused = BTreeMap<usize, Refusal>;
 
-impl Engine {
+impl Groups<'_> {
     /// Writes several variables together, or returns at once the reason why not. All members are
     /// written or none, with one timestamp and one commit number, and contiguously in every `all`
     /// subscription. Never waits.
     ///
     /// If the group may wait for a feed, the longest `stall` of the feed's members in the group
     /// applies.
-    pub fn try_write_group(
+    pub fn try_write(
         &self,
         caller: &Caller,
         now: Tick,
@@ -122,7 +133,7 @@ impl Engine {
         }
         let variables = members
             .iter()
-            .map(|member| self.visible(caller, member.handle));
+            .map(|member| self.core.visible(caller, member.handle));
         let variables: Vec<Option<Arc<Variable>>> = variables.collect();
         let is_complete = |variable: &Option<Arc<Variable>>| {
             let variable = variable.as_deref();
@@ -130,7 +141,7 @@ impl Engine {
         };
         let complete = (0..members.len()).filter(|at| variables.get(*at).is_some_and(is_complete));
         let complete: Vec<usize> = complete.collect();
-        let room = match self.claim_audit(complete.len(), now) {
+        let room = match self.of(&self.table.audit).claim(complete.len(), now) {
             Ok(room) => room,
             Err(NoAuditRoom::Wait(until)) => {
                 let first = complete.first().and_then(|at| members.get(*at));
@@ -156,7 +167,6 @@ impl Engine {
         }
     }
 
-    /// Step 1 for each member, without locks.
     fn candidates<'e>(
         &self,
         group: Group<'e>,
@@ -190,7 +200,7 @@ impl Engine {
         variable: Option<&'e Variable>,
     ) -> Result<Candidate<'e>, Refusal> {
         let write = &member.write;
-        let variable = variable.ok_or_else(|| self.refuse_handle(member.handle))?;
+        let variable = variable.ok_or_else(|| self.core.refuse_handle(member.handle))?;
         let properties = variable.properties();
         let call = Call::of(group.caller, group.moment, variable, write);
         call.check(&properties)?;
@@ -211,7 +221,7 @@ impl Engine {
             return Err(Refusal::NotGroupable { why });
         }
         let mut accepted = Accepted::nothing();
-        self.accept_write(&call, &properties, &mut accepted)?;
+        self.core.accept_write(&call, &properties, &mut accepted)?;
         Ok(Candidate {
             call,
             properties,
@@ -249,12 +259,12 @@ impl Engine {
                     refused.insert(*at, refusal);
                 }
             }
-            if let (Decision::Commit { changed }, Some(interests)) =
-                (&one.decision, state.interests())
+            if let (Decision::Commit { changed }, Some(subscribers)) =
+                (&one.decision, state.subscribers())
             {
                 let bytes = one.accepted.update.value.as_slice().len();
                 let (stall, handle) = (one.properties.stall, one.call.variable.handle());
-                interests.ask_for_room(*changed, bytes, stall, handle, &mut rooms);
+                subscribers.ask_for_room(*changed, bytes, stall, handle, &mut rooms);
             }
         }
         if !refused.is_empty() {
@@ -265,16 +275,9 @@ impl Engine {
         }
         // Numbered under the locks, so that groups with a common variable are numbered in the order
         // of their commits.
-        let commit = self.commits().fetch_add(1, Ordering::Relaxed) as u64 + 1;
+        let commit = self.table.commits.fetch_add(1, Ordering::Relaxed) as u64 + 1;
         let mut outcomes = vec![WriteOutcome::Unchanged(0); members.len()];
         for (at, state) in &mut locked {
-            #[cfg(feature = "planted")]
-            if trunkline_types::planted::is(trunkline_types::planted::Bug::GroupTorn)
-                && *at > 1
-                && *at + 1 == members.len()
-            {
-                continue;
-            }
             if let (Some(one), Some(outcome)) = (candidates.get_mut(*at), outcomes.get_mut(*at)) {
                 let Call {
                     caller,
@@ -282,8 +285,15 @@ impl Engine {
                     write,
                     ..
                 } = one.call;
-                let audited = is_noted(variable, write.verb)
-                    .then(|| Audited::new(caller, variable, write, room.of(variable)));
+                let audited = is_noted(variable, write.verb).then(|| {
+                    Audited::new(
+                        &self.table.audit,
+                        caller,
+                        variable,
+                        write,
+                        room.of(variable),
+                    )
+                });
                 let before = audited.as_ref().map(|_| variable.update_locked(state));
                 *outcome = commit_member(one, state, &mut rooms, wakes);
                 if let (Some(audited), Some(before)) = (&audited, &before) {
@@ -293,7 +303,7 @@ impl Engine {
                         observer: Some(audited),
                         ..one.call
                     };
-                    call.inform_observer(self, before, new, outcome, wakes);
+                    call.inform_observer(self.core, before, new, outcome, wakes);
                 }
                 if variable.is_extended() {
                     variable.written(state, caller, &one.properties);
@@ -324,7 +334,7 @@ impl Engine {
         }
         let decision = decide(call, state, properties, accepted)?;
         if let Some(expected) = call.write.expected {
-            check_expected(self.epoch(), call.variable, expected)?;
+            check_expected(self.core.epoch(), call.variable, expected)?;
         }
         Ok(decision)
     }
@@ -350,7 +360,7 @@ impl Engine {
         let blamed = culprit.and_then(|at| members.get(at));
         let name: Arc<str> = blamed.map_or_else(
             || Arc::from(""),
-            |member| match self.visible(caller, member.handle) {
+            |member| match self.core.visible(caller, member.handle) {
                 Some(variable) => Arc::from(variable.name()),
                 None => Arc::from(format!("handle {}", member.handle)),
             },
@@ -360,18 +370,19 @@ impl Engine {
             let refusal = own.unwrap_or_else(|| Refusal::Group {
                 name: Arc::clone(&name),
             });
-            let Some(variable) = self.visible(caller, member.handle) else {
+            let Some(variable) = self.core.visible(caller, member.handle) else {
                 return WriteOutcome::Refused(refusal);
             };
             let outcome = count_refused(&variable, refusal);
             if has_room && is_noted(&variable, member.write.verb) {
                 let room = room.of(&variable);
-                let audited = Audited::new(caller, &variable, &member.write, room);
+                let audited =
+                    Audited::new(&self.table.audit, caller, &variable, &member.write, room);
                 let call = Call {
                     observer: Some(&audited),
                     ..Call::of(caller, moment, &variable, &member.write)
                 };
-                call.inform_observer(self, &variable.update(), None, &outcome, wakes);
+                call.inform_observer(self.core, &variable.update(), None, &outcome, wakes);
             }
             outcome
         };
@@ -388,8 +399,9 @@ impl Engine {
     pub fn snapshot(&self, caller: &Caller, handles: &[u32]) -> Snapshot {
         let readable = |handle: &u32| {
             let variable = self
+                .core
                 .visible(caller, *handle)
-                .ok_or_else(|| self.no_variable(*handle))?;
+                .ok_or_else(|| self.core.no_variable(*handle))?;
             variable.check_readable(caller)?;
             Ok(variable)
         };
@@ -408,7 +420,7 @@ impl Engine {
             }
             // An alias was rebound to another target meanwhile.
         };
-        let commit = self.commits().load(Ordering::Relaxed) as u64;
+        let commit = self.table.commits.load(Ordering::Relaxed) as u64;
         let read = |variable: Result<Arc<Variable>, AccessError>| {
             let variable = variable?;
             if variable.is_gone() {
@@ -428,7 +440,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Groups<'_> {
     /// Returns the variables whose locks guard changes of these variables, in ascending order
     /// without duplicates.
     fn roots_of(
@@ -446,10 +458,10 @@ impl Engine {
     /// all.
     fn changes_under(&self, variable: &Arc<Variable>) -> Option<Arc<Variable>> {
         let owner = match variable.name().split_once('#') {
-            Some((owner, _)) => self.registry().find(owner)?,
+            Some((owner, _)) => self.core.variables.find(owner)?,
             None => Arc::clone(variable),
         };
-        Some(self.behind(&owner)).filter(|one| !one.is_alias())
+        Some(behind(self.core, &owner)).filter(|one| !one.is_alias())
     }
 }
 

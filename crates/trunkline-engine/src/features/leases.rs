@@ -17,24 +17,19 @@ pub use trunkline_types::{Granted, LeaseVerb};
 use trunkline_types::{Moment, Position, Properties, Tick};
 
 use crate::caller::{Caller, Principal};
-use crate::engine::Engine;
 use crate::outcome::Refusal;
 use crate::sync::{Arc, Mutex};
 use crate::variable::{Admission, Extension, State, Variable};
-use crate::write::{WriteVerb, check_expected};
+use crate::write::{View, WriteVerb, check_expected};
 
-/// Maximum duration of a lease. A live holder renews it.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Minimum duration of a lease.
 pub const LEASE_MIN: Duration = Duration::from_millis(1);
 /// Maximum number of writers that wait for one variable with a single writer. Writers beyond it are
 /// refused and not queued.
 pub const WRITERS_WAITING_MAX: usize = 64;
 
-/// A request for a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRequest {
-    /// The action.
     pub verb: LeaseVerb,
     /// Duration of the lease from now on; ignored when it is given back.
     pub duration: Duration,
@@ -43,7 +38,6 @@ pub struct LeaseRequest {
 }
 
 impl LeaseRequest {
-    /// Takes the lease for this long, or renews it if the session holds it.
     pub fn acquire(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Acquire,
@@ -52,7 +46,6 @@ impl LeaseRequest {
         }
     }
 
-    /// Renews the held lease for this long from now on.
     pub fn renew(duration: Duration) -> Self {
         Self {
             verb: LeaseVerb::Renew,
@@ -60,7 +53,6 @@ impl LeaseRequest {
         }
     }
 
-    /// Gives the lease back.
     pub fn release() -> Self {
         Self {
             verb: LeaseVerb::Release,
@@ -69,23 +61,19 @@ impl LeaseRequest {
     }
 }
 
-/// The session with the exclusive right to write a variable, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HeldBy {
-    /// The lease holder or the single writer, as text.
+pub struct LeaseHolder {
     pub who: Arc<str>,
     /// Time until the lease ends; `None` for a single writer.
     pub left: Option<Duration>,
-    /// Number of writers waiting to take over from the single writer.
     pub waiting: usize,
 }
 
 /// The write restrictions of one variable: there while it is leased or has a single writer.
 #[derive(Debug)]
 struct Hold {
-    leases: Arc<Leases>,
+    leases: Arc<LeaseTable>,
     lease: Option<Lease>,
-    /// The single writer, if the variable has one.
     writer: Option<Holder>,
     /// Sessions that take over from the single writer, in the order in which they were refused.
     queue: VecDeque<Holder>,
@@ -103,15 +91,16 @@ struct Lease {
     until: Tick,
 }
 
+pub type Leases<'e> = View<'e, LeaseTable>;
+
 /// The engine's index of holds, by session and by time of expiry.
 #[derive(Debug, Default)]
-pub(crate) struct Leases {
+pub struct LeaseTable {
     list: Mutex<List>,
 }
 
 #[derive(Debug, Default)]
 struct List {
-    /// Handles of the variables that each session holds or waits for.
     sessions: BTreeMap<u32, BTreeSet<u32>>,
     ends: BTreeSet<(Tick, u32)>,
 }
@@ -126,12 +115,10 @@ impl Holder {
 }
 
 impl Hold {
-    /// The lease, unless it has expired.
     fn lease_at(&self, now: Tick) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.until > now)
     }
 
-    /// The single writer, if it is another session.
     fn other_writer(&self, properties: &Properties, caller: &Caller) -> Option<&Holder> {
         let writer = self.writer.as_ref()?;
         (properties.single_writer && writer.session != caller.session).then_some(writer)
@@ -195,15 +182,11 @@ impl Extension for Hold {
     }
 }
 
-impl Engine {
+impl Leases<'_> {
     /// Takes, renews or releases the lease of a variable. While a session holds it, writes by
     /// others are refused. With `expected` it is granted only if the variable is still at that
     /// position. A lease ends at its time by the engine's clock, and with the session.
-    ///
-    /// # Errors
-    /// The refusal that a write would get, or one of [`Refusal::Leased`], [`Refusal::NotLeased`]
-    /// and [`Refusal::Conflict`].
-    pub fn lease(
+    pub fn request(
         &self,
         caller: &Caller,
         now: Tick,
@@ -211,8 +194,9 @@ impl Engine {
         request: LeaseRequest,
     ) -> Result<Granted, Refusal> {
         let variable = self
+            .core
             .visible(caller, handle)
-            .ok_or_else(|| self.refuse_handle(handle))?;
+            .ok_or_else(|| self.core.refuse_handle(handle))?;
         if !caller.rights.write {
             return Err(Refusal::Denied);
         }
@@ -234,12 +218,12 @@ impl Engine {
             return Err(Refusal::NotLeased);
         }
         if let Some(expected) = request.expected {
-            check_expected(self.epoch(), &variable, expected)?;
+            check_expected(self.core.epoch(), &variable, expected)?;
         }
         let sequence = variable.sequence();
         if request.verb == LeaseVerb::Release {
-            self.end_lease(&mut state, handle);
-            self.refresh_hold(&variable, &mut state, &properties);
+            self.end(&mut state, handle);
+            self.refresh(&variable, &mut state, &properties);
             return Ok(Granted {
                 duration: Duration::ZERO,
                 sequence,
@@ -253,7 +237,7 @@ impl Engine {
         }
         let duration = request.duration.clamp(LEASE_MIN, LEASE_MAX);
         let until = now.saturating_add(duration);
-        self.end_lease(&mut state, handle);
+        self.end(&mut state, handle);
         self.make_hold(&variable, &mut state);
         if let Some(hold) = state.extension_mut::<Hold>() {
             hold.lease = Some(Lease {
@@ -261,23 +245,23 @@ impl Engine {
                 until,
             });
         }
-        let mut list = self.leases().list.lock();
+        let mut list = self.table.list.lock();
         list.ends.insert((until, handle));
         list.note(caller.session, handle);
         Ok(Granted { duration, sequence })
     }
 
     /// Ends the lease, whichever session holds it, and removes it from the list.
-    fn end_lease(&self, state: &mut State, handle: u32) {
+    fn end(&self, state: &mut State, handle: u32) {
         let hold = state.extension_mut::<Hold>();
         if let Some(lease) = hold.and_then(|hold| hold.lease.take()) {
-            let mut list = self.leases().list.lock();
+            let mut list = self.table.list.lock();
             list.ends.remove(&(lease.until, handle));
         }
     }
 
     /// Removes all holds and queued writers of a variable that is being undeployed.
-    pub(crate) fn forget_holds(&self, variable: &Variable, state: &mut State) {
+    pub(crate) fn forget(&self, variable: &Variable, state: &mut State) {
         let handle = variable.handle();
         let Some(hold) = state.extension::<Hold>() else {
             return;
@@ -285,8 +269,8 @@ impl Engine {
         let holder = hold.lease.as_ref().map(|lease| &lease.holder);
         let holders = holder.into_iter().chain(&hold.writer).chain(&hold.queue);
         let sessions: Vec<u32> = holders.map(|one| one.session).collect();
-        self.end_lease(state, handle);
-        let mut list = self.leases().list.lock();
+        self.end(state, handle);
+        let mut list = self.table.list.lock();
         for session in sessions {
             if let Some(handles) = list.sessions.get_mut(&session) {
                 handles.remove(&handle);
@@ -297,7 +281,7 @@ impl Engine {
     }
 
     /// Returns the session with the exclusive right to write a variable now, if there is one.
-    pub fn held_by(&self, variable: &Variable, now: Tick) -> Option<HeldBy> {
+    pub fn held_by(&self, variable: &Variable, now: Tick) -> Option<LeaseHolder> {
         if !variable.is_extended() {
             return None;
         }
@@ -305,13 +289,13 @@ impl Engine {
         let hold = state.extension::<Hold>()?;
         let waiting = hold.queue.len();
         if let Some(lease) = hold.lease_at(now) {
-            return Some(HeldBy {
+            return Some(LeaseHolder {
                 who: Arc::clone(&lease.holder.who),
                 left: Some(lease.until.since(now)),
                 waiting,
             });
         }
-        Some(HeldBy {
+        Some(LeaseHolder {
             who: Arc::clone(&hold.writer.as_ref()?.who),
             left: None,
             waiting,
@@ -321,9 +305,9 @@ impl Engine {
     /// Releases everything that an ended session held. The next in the queue becomes the single
     /// writer.
     pub fn end_session(&self, session: u32) {
-        let held = self.leases().list.lock().sessions.remove(&session);
+        let held = self.table.list.lock().sessions.remove(&session);
         for handle in held.into_iter().flatten() {
-            let Some(variable) = self.variable(handle) else {
+            let Some(variable) = self.core.variable(handle) else {
                 continue;
             };
             let mut state = variable.lock();
@@ -338,26 +322,23 @@ impl Engine {
             }
             let lease = hold.lease.as_ref();
             if lease.is_some_and(|lease| lease.holder.session == session) {
-                self.end_lease(&mut state, handle);
+                self.end(&mut state, handle);
             }
-            self.refresh_hold(&variable, &mut state, &properties);
+            self.refresh(&variable, &mut state, &properties);
         }
     }
 
-    /// Ends expired leases, at most `limit`. Returns how many were examined, and when the next one
-    /// ends.
-    pub(crate) fn expire_leases(&self, now: Tick, limit: usize) -> (usize, Option<Tick>) {
-        let mut looked = 0;
-        while looked < limit {
+    /// Ends expired leases, at most `limit`. Returns the time of the next call.
+    pub(crate) fn expire(&self, now: Tick, limit: usize) -> Option<Tick> {
+        for _ in 0..limit {
             let due = {
-                let mut list = self.leases().list.lock();
+                let mut list = self.table.list.lock();
                 match list.ends.first() {
                     Some((until, _)) if *until <= now => list.ends.pop_first(),
-                    first => return (looked, first.map(|(until, _)| *until)),
+                    first => return first.map(|(until, _)| *until),
                 }
             };
-            looked += 1;
-            let Some(variable) = due.and_then(|(_, handle)| self.variable(handle)) else {
+            let Some(variable) = due.and_then(|(_, handle)| self.core.variable(handle)) else {
                 continue;
             };
             let mut state = variable.lock();
@@ -366,15 +347,15 @@ impl Engine {
             if let Some(hold) = state.extension_mut::<Hold>() {
                 hold.lease.take_if(|lease| lease.until <= now);
             }
-            self.refresh_hold(&variable, &mut state, &properties);
+            self.refresh(&variable, &mut state, &properties);
         }
-        (looked, Some(now))
+        Some(now)
     }
 
     fn make_hold(&self, variable: &Variable, state: &mut State) {
         if state.extension::<Hold>().is_none() {
             let hold = Hold {
-                leases: Arc::clone(self.leases()),
+                leases: Arc::clone(self.table),
                 lease: None,
                 writer: None,
                 queue: VecDeque::new(),
@@ -385,12 +366,7 @@ impl Engine {
 
     /// Adapts the restrictions to the variable's properties, and removes them if there are none
     /// left. The caller holds the lock.
-    pub(crate) fn refresh_hold(
-        &self,
-        variable: &Variable,
-        state: &mut State,
-        properties: &Properties,
-    ) {
+    pub(crate) fn refresh(&self, variable: &Variable, state: &mut State, properties: &Properties) {
         if properties.single_writer {
             self.make_hold(variable, state);
         } else if let Some(hold) = state.extension_mut::<Hold>() {

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use crate::sync::Arc;
 use crate::update::Encoded;
 
-/// Maximum number of bytes kept for later values.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
 /// Buffers of published values, all of one length. The oldest one is reused for the next value once
@@ -50,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn buffer_is_used_again_when_everybody_has_let_go_of_it() {
+    fn buffer_is_reused_when_all_references_are_dropped() {
         let mut sut = Buffers::default();
         let first = value(&mut sut, 1);
         let second = value(&mut sut, 2);
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_that_is_kept_for_ever_does_not_end_the_reuse_of_the_others() {
+    fn permanently_held_value_does_not_stop_reuse_of_the_others() {
         let mut sut = Buffers::default();
         let kept = value(&mut sut, 7);
         let most = KEPT_BYTES_MAX / 1000;
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_bound() {
+    fn kept_buffers_are_bounded() {
         let mut sut = Buffers::default();
         let values: Vec<Encoded> = (0..3000).map(|n| value(&mut sut, n as u8)).collect();
         assert!(

@@ -7,10 +7,8 @@ use super::layout::Layout;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 
-/// The outcome of a real-time write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtWrite {
-    /// The value is in the FIFO.
     Written,
     /// The value is in the FIFO, which was full: the oldest elements were discarded, and counted.
     Overflowed {
@@ -29,7 +27,6 @@ pub enum RtWrite {
     Busy,
 }
 
-/// Destination of a writer's elements.
 #[derive(Debug)]
 pub(crate) enum WriteSide {
     /// The cell, and a buffer to assemble an element in.
@@ -130,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_makes_room_says_how_much_it_discarded() {
+    fn overwriting_write_reports_what_it_discarded() {
         let ring = Arc::new(Ring::new(2, 1));
         let mut sut = side(&ring);
         let written = [1, 2, 3].map(|word| sut.write(&[word], &[]));
@@ -145,7 +142,7 @@ mod tests {
 
     /// The only slot is held by a reader that was interrupted.
     #[test]
-    fn a_write_that_is_stored_nowhere_says_so() {
+    fn write_that_is_not_stored_is_reported() {
         let ring = Arc::new(Ring::new(1, 1));
         let mut sut = side(&ring);
         assert_eq!(sut.write(&[1], &[]), RtWrite::Written);
@@ -157,7 +154,7 @@ mod tests {
 
     /// The losses reported to all writers add up to those counted by the FIFO.
     #[test]
-    fn what_several_writers_report_adds_up_to_what_was_lost() {
+    fn losses_reported_by_several_writers_add_up() {
         const WRITES: u64 = 20_000;
         let ring = Arc::new(Ring::new(4, 1));
         let reported = std::thread::scope(|scope| {

@@ -14,13 +14,10 @@ use crate::update::{Encoded, INLINE_BYTES, Update};
 
 use super::buffers::Buffers;
 
-/// The layout of one variable's values in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     shape: FifoShape,
-    /// Number of elements in the value.
     length: usize,
-    /// Length of one element in wire form, in bytes.
     size: usize,
     signed: bool,
     stamped: bool,
@@ -32,9 +29,6 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Returns the layout for these properties, or `None` if no FIFO is configured.
-    ///
-    /// # Errors
-    /// The type cannot be used in a FIFO.
     pub(crate) fn new(properties: &Properties) -> Result<Option<Self>, FifoError> {
         let Some(element) = FifoElement::of(properties)? else {
             return Ok(None);
@@ -122,7 +116,6 @@ impl Layout {
         (encoded, stamp)
     }
 
-    /// Length of a value in wire form, in bytes.
     fn wire_bytes(&self) -> usize {
         let elements = self.length * self.size;
         match self.shape {

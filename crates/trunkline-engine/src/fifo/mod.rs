@@ -22,7 +22,6 @@ use crate::outcome::Refusal;
 use crate::sync::{Arc, OnceLock};
 use crate::update::Encoded;
 
-/// The real-time part of a variable with a FIFO.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     pub(crate) layout: Layout,
@@ -41,7 +40,6 @@ pub(crate) struct Own {
     pub(crate) mark: OnceLock<u32>,
 }
 
-/// The cell or FIFO that elements are written to and read from.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Single(Arc<RtCell>),
@@ -87,7 +85,6 @@ pub(crate) fn fifo_bytes(properties: &Properties) -> usize {
     slot.saturating_mul(slots)
 }
 
-/// Slots of a single-element FIFO.
 const SINGLE_SLOTS: usize = 4;
 
 /// Checks that a value in wire form has the number of elements of the FIFO that `properties`

@@ -15,7 +15,6 @@ pub(crate) struct Newest {
     writers: Mutex<Vec<Arc<LastValue>>>,
 }
 
-/// The progress of one observer.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Number of writes by writers that are gone.
@@ -24,21 +23,17 @@ pub(crate) struct Seen {
     writes: u64,
     /// One past the place of the newest element seen.
     place: u64,
-    /// Buffer for reading one cell.
     element: Box<[u64]>,
 }
 
-/// The result of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Look {
-    /// True if there is a newer element.
     pub(crate) is_new: bool,
     /// Number of writes that were replaced by newer ones since the last look.
     pub(crate) replaced: u64,
 }
 
 impl Newest {
-    /// Adds the cell of another writer, for elements of `words` words.
     pub(crate) fn add_writer(&self, words: usize) -> Arc<LastValue> {
         // One more word for the place.
         let last = Arc::new(LastValue::new(words + 1));
@@ -92,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn newest_is_the_one_with_the_last_place_whoever_wrote_it() {
+    fn newest_value_is_the_one_with_the_highest_position() {
         let sut = Newest::default();
         let (a, b) = (sut.add_writer(1), sut.add_writer(1));
         let (mut seen, mut element) = (Seen::default(), [0]);
@@ -128,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_writer_that_is_gone_has_written_still_counts() {
+    fn values_of_a_dropped_writer_still_count() {
         let sut = Newest::default();
         let (mut seen, mut element) = (Seen::default(), [0]);
         for place in 0..3 {

@@ -12,40 +12,30 @@ use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::features::audit::AuditRoom;
 use crate::outcome::orders::OrderResult;
+use crate::subscriptions::Consumer;
 use crate::sync::Arc;
 
-/// Carries out orders. Implemented by the engine's host.
 pub trait Administrator: Send + Sync {
     /// Accepts an order and returns at once; the result is sent to `reply`. The host checks the
     /// caller's rights, and bounds the number of queued orders.
     fn submit(&self, caller: &Caller, order: Order, reply: Reply);
 }
 
-/// An order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Order {
     /// Deploy a library. With a store it stays deployed over restarts.
     Deploy {
-        /// The definition of the library.
         library: LibraryDefinition,
-        /// True if the library may be deployed already.
         replace: bool,
     },
-    /// Undeploy a library.
     Undeploy {
-        /// Name of the library.
         library: String,
-        /// Undeploy even if its variables have subscribers.
         force: bool,
     },
-    /// Start a stopped library.
     Start {
-        /// Name of the library.
         library: String,
     },
-    /// Stop a library, which stays deployed.
     Stop {
-        /// Name of the library.
         library: String,
     },
     /// Look up entries of the audit. Changes nothing.
@@ -72,16 +62,16 @@ pub struct Reply {
     outbox: Arc<Outbox>,
     id: u32,
     is_sent: bool,
-    /// Room for the order's entry in the audit.
     room: AuditRoom,
     /// Dropped when the result has been sent.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Reply {
-    pub(crate) fn new(outbox: Arc<Outbox>, id: u32) -> Self {
+    /// The destination for the result of the consumer's order `id`.
+    pub fn to(consumer: &Consumer, id: u32) -> Self {
         Self {
-            outbox,
+            outbox: Arc::clone(&consumer.outbox),
             id,
             is_sent: false,
             room: AuditRoom::default(),
@@ -97,19 +87,16 @@ impl Reply {
         self
     }
 
-    /// Adds room for the order's entry in the audit.
     #[must_use]
     pub fn with_room(mut self, room: AuditRoom) -> Self {
         self.room = room;
         self
     }
 
-    /// Room for the order's entry in the audit.
     pub fn room(&self) -> &AuditRoom {
         &self.room
     }
 
-    /// Sends the result of the order.
     pub fn send(mut self, result: OrderResult) {
         self.tell(result);
     }

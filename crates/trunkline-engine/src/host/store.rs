@@ -14,14 +14,10 @@ use trunkline_types::{
 use crate::outcome::orders::LibraryState;
 use crate::update::Encoded;
 
-/// The limits on the size of the audit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuditBound {
-    /// Maximum number of entries.
     pub entries: u64,
-    /// Maximum age of an entry.
     pub age: Option<Duration>,
-    /// The current time.
     pub now: Timestamp,
 }
 
@@ -50,7 +46,6 @@ impl AuditBound {
 
 /// Stores libraries, the count of starts, the newest values and the audit.
 pub trait Store: Send {
-    /// The location of the store, for people.
     fn location(&self) -> String;
 
     /// Returns the parts found damaged. They are set apart, and not served.
@@ -66,16 +61,9 @@ pub trait Store: Send {
         Ok(())
     }
 
-    /// Counts this start durably.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     fn begin_start(&mut self) -> Result<Start, StoreError>;
 
     /// Returns the saved libraries, in the order in which they were first saved.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError>;
 
     /// Saves a library. One with the same name is replaced, and keeps its place. In the same step,
@@ -98,9 +86,6 @@ pub trait Store: Send {
     fn remove_library(&mut self, name: &str) -> Result<(), StoreError>;
 
     /// Returns the retained values of a library's variables, whether the library is saved or not.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     fn retained(&mut self, library: &str) -> Result<Vec<RetainedValue>, StoreError>;
 
     /// Retains these values, all or none.
@@ -110,9 +95,6 @@ pub trait Store: Send {
     fn retain(&mut self, values: &[RetainedValue]) -> Result<(), StoreError>;
 
     /// Returns the number of the audit's last entry; 0 if there is none.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     fn audit_end(&mut self) -> Result<u64, StoreError>;
 
     /// Appends entries to the audit, all or none, and returns the number of the last entry.
@@ -130,10 +112,6 @@ pub trait Store: Send {
         bound: AuditBound,
     ) -> Result<u64, StoreError>;
 
-    /// Returns a page of the audit.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
 }
 
@@ -152,7 +130,6 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Identifies one start of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start {
     /// Identifies the store. Drawn at random when the store is created; copies of the file share
@@ -170,75 +147,53 @@ impl Start {
     /// store always differ. The random bits take the lower 32, so starts of different stores and of
     /// copies differ. A number of 53 bits is exact in every JSON reader.
     pub fn epoch(&self, random: u64) -> u64 {
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochIsCount) {
-            return self.count;
-        }
         let (count, random) = (self.count & 0x1f_ffff, random & 0xffff_ffff);
         // 0 means no epoch.
         (count << 32 | random).max(1)
     }
 }
 
-/// A library in the form in which a store keeps it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredLibrary {
-    /// The library's definition.
     pub definition: LibraryDefinition,
-    /// The state that the library starts in.
     pub state: LibraryState,
 }
 
 /// The newest value of a variable that retains it over restarts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RetainedValue {
-    /// Full name of the variable.
     pub name: String,
     /// Type of the value. A variable that has another type now does not get it.
     pub data_type: DataType,
     /// The value in wire form. It shares memory with the variable's own.
     pub value: Encoded,
-    /// Time at which the value was measured.
     pub source_timestamp: Timestamp,
     /// Quality of the value when it was stored.
     pub quality: Quality,
 }
 
-/// Error: a step of a store was not done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the store {location} {trouble}")]
 pub struct StoreError {
-    /// The location of the store.
     pub location: String,
     /// The fault, which prints with its remedy.
     pub trouble: StoreTrouble,
 }
 
-/// The fault of a store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreTrouble {
-    /// It belongs to another program, or is truncated or damaged.
     Damaged(String),
-    /// It was written by a newer version.
     Newer {
-        /// Version of its format.
         found: u32,
         /// Newest format version that this program knows.
         known: u32,
     },
-    /// It is in use by another engine.
     InUse,
-    /// The disk is full.
     Full,
-    /// The system has no memory for the step.
     NoMemory,
-    /// It cannot be written.
     ReadOnly,
-    /// It cannot be opened.
     CannotOpen(String),
-    /// The disk reports an error.
     Failed(String),
-    /// Its file was removed or replaced while the engine uses it.
     Replaced,
 }
 

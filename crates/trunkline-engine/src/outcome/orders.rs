@@ -4,10 +4,8 @@ use std::fmt;
 
 use trunkline_types::{AuditPage, Fault};
 
-/// The state of a library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LibraryState {
-    /// Its variables can be written.
     #[default]
     Running,
     /// Its variables keep their values with quality `bad: process-missing`, and refuse writes.
@@ -15,7 +13,6 @@ pub enum LibraryState {
 }
 
 impl LibraryState {
-    /// Returns `running` or `stopped`.
     pub fn name(self) -> &'static str {
         match self {
             LibraryState::Running => "running",
@@ -27,17 +24,13 @@ impl LibraryState {
 /// The result of an order, in numbers of variables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The state of the library; `None` if it is no longer deployed.
     pub state: Option<LibraryState>,
     /// Variables that are new, or have another type, scope or FIFO than before.
     pub added: usize,
     /// Variables that stayed, with changed properties or state.
     pub changed: usize,
-    /// Variables that stayed unchanged.
     pub kept: usize,
-    /// Variables that were removed.
     pub removed: usize,
-    /// The requested page of the audit.
     pub audit: Option<Box<AuditPage>>,
 }
 
@@ -61,5 +54,4 @@ impl fmt::Display for Report {
     }
 }
 
-/// The result of an order, or the reason for its refusal.
 pub type OrderResult = Result<Report, Fault>;

@@ -3,16 +3,13 @@
 //! A condition compares a [field](crate::features::fields) of each variable with a text. All conditions of a
 //! search must hold. No field is opened for it.
 
-use trunkline_types::{Comparison, Condition, DataType, Effort, Pattern, Value};
+use trunkline_types::{Comparison, Condition, DataType, Pattern, StepBudget, Value};
 
+use super::Queries;
 use crate::caller::Caller;
-use crate::engine::Engine;
 use crate::features::fields::{FIELDS, Field};
 use crate::sync::Arc;
 use crate::variable::Variable;
-
-/// Cost of moving to the next variable, in steps of an [`Effort`].
-pub(crate) const LOOK_STEPS: usize = 32;
 
 /// Cost of computing a field, in steps, without the length of its text.
 const FIELD_STEPS: usize = 64;
@@ -20,7 +17,6 @@ const FIELD_STEPS: usize = 64;
 /// A condition that was checked, ready to be compared with many variables.
 #[derive(Clone, Debug)]
 pub struct Matcher {
-    /// `None` means any field with text.
     field: Option<&'static Field>,
     comparison: Comparison,
     wanted: Wanted,
@@ -35,29 +31,18 @@ enum Wanted {
     },
     Number(f64),
     Bool(bool),
-    /// The field must have no value.
     Nothing,
 }
 
-/// The reason why a condition is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MatcherError {
-    /// No field has this name.
     #[error("there is no field {field:?} to search by; there are {known}, and * for any text")]
-    Field {
-        /// The requested field.
-        field: String,
-        /// The names of all fields.
-        known: String,
-    },
-    /// The value cannot be compared with the field in this way.
+    Field { field: String, known: String },
     #[error("{field} is {what}; {value:?} cannot be compared with it in this way")]
     Value {
-        /// Name of the field.
         field: String,
         /// Kind of value that the field has.
         what: &'static str,
-        /// The given value.
         value: String,
     },
 }
@@ -65,9 +50,6 @@ pub enum MatcherError {
 impl Matcher {
     /// Checks a condition. The field `*` means any field with text. A type also equals its kind,
     /// `array` for `array(f64, 3)`.
-    ///
-    /// # Errors
-    /// [`MatcherError`] if there is no such field, or the value cannot be compared with it.
     pub fn new(condition: &Condition) -> Result<Self, MatcherError> {
         let comparison = condition.comparison;
         let (field, value) = (condition.field.as_str(), condition.value.as_str());
@@ -76,6 +58,7 @@ impl Matcher {
             _ => Some(Field::named(field).ok_or_else(|| unknown(field))?),
         };
         let ty = found.map_or(DataType::String, Field::data_type);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
         let (what, wanted) = match ty {
             _ if value.is_empty() && is_equality(comparison) && ty != DataType::String => {
                 ("", Some(Wanted::Nothing))
@@ -113,30 +96,31 @@ impl Matcher {
         }
     }
 
-    /// Bytes of the text stored in the condition.
     pub fn text_bytes(&self) -> usize {
         match &self.wanted {
             Wanted::Text { exact, lower } => exact.len() + lower.len(),
-            _ => 0,
+            Wanted::Number(_) | Wanted::Bool(_) | Wanted::Nothing => 0,
         }
     }
 
-    /// Returns true if the condition holds for a variable now. The cost is charged to `effort`.
-    pub fn holds(&self, variable: &Variable, effort: &mut Effort) -> bool {
+    /// Returns true if the condition holds for a variable now. The cost is charged to `budget`.
+    pub fn holds(&self, variable: &Variable, budget: &mut StepBudget) -> bool {
         match self.field {
-            Some(field) => self.holds_for(field, variable, effort),
+            Some(field) => self.holds_for(field, variable, budget),
             None => {
                 let mut texts = FIELDS
                     .iter()
                     .filter(|field| field.data_type() == DataType::String);
                 let mut any = |condition: &Self| {
-                    texts.any(|field| condition.holds_for(field, variable, effort))
+                    texts.any(|field| condition.holds_for(field, variable, budget))
                 };
                 match self.comparison {
                     // Holds only if no field contains the text.
                     Comparison::Differs => !any(&self.with(Comparison::Contains)),
                     Comparison::Equal => any(self),
-                    _ => any(&self.with(Comparison::Contains)),
+                    Comparison::Contains | Comparison::Below | Comparison::Above => {
+                        any(&self.with(Comparison::Contains))
+                    }
                 }
             }
         }
@@ -149,22 +133,21 @@ impl Matcher {
         }
     }
 
-    fn holds_for(&self, field: &Field, variable: &Variable, effort: &mut Effort) -> bool {
+    fn holds_for(&self, field: &Field, variable: &Variable, budget: &mut StepBudget) -> bool {
         let value = field.value_of(variable);
         let text = match &value {
             Some(Value::String(text)) => text.len(),
             _ => 0,
         };
-        effort.spend(FIELD_STEPS + text + self.text_bytes());
+        budget.spend(FIELD_STEPS + text + self.text_bytes());
         let is_equal = match (&value, &self.wanted) {
             (None, Wanted::Nothing) => true,
             (Some(Value::String(text)), Wanted::Text { exact, lower }) => {
-                match self.comparison {
-                    Comparison::Contains => return text.to_lowercase().contains(lower),
-                    _ if **text == **exact => true,
-                    // A type also matches by its kind.
-                    _ => field.name == "type" && text.split('(').next() == Some(exact),
+                if self.comparison == Comparison::Contains {
+                    return text.to_lowercase().contains(lower);
                 }
+                // A type also matches by its kind.
+                **text == **exact || (field.name == "type" && text.split('(').next() == Some(exact))
             }
             (Some(Value::Bool(is)), Wanted::Bool(wanted)) => is == wanted,
             (Some(value), Wanted::Number(wanted)) => {
@@ -174,7 +157,9 @@ impl Matcher {
                 match self.comparison {
                     Comparison::Below => return number < *wanted,
                     Comparison::Above => return number > *wanted,
-                    _ => number == *wanted,
+                    Comparison::Equal | Comparison::Differs | Comparison::Contains => {
+                        number == *wanted
+                    }
                 }
             }
             _ => false,
@@ -182,13 +167,13 @@ impl Matcher {
         match self.comparison {
             Comparison::Equal => is_equal,
             Comparison::Differs => !is_equal,
-            _ => false,
+            Comparison::Contains | Comparison::Below | Comparison::Above => false,
         }
     }
 }
 
-impl Engine {
-    /// Like [`Engine::find`], with conditions that must all hold.
+impl Queries<'_> {
+    /// Like [`EngineCore::find`](crate::EngineCore::find), with conditions that must all hold.
     #[expect(
         clippy::too_many_arguments,
         reason = "as those of `find`, and the conditions"
@@ -200,22 +185,24 @@ impl Engine {
         conditions: &[Matcher],
         cursor: u32,
         limit: usize,
-        effort: &mut Effort,
+        budget: &mut StepBudget,
         mut visit: impl FnMut(&Arc<Variable>),
     ) -> Option<u32> {
         let mut found = 0;
         let mut from = cursor;
         loop {
-            if found >= limit || (from > cursor && effort.is_spent()) {
+            if found >= limit || (from > cursor && budget.is_spent()) {
                 return Some(from);
             }
             // One match at a time, so that variables that fail the conditions do not count.
             let mut candidate = None;
-            let next = self.find(caller, pattern, from, 1, effort, |variable| {
-                candidate = Some(Arc::clone(variable));
-            });
+            let next = self
+                .core
+                .find(caller, pattern, from, 1, budget, |variable| {
+                    candidate = Some(Arc::clone(variable));
+                });
             if let Some(variable) = candidate
-                && conditions.iter().all(|one| one.holds(&variable, effort))
+                && conditions.iter().all(|one| one.holds(&variable, budget))
             {
                 found += 1;
                 visit(&variable);
@@ -237,6 +224,7 @@ fn unknown(field: &str) -> MatcherError {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from values")]
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::F64(number) => Some(*number),

@@ -4,23 +4,35 @@
 use std::collections::BTreeMap;
 
 use crate::caller::Caller;
-use crate::engine::Engine;
+use crate::features::providers::ProviderTable;
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
+use crate::write::View;
 
 /// Maximum number of sessions remembered. Beyond it, the oldest is shown by its number only.
 const WRITERS_MAX: usize = 4096;
 
 /// Names of the sessions that may have written, by number. They outlive their connections.
-#[derive(Debug, Default)]
-pub(crate) struct Writers {
+#[derive(Debug)]
+pub struct WriterTable {
     names: Mutex<BTreeMap<u32, Arc<str>>>,
+    providers: Arc<ProviderTable>,
 }
 
-impl Engine {
-    /// Records the principal and origin of a session.
+pub type Writers<'e> = View<'e, WriterTable>;
+
+impl WriterTable {
+    pub(crate) fn new(providers: &Arc<ProviderTable>) -> Self {
+        Self {
+            names: Mutex::default(),
+            providers: Arc::clone(providers),
+        }
+    }
+}
+
+impl Writers<'_> {
     pub fn introduce(&self, caller: &Caller) {
-        let mut names = self.writers().names.lock();
+        let mut names = self.table.names.lock();
         names.insert(caller.session, Arc::from(caller.to_string()));
         if names.len() > WRITERS_MAX {
             names.pop_first();
@@ -32,7 +44,7 @@ impl Engine {
     pub fn last_writer(&self, variable: &Variable, reader: &Caller) -> String {
         let update = variable.update();
         let name = |session: u32| {
-            let known = self.writers().names.lock().get(&session).cloned();
+            let known = self.table.names.lock().get(&session).cloned();
             let name = known.map_or_else(|| format!("session {session}"), |name| name.to_string());
             match session == reader.session {
                 true => format!("{name} (you)"),
@@ -40,7 +52,7 @@ impl Engine {
             }
         };
         let provider = variable.provider_index();
-        let provider = provider.map(|index| self.providers().get(index).0);
+        let provider = provider.map(|index| self.table.providers.get(index).0);
         match (update.sequence, update.writer, provider) {
             (0, ..) => String::new(),
             (_, 0, None) => "engine".to_owned(),

@@ -8,7 +8,8 @@
 use trunkline_ring::Cursor;
 use trunkline_types::{Contract, Lost};
 
-use super::item::{ItemUpdate, Slot};
+use super::feeding::{FeedDrain, Step, Stop};
+use super::items::{ItemUpdate, Slot};
 use super::{Consumer, Sink};
 use crate::delivery::outbox::Wakes;
 use crate::delivery::subscribers::Kind;
@@ -53,12 +54,6 @@ impl Consumer {
                     self.outbox.marks.mark(*index);
                 }
             }
-            #[cfg(feature = "planted")]
-            if trunkline_types::planted::is(trunkline_types::planted::Bug::MarkClearedLate) {
-                for index in &taken {
-                    self.outbox.marks.unmark(*index);
-                }
-            }
         };
         self.taken = taken;
         more
@@ -72,7 +67,7 @@ impl Consumer {
                 return self.deliver_feed(subscription, sink, wakes);
             }
             Some(Slot::Variable(item)) => {
-                let variable = self.bound.get(index);
+                let variable = self.variables.get(index);
                 (item.subscription, variable.is_none_or(|one| one.is_gone()))
             }
         };
@@ -103,15 +98,15 @@ impl Consumer {
         let Some(item) = self.items.get(index).copied() else {
             return;
         };
-        let Some(variable) = self.bound.get(index) else {
+        let Some(variable) = self.variables.get(index) else {
             return;
         };
         let (update, held_back) = if only_changes {
             let state = variable.lock();
-            let interest = state
-                .interests()
-                .and_then(|interests| interests.find(&self.outbox, index));
-            let held_back = interest.map_or(0, |interest| interest.filtered);
+            let subscriber = state
+                .subscribers()
+                .and_then(|subscribers| subscribers.find(&self.outbox, index));
+            let held_back = subscriber.map_or(0, |subscriber| subscriber.filtered);
             (
                 variable.update_locked(&state),
                 held_back.saturating_sub(self.items.filtered(index)),
@@ -149,7 +144,7 @@ impl Consumer {
             .rest_mut(index)
             .and_then(|rest| rest.initial.take());
         let Some(update) = initial else { return true };
-        let Some(variable) = self.bound.get(index) else {
+        let Some(variable) = self.variables.get(index) else {
             return false;
         };
         let update = ItemUpdate {
@@ -173,7 +168,7 @@ impl Consumer {
         if !self.deliver_initial(index, sink) {
             return true;
         }
-        let Some(variable) = self.bound.get(index) else {
+        let Some(variable) = self.variables.get(index) else {
             return false;
         };
         let cursor = self.items.make_rest(index).cursor;
@@ -181,14 +176,14 @@ impl Consumer {
         let read = {
             let state = variable.lock();
             let ring = state
-                .interests()
-                .and_then(|interests| interests.ring(only_changes));
+                .subscribers()
+                .and_then(|subscribers| subscribers.ring(only_changes));
             ring.map(|ring| ring.read(cursor, n, TAKE, &mut updates))
         };
         let mut left = false;
         if let Some(read) = read {
             if !updates.is_empty() {
-                self.engine.losses().add(read.dropped);
+                self.home.core.counters.lost.add(read.dropped);
             }
             let mut handed_over = 0;
             for update in &updates {
@@ -220,8 +215,8 @@ impl Consumer {
             let Some((dropped, update, cost)) = self.pop_first(index) else {
                 return false;
             };
-            self.engine.losses().add(dropped);
-            let Some(variable) = self.bound.get(index) else {
+            self.home.core.counters.lost.add(dropped);
+            let Some(variable) = self.variables.get(index) else {
                 return false;
             };
             let in_flight = &mut self.in_flight;
@@ -233,19 +228,87 @@ impl Consumer {
     }
 
     fn pop_first(&self, index: u32) -> Option<(u64, Update, usize)> {
-        let mut state = self.bound.get(index)?.lock();
-        match &mut state.interests_mut()?.find_mut(&self.outbox, index)?.kind {
-            Kind::First(queue) => queue.pop(),
-            _ => None,
+        let mut state = self.variables.get(index)?.lock();
+        let subscriber = state.subscribers_mut()?.find_mut(&self.outbox, index)?;
+        let Kind::First(queue) = &mut subscriber.kind else {
+            return None;
+        };
+        queue.pop()
+    }
+
+    /// Delivers the entries of an `all` subscription as far as its credit allows, and its end after
+    /// the last one. Returns true if more waits for the sink. Entries that wait for credit are
+    /// marked by the grant.
+    fn deliver_feed(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
+        let mut delivered = 0;
+        loop {
+            // Checked before entries are taken that would then have to be delivered one by one.
+            if delivered >= TAKE || (delivered > 0 && !sink.wants()) {
+                return true;
+            }
+            let Some(subscription) = self.subscriptions.get_mut(&id) else {
+                return false;
+            };
+            let Some(membership) = &mut subscription.feed else {
+                return false;
+            };
+            if self.shares_feeds && !membership.is_settled && !subscription.only_changes {
+                membership.settle(&self.home.core.feeds, &self.variables, wakes);
+            }
+            let mut drain = FeedDrain {
+                id,
+                credit: &mut subscription.credit,
+                membership,
+                items: &mut self.items,
+                variables: &self.variables,
+                in_flight: &mut self.in_flight,
+                resume: &mut self.resume,
+                shares_feeds: self.shares_feeds,
+            };
+            if drain.membership.taken.is_empty() {
+                match drain.take(sink, wakes) {
+                    Step::Run(count) => {
+                        delivered += count;
+                        continue;
+                    }
+                    Step::Entries => {}
+                    Step::Nothing { ended } => {
+                        self.remove_if_empty(id, wakes);
+                        if ended {
+                            self.end_overrun(id, sink, wakes);
+                        }
+                        return false;
+                    }
+                }
+            }
+            let (count, stop) = drain.deliver_taken(sink, wakes);
+            delivered += count;
+            match stop {
+                Stop::Credit => return false,
+                Stop::Sink => return true,
+                Stop::Gone(index) => self.end_gone(index, sink, wakes),
+                Stop::Taken => {}
+            }
         }
     }
 
-    /// Reports that an item's variable was undeployed, and closes the item.
+    fn end_overrun(&mut self, id: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
+        let Some(subscription) = self.subscriptions.get(&id) else {
+            return;
+        };
+        let ended = subscription.overrun_items(&self.items, &self.variables);
+        let counters = &self.home.core.counters;
+        counters.overruns.add(1);
+        counters.lost.add(ended.iter().map(|item| item.lost).sum());
+        self.unsubscribe(id, None, wakes);
+        sink.overrun(id, &ended);
+    }
+
     pub(super) fn end_gone(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) {
         let Some(item) = self.items.get(index) else {
             return;
         };
-        let Some(handle) = self.bound.get(index).map(|variable| variable.handle()) else {
+        let Some(handle) = self.variables.get(index).map(|variable| variable.handle()) else {
             return;
         };
         let subscription = item.subscription;

@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::item::Items;
+use super::items::Items;
 use crate::delivery::feed::{FeedEntry, SharedRun};
 use crate::sync::Arc;
 
-/// The seat at each place of a feed.
 pub(crate) type Table = Vec<Seat>;
 
 /// An item, and the handle of its variable, for use without the variable.
@@ -34,15 +33,12 @@ pub(crate) struct InFlight {
     /// Item indices, `RUN` or `UNCOUNTED`.
     queue: Option<VecDeque<u32>>,
     runs: VecDeque<RunInFlight>,
-    /// Number of deliveries in runs.
     in_runs: usize,
 }
 
-/// A run that was delivered as a whole.
 struct RunInFlight {
     table: Arc<Table>,
     run: Arc<SharedRun>,
-    /// Number of its updates that are confirmed.
     confirmed: usize,
 }
 
@@ -84,7 +80,6 @@ impl InFlight {
         self.queue.is_some()
     }
 
-    /// Adds a run that was delivered as a whole.
     pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {
         if let Some(queue) = &mut self.queue {
             queue.push_back(RUN);

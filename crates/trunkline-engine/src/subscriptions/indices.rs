@@ -24,7 +24,6 @@ impl Indices {
         self.ranges.iter().flat_map(|(start, end)| *start..*end)
     }
 
-    /// The indices from `index` on, in ascending order.
     pub(crate) fn from(&self, index: u32) -> impl Iterator<Item = u32> {
         let within = self.ranges.range(..index).next_back();
         let within = within.map_or(0..0, |(_, end)| index..*end);
@@ -32,7 +31,6 @@ impl Indices {
         within.chain(after.flat_map(|(start, end)| *start..*end))
     }
 
-    /// Adds an index that is not in the set.
     pub(crate) fn insert(&mut self, index: u32) {
         self.len += 1;
         let mut end = index + 1;
@@ -45,7 +43,6 @@ impl Indices {
         }
     }
 
-    /// Removes and returns the last index.
     pub(crate) fn pop(&mut self) -> Option<u32> {
         let mut last = self.ranges.last_entry()?;
         let (start, index) = (*last.key(), *last.get() - 1);

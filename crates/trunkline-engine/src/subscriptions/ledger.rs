@@ -1,33 +1,52 @@
-//! The subscriptions' side of the ledger, at this moment.
+//! The subscriptions' side of the ledger, and the sweep that compares the last deliveries with the
+//! values that the variables hold (B-10).
+//!
+//! The sweep goes through the items by index, a few at a time. It shows the caller the items whose
+//! last delivery is the variable's current update; the caller computes digests of them. An item
+//! that is behind must have a mark. If the mark is missing, it is set again and counted: only a
+//! fault of this program loses a mark.
+
+use std::ops::Range;
 
 use trunkline_types::Contract;
 use trunkline_types::ledger::SubscriptionLedger;
 
 use super::Consumer;
-use super::item::{Rest, VariableItem};
-use crate::delivery::subscribers::{Interest, Interests, Kind};
+use super::items::{Rest, Slot, VariableItem};
+use crate::delivery::subscribers::{Kind, Subscriber, Subscribers};
+use crate::sync::{Arc, Ordering};
+use crate::update::Update;
+use crate::variable::Variable;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SweepSlice {
+    /// Items that had something to deliver but no mark. They are marked now.
+    pub marked: usize,
+    /// True if the consumer must be drained, because something was marked.
+    pub drain: bool,
+}
 
 impl Consumer {
     /// Returns the ledger of one variable in one subscription, exact at this moment.
     pub fn ledger(&self, subscription: u32, handle: u32) -> Option<SubscriptionLedger> {
         let index = self.index_of_any(subscription, handle)?;
         let item = self.items.get(index)?;
-        let variable = self.bound.get(index)?;
+        let variable = self.variables.get(index)?;
         let state = variable.lock();
-        let interests = state.interests();
+        let subscribers = state.subscribers();
         let membership = self.subscriptions.get(&subscription)?.feed.as_ref();
-        let fed = membership.and_then(|one| interests?.find_feed(&one.feed));
-        let interest = match membership {
+        let fed = membership.and_then(|one| subscribers?.find_feed(&one.feed));
+        let subscriber = match membership {
             Some(_) => None,
             None if state.is_plain(&self.outbox, index) => None,
-            None => Some(interests?.find(&self.outbox, index)?),
+            None => Some(subscribers?.find(&self.outbox, index)?),
         };
         // Under the lock, so that no update is numbered between reading the parts of the sum.
         let sequence = variable.sequence();
         let items = &self.items;
         let mut ledger = SubscriptionLedger {
             written: sequence.saturating_sub(item.opened_at()),
-            filtered: interest.map_or(0, |one| one.filtered) + fed.map_or(0, |one| one.filtered),
+            filtered: subscriber.map_or(0, |one| one.filtered) + fed.map_or(0, |one| one.filtered),
             coalesced: items.coalesced(index),
             sent_unconfirmed: items.unconfirmed(index),
             received: items
@@ -53,9 +72,9 @@ impl Consumer {
                     _ => sequence.saturating_sub(newest),
                 };
             }
-        } else if let (Some(interest), Some(interests)) = (interest, interests) {
+        } else if let (Some(subscriber), Some(subscribers)) = (subscriber, subscribers) {
             let rest = items.rest(index);
-            add_waiting(&mut ledger, item, rest, interest, interests, sequence);
+            add_waiting(&mut ledger, item, rest, subscriber, subscribers, sequence);
         } else {
             add_pending(&mut ledger, sequence.saturating_sub(item.last()));
         }
@@ -76,15 +95,14 @@ impl Consumer {
         known.or_else(|| {
             let mut items = self.subscriptions.get(&subscription)?.items.iter();
             items.find(|index| {
-                let variable = self.bound.get(*index);
+                let variable = self.variables.get(*index);
                 variable.is_some_and(|variable| variable.handle() == handle)
             })
         })
     }
 
-    /// Returns the subscriptions that include a variable.
     pub fn subscriptions_of(&self, handle: u32) -> Vec<(u32, Contract)> {
-        let Some(variable) = self.engine.variable(handle) else {
+        let Some(variable) = self.home.core.variable(handle) else {
             return Vec::new();
         };
         let state = variable.lock();
@@ -103,6 +121,135 @@ impl Consumer {
         subscriptions.sort_by_key(|(id, _)| *id);
         subscriptions
     }
+
+    pub fn index_end(&self) -> u32 {
+        self.items.end()
+    }
+
+    /// Examines the items of these indices. Calls `show` for those that are up to date, with the
+    /// subscription, the variable and the update delivered last.
+    ///
+    /// Must be called between two drains, by the thread that drains.
+    pub fn look(
+        &mut self,
+        indices: Range<u32>,
+        mut show: impl FnMut(u32, &Arc<Variable>, &Update),
+    ) -> SweepSlice {
+        let mut looked = SweepSlice::default();
+        for index in indices {
+            let item = match self.items.slot(index) {
+                None => continue,
+                Some(Slot::Feed { .. }) => {
+                    // Only its own lock could tell whether the feed holds anything. A drain that
+                    // finds nothing costs no more than that.
+                    self.outbox.marks.mark(index);
+                    looked.drain = true;
+                    continue;
+                }
+                Some(Slot::Variable(item)) => item,
+            };
+            if !self.leftovers.is_empty() && !self.subscriptions.contains_key(&item.subscription) {
+                // Its subscription has ended, but the item is not removed yet.
+                continue;
+            }
+            let Some(variable) = self.variable_in_use(index) else {
+                continue;
+            };
+            let update = variable.update();
+            if !item.is_first() && update.sequence == item.last() {
+                if !variable.is_gone() {
+                    show(item.subscription, variable, &update);
+                }
+            } else if self.mark_is_missing(index) {
+                self.outbox.marks.mark(index);
+                looked.marked += 1;
+                looked.drain = true;
+            }
+        }
+        self.home.core.counters.marked.add(looked.marked as u64);
+        looked
+    }
+
+    fn variable_in_use(&self, index: u32) -> Option<&Arc<Variable>> {
+        self.variables
+            .get(index)
+            .filter(|variable| !variable.is_gone())
+    }
+
+    fn mark_is_missing(&self, index: u32) -> bool {
+        let Some(item) = self.items.get(index) else {
+            return false;
+        };
+        let Some(variable) = self.variable_in_use(index) else {
+            return false;
+        };
+        // While the lock is held, no writer is between publishing an update and marking it.
+        let state = variable.lock();
+        let behind = variable.sequence().saturating_sub(item.last());
+        let has_initial = self
+            .items
+            .rest(index)
+            .is_some_and(|rest| rest.initial.is_some());
+        let waits = if state.is_plain(&self.outbox, index) {
+            item.is_first() || behind > 0
+        } else {
+            let subscribers = state.subscribers();
+            let Some(subscriber) =
+                subscribers.and_then(|subscribers| subscribers.find(&self.outbox, index))
+            else {
+                return false;
+            };
+            let held_back = subscriber
+                .filtered
+                .saturating_sub(self.items.filtered(index));
+            match &subscriber.kind {
+                Kind::Mark => item.is_first() || behind > held_back,
+                Kind::Last(n) => {
+                    let cursor = self.items.rest(index).map_or(0, |rest| rest.cursor);
+                    let ring = subscribers
+                        .and_then(|subscribers| subscribers.ring(subscriber.only_changes));
+                    has_initial || ring.is_some_and(|ring| ring.pending(cursor, *n).kept > 0)
+                }
+                Kind::First(queue) => has_initial || queue.len() > 0,
+                // These have no marks of their own, or are polled.
+                Kind::Sampled => item.is_first(),
+                Kind::Fifo(_) => false,
+            }
+        };
+        if !waits {
+            return false;
+        }
+        let was_marked = self.outbox.marks.unmark(index);
+        if was_marked {
+            self.outbox.marks.mark(index);
+        }
+        !was_marked
+    }
+
+    /// Returns the update that a peer must hold, or `None` while deliveries are unconfirmed or
+    /// pending.
+    pub fn settled(&self, subscription: u32, handle: u32) -> Option<Update> {
+        let index = self.index_of(subscription, handle)?;
+        let item = self.items.get(index)?;
+        let variable = self.home.core.variable(handle)?;
+        let update = variable.update();
+        let is_settled = !item.is_first()
+            && self.items.unconfirmed(index) == 0
+            && update.sequence == item.last()
+            && !variable.is_gone();
+        is_settled.then_some(update)
+    }
+
+    /// Records that the newest update of an item is sent again because its peer held something
+    /// else. The peer confirms it like every delivery.
+    pub fn repair(&mut self, subscription: u32, handle: u32) {
+        let Some(index) = self.index_of(subscription, handle) else {
+            return;
+        };
+        self.items.repair(index, &mut self.in_flight);
+        self.outbox.repaired.fetch_add(1, Ordering::Relaxed);
+        self.home.core.counters.repaired.add(1);
+    }
 }
 
 /// Counts pending updates of a contract that delivers only the newest: one waits, the others are
@@ -117,20 +264,20 @@ fn add_waiting(
     ledger: &mut SubscriptionLedger,
     item: &VariableItem,
     rest: Option<&Rest>,
-    interest: &Interest,
-    interests: &Interests,
+    subscriber: &Subscriber,
+    subscribers: &Subscribers,
     sequence: u64,
 ) {
-    match &interest.kind {
+    match &subscriber.kind {
         Kind::Mark | Kind::Sampled => {
             let told = rest.map_or(0, |rest| rest.filtered);
-            let held_back = interest.filtered.saturating_sub(told);
+            let held_back = subscriber.filtered.saturating_sub(told);
             let behind = sequence.saturating_sub(item.last());
             add_pending(ledger, behind.saturating_sub(held_back));
         }
         Kind::Last(n) => {
             let cursor = rest.map_or(0, |rest| rest.cursor);
-            if let Some(ring) = interests.ring(interest.only_changes) {
+            if let Some(ring) = subscribers.ring(subscriber.only_changes) {
                 let pending = ring.pending(cursor, *n);
                 ledger.waiting += pending.kept;
                 ledger.dropped_queue += pending.dropped;
@@ -141,5 +288,106 @@ fn add_waiting(
             ledger.dropped_queue += queue.untold();
         }
         Kind::Fifo(_) => {}
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use trunkline_types::ledger::EndedItem;
+    use trunkline_types::{
+        Contract, DataType, LibraryDefinition, Tick, Timestamp, Value, VariableDefinition,
+    };
+
+    use super::*;
+    use crate::caller::Caller;
+    use crate::delivery::outbox::{Wake, Wakes};
+    use crate::engine::{Engine, EngineOptions};
+    use crate::subscriptions::{Delivery, Sink, Subscribe};
+    use crate::write::Write;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(&self) {}
+    }
+
+    #[derive(Default)]
+    struct Values(Vec<f64>);
+
+    impl Sink for Values {
+        fn wants(&self) -> bool {
+            true
+        }
+
+        fn deliver(&mut self, delivery: &Delivery<'_>) {
+            let sample = delivery.variable.sample_of(delivery.update);
+            self.0.extend(sample.value.as_f64());
+        }
+
+        fn overrun(&mut self, _: u32, _: &[EndedItem]) {}
+
+        fn gone(&mut self, _: u32, _: u32) {}
+    }
+
+    fn write(engine: &Engine, variable: &Arc<Variable>, value: f64) {
+        let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
+        let value = Value::F64(value);
+        let (caller, write) = (Caller::engine(), Write::value(&value));
+        engine.try_write(&caller, now, wall, variable, &write, &mut Wakes::new());
+    }
+
+    fn drain(consumer: &mut Consumer) -> Vec<f64> {
+        let mut values = Values::default();
+        consumer.drain(&mut values, &mut Wakes::new());
+        values.0
+    }
+
+    /// Behaviour: B-10.
+    #[test]
+    fn a_mark_that_was_lost_is_set_again_and_counted() {
+        for contract in ["latest", "last:5", "first:5", "all:5"] {
+            let contract: Contract = contract.parse().unwrap();
+            let engine = Engine::new(EngineOptions::new("sut", 7));
+            let library = LibraryDefinition {
+                name: "rig".to_owned(),
+                description: String::new(),
+                variables: vec![VariableDefinition::new("x", DataType::F64)],
+            };
+            let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
+            let handle = engine.libraries().deploy(&library, now, wall).unwrap()[0];
+            let x = Arc::clone(&engine.variable(handle).unwrap());
+            write(&engine, &x, 1.0);
+            let mut consumer = Consumer::new(engine.clone(), Box::new(Nobody));
+            let caller = Caller::engine();
+            consumer
+                .subscribe(&caller, &x, Subscribe::new(1, contract))
+                .unwrap();
+            assert_eq!(drain(&mut consumer), [1.0]);
+            write(&engine, &x, 2.0);
+            // The pending update is marked, and is not the one delivered last.
+            let looked = consumer.look(0..consumer.index_end(), |_, _, update| {
+                panic!("{update:?} waits");
+            });
+            assert_eq!(looked.marked, 0, "{contract}");
+            for index in 0..consumer.index_end() {
+                consumer.outbox.marks.unmark(index);
+            }
+            assert!(
+                drain(&mut consumer).is_empty(),
+                "{contract}: nobody knows of it"
+            );
+            let looked = consumer.look(0..consumer.index_end(), |_, _, _| {});
+            assert!(looked.drain);
+            // For a feed it is not known which member's mark was missing.
+            let counted = usize::from(!matches!(contract, Contract::All { .. }));
+            assert_eq!(looked.marked, counted, "{contract}");
+            assert_eq!(engine.health().repaired_and_marked(), (0, counted as u64));
+            assert_eq!(drain(&mut consumer), [2.0], "{contract}");
+            let mut shown = 0;
+            consumer.look(0..consumer.index_end(), |_, _, _| shown += 1);
+            assert_eq!(shown, 1, "{contract}");
+        }
     }
 }

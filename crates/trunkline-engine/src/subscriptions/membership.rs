@@ -9,11 +9,9 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// The feed of a subscription, and its place in it.
 #[derive(Debug)]
 pub(super) struct Membership {
     pub(super) feed: Arc<Feed>,
-    /// Its member number in the feed.
     pub(super) member: usize,
     /// The index in the outbox that represents the subscription.
     pub(super) mark: u32,
@@ -28,21 +26,20 @@ pub(super) struct Membership {
     pub(super) is_settled: bool,
 }
 
-/// Removes a feed from a variable's interests.
+/// Removes a feed from a variable's subscribers.
 pub(super) fn leave_feed(variable: &Variable, feed: &Arc<Feed>) {
     let mut state = variable.lock();
-    if let Some(interests) = state.interests_mut()
-        && interests.remove_feed(feed).is_some()
+    if let Some(subscribers) = state.subscribers_mut()
+        && subscribers.remove_feed(feed).is_some()
     {
         feed.remove_place();
     }
-    variable.forget_attended(&state);
+    variable.clear_slow_path(&state);
 }
 
 /// The queued updates of one item in a feed.
 pub(super) struct WaitingOf {
     pub(super) count: u64,
-    /// Sequence of the newest one.
     pub(super) newest: Option<u64>,
     /// True if the subscription has ended and gets nothing else.
     pub(super) ended: bool,
@@ -81,7 +78,7 @@ impl Membership {
         place
     }
 
-    /// Removes the feed from a variable's interests. If others share the feed, the variable is
+    /// Removes the feed from a variable's subscribers. If others share the feed, the variable is
     /// gone, and they have all its updates too.
     pub(super) fn forget(&mut self, variable: &Variable) {
         self.by_handle.remove(&variable.handle());

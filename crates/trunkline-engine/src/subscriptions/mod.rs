@@ -5,69 +5,87 @@
 //! deliveries, in the same order, with the same counts.
 //!
 //! # Layout
-//! - `item`: the items and their side of the ledger; `bound`: their variables.
+//! - `items`: the items and their side of the ledger; `item_variables`: their variables.
 //! - `sink`: delivery to a subscriber.
 //! - `subscribe`: adds and removes items; `indices`: the items of a subscription.
 //! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a subscription's part in
 //!   a feed; `sharing`: feeds shared by several subscriptions; `in_flight`: unconfirmed deliveries.
-//! - `absence`: state left to the next session when one breaks. `leaving`: leaves it; `kept`:
-//!   updates kept outside the feeds; `reaching`: hands them to the next session. `departing`: the
-//!   rest of an ended consumer.
-//! - `sent`: sent and unconfirmed updates; `charge`: the bytes of everything kept.
-//! - `ledger`: counts all updates; `sweep`: compares deliveries with current values.
+//! - `resume`: state left to the next session when one breaks; `teardown`: the rest of an ended
+//!   consumer.
+//! - `ledger`: counts all updates, and compares deliveries with current values.
 
-mod absence;
-mod bound;
-mod charge;
-mod departing;
 mod drain;
 mod feeding;
 mod in_flight;
 mod indices;
-mod item;
-mod kept;
-mod leaving;
+mod item_variables;
+mod items;
 mod ledger;
 mod membership;
-mod reaching;
-mod sent;
+mod resume;
 mod sharing;
 mod sink;
 mod subscribe;
-mod sweep;
+mod teardown;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use trunkline_ring::Cursor;
+use trunkline_types::ledger::EndedItem;
+use trunkline_types::name::is_reserved;
 use trunkline_types::{Contract, Tick};
 
-pub(crate) use self::absence::Absences;
-pub use self::absence::Absent;
-use self::bound::Bound;
-use self::charge::Charge;
-use self::departing::{Departing, LeftInterest, Leftover};
 use self::in_flight::InFlight;
 use self::indices::Indices;
-use self::item::{Items, VariableItem};
+use self::item_variables::ItemVariables;
+use self::items::{Items, VariableItem};
+pub use self::ledger::SweepSlice;
 use self::membership::Membership;
-use self::sent::Sent;
+use self::resume::{DetachedSessions, LOOKS_PER_REQUEST, Resume, leave};
 pub use self::sink::{Delivery, Sink, Subscribe};
 pub(crate) use self::subscribe::forget;
-pub use self::sweep::Looked;
+use self::teardown::{LeftSubscriber, Leftover, Teardown};
+use crate::caller::Caller;
+use crate::delivery::feed::Room;
+use crate::delivery::mail::ProviderOrder;
 use crate::delivery::outbox::{Outbox, Wake, Wakes};
-use crate::engine::{Engine, SLICE};
-use crate::features::fields::FIELDS_MAX;
-use crate::host::orders::Reply;
+use crate::outcome::WriteOutcome;
 use crate::outcome::orders::OrderResult;
-use crate::outcome::{AccessError, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
-use crate::write::Completion;
+use crate::write::{Completion, EngineCore, SLICE};
 
-/// Maximum number of items of one consumer.
 pub const ITEMS_MAX: usize = 2_000_000;
+
+#[derive(Debug)]
+pub struct Subscriptions {
+    core: Arc<EngineCore>,
+    pub(crate) absences: DetachedSessions,
+}
+
+impl Subscriptions {
+    pub(crate) fn new(core: &Arc<EngineCore>) -> Self {
+        Self {
+            core: Arc::clone(core),
+            absences: DetachedSessions::default(),
+        }
+    }
+
+    /// Counts a subscribed variable, unless it belongs to a library of the engine's own.
+    fn count(&self, variable: &Variable) {
+        if !is_reserved(variable.name()) {
+            self.core.counters.subscribed.add(1);
+        }
+    }
+
+    fn uncount(&self, variable: &Variable) {
+        if !is_reserved(variable.name()) {
+            self.core.counters.subscribed.subtract_one();
+        }
+    }
+}
 
 /// The subscriptions of one session or program, and their pending updates.
 ///
@@ -75,10 +93,10 @@ pub const ITEMS_MAX: usize = 2_000_000;
 /// after everything that may create pending updates without a wake-up: [`Consumer::subscribe`],
 /// [`Consumer::grant`], [`Consumer::poll`], and a drain that reported that more is left.
 pub struct Consumer {
-    engine: Engine,
+    home: Arc<Subscriptions>,
     pub(crate) outbox: Arc<Outbox>,
     items: Items,
-    bound: Bound,
+    variables: ItemVariables,
     subscriptions: BTreeMap<u32, Subscription>,
     /// Numbers of its `sampled` subscriptions, in the order of their turns.
     sampled: Vec<u32>,
@@ -89,16 +107,9 @@ pub struct Consumer {
     updates: Vec<Update>,
     /// True if its `all` subscriptions may share feeds with those of other consumers.
     shares_feeds: bool,
-    /// Sent updates that the peer may ask for again; `None` if it never does.
-    sent: Option<Sent>,
-    /// Remains of the sessions before this one.
-    followed: Vec<Absent>,
-    /// Charge of queued updates from before its subscriptions were made.
-    past: Charge,
+    resume: Resume,
     /// Fields opened by its peer, by handle. A field is closed when no user is left.
-    fields: HashMap<u32, Arc<Variable>>,
-    /// Entries of other subscribers' feeds that this request may still examine.
-    looks: usize,
+    pub(crate) fields: HashMap<u32, Arc<Variable>>,
     /// Items of subscriptions that it has left to the next session.
     leftovers: Vec<Leftover>,
 }
@@ -107,7 +118,6 @@ struct Subscription {
     contract: Contract,
     only_changes: bool,
     items: Indices,
-    /// Set for an `all` subscription.
     feed: Option<Membership>,
     /// Deliveries that the subscriber still accepts (`all` over a network); `None` if only the feed
     /// limits them.
@@ -120,23 +130,24 @@ struct Subscription {
 
 impl Consumer {
     /// Creates a consumer without subscriptions. `wake` is called when it has something pending.
-    pub fn new(engine: Engine, wake: Box<dyn Wake>) -> Self {
-        let outbox = Outbox::new(wake, false, engine.memory());
-        Self::with_outbox(engine, outbox)
+    pub fn new(engine: impl Into<Arc<Subscriptions>>, wake: Box<dyn Wake>) -> Self {
+        let home = engine.into();
+        let outbox = Outbox::new(wake, false, home.core.memory.as_ref());
+        Self::with_outbox(home, outbox)
     }
 
     /// Creates a consumer for one of the engine's own services, such as the one that retains
     /// values. It is not counted among the subscribers of a variable.
-    pub fn service(engine: Engine, wake: Box<dyn Wake>) -> Self {
-        Self::with_outbox(engine, Outbox::new(wake, true, None))
+    pub fn service(engine: impl Into<Arc<Subscriptions>>, wake: Box<dyn Wake>) -> Self {
+        Self::with_outbox(engine.into(), Outbox::new(wake, true, None))
     }
 
-    fn with_outbox(engine: Engine, outbox: Outbox) -> Self {
+    fn with_outbox(home: Arc<Subscriptions>, outbox: Outbox) -> Self {
         Self {
-            engine,
+            home,
             outbox: Arc::new(outbox),
             items: Items::default(),
-            bound: Bound::default(),
+            variables: ItemVariables::default(),
             subscriptions: BTreeMap::new(),
             sampled: Vec::new(),
             cursor: Cursor::default(),
@@ -144,13 +155,46 @@ impl Consumer {
             taken: Vec::new(),
             updates: Vec::new(),
             shares_feeds: false,
-            sent: None,
-            followed: Vec::new(),
-            past: Charge::default(),
+            resume: Resume::none(),
             fields: HashMap::new(),
-            looks: reaching::LOOKS_PER_REQUEST,
             leftovers: Vec::new(),
         }
+    }
+
+    /// Keeps deliveries of `all` subscriptions until the peer has confirmed them, so that
+    /// [`Consumer::leave`] can leave them to the next session. They may take a tenth of the bytes
+    /// that may be queued. Call after [`Consumer::queue_bytes_max`] and
+    /// [`Consumer::confirmed_by_peer`].
+    #[must_use]
+    pub fn keeping_sent(mut self) -> Self {
+        let (max, is_confirmed) = (self.outbox.budget.max(), self.in_flight.is_kept());
+        self.resume = Resume::keeping(&self.home.core, max, is_confirmed);
+        self
+    }
+
+    /// Ends a broken session, and keeps its `all` subscriptions until `until` for the session that
+    /// names it. From here on no writer waits for them. A session with very many items is sorted
+    /// out in slices, by the engine's [polls](crate::Engine::poll) or by the session that takes over.
+    pub fn leave(self, caller: &Caller, until: Tick) {
+        leave(self, caller, until);
+    }
+
+    /// Makes this session the successor of another one of its peer, which broke. Re-created
+    /// subscriptions resume from what that session has left. Returns false if nothing was kept.
+    pub fn follow(&mut self, caller: &Caller, session: u32) -> bool {
+        self.resume.follow(&self.home, caller, session)
+    }
+
+    /// Begins another request of the peer. Subscriptions that it re-creates get updates that other
+    /// subscribers' feeds still have; at most about 65,000 of their entries are examined for one
+    /// request.
+    pub fn begin_request(&mut self) {
+        self.resume.looks = LOOKS_PER_REQUEST;
+    }
+
+    /// Number of entries in other subscribers' feeds that this request may still examine.
+    pub fn looks_left(&self) -> usize {
+        self.resume.looks
     }
 
     /// Counts deliveries as received only after they are confirmed with [`Consumer::confirm`].
@@ -179,12 +223,11 @@ impl Consumer {
         self
     }
 
-    /// The engine that hosts the variables.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    /// The engine that hosts the variables, without its features.
+    pub fn engine(&self) -> &EngineCore {
+        &self.home.core
     }
 
-    /// Returns true if this subscription number is in use.
     pub fn has_subscription(&self, subscription: u32) -> bool {
         self.subscriptions.contains_key(&subscription)
     }
@@ -195,39 +238,13 @@ impl Consumer {
         Some(self.subscriptions.get(&subscription)?.only_changes)
     }
 
-    /// Number of subscribed items.
     pub fn item_count(&self) -> usize {
         self.items.variable_count()
     }
 
-    /// Keeps `variable` open if it is a field, until [`drop_field`](Self::drop_field) or the end of
-    /// this consumer. Returns any other variable unchanged.
-    ///
-    /// # Errors
-    /// [`AccessError::Limit`] if it has more fields open than are left for all others.
-    pub fn keep_field(&mut self, variable: Arc<Variable>) -> Result<Arc<Variable>, AccessError> {
-        if !variable.name().contains('#') || self.fields.contains_key(&variable.handle()) {
-            return Ok(variable);
-        }
-        let left = u64::from(FIELDS_MAX).saturating_sub(self.engine.open_fields());
-        if self.fields.len() as u64 > left {
-            self.engine.release_field(variable);
-            return Err(AccessError::Limit {
-                what: "the number of fields that one session may have open while others need some",
-                max: self.fields.len() as u64,
-                hint: "close fields, or subscribe the variables; their readings carry quality and \
-                       times",
-            });
-        }
-        let handle = variable.handle();
-        self.fields.insert(handle, Arc::clone(&variable));
-        Ok(variable)
-    }
-
-    /// Closes a field that the peer does not need any more.
     pub fn drop_field(&mut self, handle: u32) {
         if let Some(field) = self.fields.remove(&handle) {
-            self.engine.release_field(field);
+            self.home.core.release(&field);
         }
     }
 
@@ -248,13 +265,12 @@ impl Consumer {
     pub fn confirm(&mut self, records: u64) -> bool {
         let before = self.in_flight.len();
         let is_right = self.in_flight.confirm(records, &mut self.items);
-        if let Some(sent) = &mut self.sent {
+        if let Some(sent) = &mut self.resume.unacked {
             sent.confirm(before - self.in_flight.len(), &mut Wakes::new());
         }
         is_right
     }
 
-    /// Number of deliveries that the peer has not confirmed.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
@@ -273,14 +289,24 @@ impl Consumer {
         self.outbox.take_completion()
     }
 
-    /// Returns the destination for the result of order `id`.
-    pub fn reply(&self, id: u32) -> Reply {
-        Reply::new(Arc::clone(&self.outbox), id)
-    }
-
-    /// Returns the next finished order, with its id.
     pub fn take_report(&mut self) -> Option<(u32, OrderResult)> {
         self.outbox.take_report()
+    }
+
+    /// Takes the next order for a provider behind this consumer.
+    pub fn take_provider_order(&mut self) -> Option<ProviderOrder> {
+        self.outbox.orders.lock().pop_front()
+    }
+
+    /// Wakes the consumer from now on when names appear or disappear.
+    /// [`take_names_changed`](Self::take_names_changed) then returns true.
+    pub fn watch_names(&self) {
+        self.engine().variables.watch(&self.outbox);
+    }
+
+    /// Returns true if names appeared or disappeared since the last call.
+    pub fn take_names_changed(&self) -> bool {
+        self.outbox.take_names_changed()
     }
 
     /// Returns true if nothing is pending: no mark and no outcome. After a subscription was closed
@@ -294,8 +320,8 @@ impl Consumer {
     pub fn wait_for_room(&self, variable: &Variable) -> bool {
         let mut parked = false;
         let state = variable.lock();
-        for interest in state.interests().into_iter().flat_map(|all| all.feeds()) {
-            parked |= interest.feed.park(&self.outbox);
+        for subscriber in state.subscribers().into_iter().flat_map(|all| all.feeds()) {
+            parked |= subscriber.feed.park(&self.outbox);
         }
         drop(state);
         self.wait_for_audit() || parked
@@ -304,17 +330,14 @@ impl Consumer {
     /// Registers for a wake-up when the audit has room again. Returns false if there may be room
     /// already; try again at once.
     pub fn wait_for_audit(&self) -> bool {
-        self.engine.park_for_audit(&self.outbox)
+        self.engine().park(&self.outbox)
     }
 
     /// Gives up expired remains of earlier sessions, and does the work due for `sampled`
     /// subscriptions, at most [`SLICE`] items per call. Returns the time of the next call. A
     /// subscription's periods are counted from the first call after it was made.
     pub fn poll(&mut self, now: Tick) -> Option<Tick> {
-        let mut next: Option<Tick> = None;
-        if !self.followed.is_empty() {
-            next = self.release_followed(now, &mut Wakes::new());
-        }
+        let mut next = (self.resume).release_expired(now, &self.home, &mut Wakes::new());
         let mut budget = SLICE;
         let mut first_next_time = None;
         for (place, id) in self.sampled.iter().enumerate() {
@@ -322,7 +345,8 @@ impl Consumer {
                 continue;
             };
             let had_budget = budget > 0;
-            let due = subscription.look(now, &mut budget, &self.bound, &self.items, &self.outbox);
+            let due =
+                subscription.look(now, &mut budget, &self.variables, &self.items, &self.outbox);
             if had_budget && budget == 0 {
                 // The others get their turn before this one continues.
                 first_next_time = Some(place + 1);
@@ -345,7 +369,7 @@ impl Subscription {
         &mut self,
         now: Tick,
         budget: &mut usize,
-        bound: &Bound,
+        variables: &ItemVariables,
         items: &Items,
         outbox: &Outbox,
     ) -> Tick {
@@ -360,7 +384,7 @@ impl Subscription {
         for index in slice.by_ref().take(*budget) {
             *budget -= 1;
             let has_news = |item: &VariableItem| {
-                let variable = bound.get(index);
+                let variable = variables.get(index);
                 variable.is_some_and(|one| one.sequence() != item.last())
             };
             if items.get(index).is_some_and(has_news) {
@@ -383,6 +407,60 @@ impl Subscription {
         self.next_due = Some(next);
         next
     }
+
+    /// Returns the room left for updates from before a re-created subscription: twice its bound for
+    /// all its variables together. That many may have been in flight and queued, and that many fit
+    /// at its subscriber. With more the subscription would end with `overrun`, be re-created and
+    /// get the same updates again, without end.
+    fn room_for_past(&self) -> Room {
+        let (Contract::All { elements, bytes }, Some(membership)) = (self.contract, &self.feed)
+        else {
+            return Room::default();
+        };
+        Room {
+            updates: (elements as usize)
+                .saturating_mul(2)
+                .saturating_sub(membership.past.updates),
+            bytes: (bytes as usize)
+                .saturating_mul(2)
+                .saturating_sub(membership.past.bytes),
+        }
+    }
+
+    /// The items of a subscription that ended with `overrun`, with the exact number of updates that
+    /// each of them misses.
+    fn overrun_items(&self, items: &Items, variables: &ItemVariables) -> Vec<EndedItem> {
+        let Some(membership) = &self.feed else {
+            return Vec::new();
+        };
+        let is_alone = !membership.feed.shut();
+        let mut ended = Vec::with_capacity(self.items.len());
+        for index in self.items.iter() {
+            let Some(item) = items.get(index) else {
+                continue;
+            };
+            let Some(variable) = variables.get(index) else {
+                continue;
+            };
+            let mut state = variable.lock();
+            let subscriber = match is_alone {
+                true => state
+                    .subscribers_mut()
+                    .and_then(|i| i.remove_feed(&membership.feed)),
+                // The other members continue. The feed holds nothing back.
+                false => None,
+            };
+            let filtered = subscriber.map_or(0, |subscriber| subscriber.filtered);
+            let held_back = filtered.saturating_sub(items.filtered(index));
+            let behind = variable.sequence().saturating_sub(item.last());
+            ended.push(EndedItem {
+                handle: variable.handle(),
+                last_sequence: item.last(),
+                lost: behind.saturating_sub(held_back),
+            });
+        }
+        ended
+    }
 }
 
 impl Drop for Consumer {
@@ -395,20 +473,21 @@ impl Drop for Consumer {
                 Some(membership) => Leftover::of_feed(items, membership, &mut wakes),
                 None => Leftover {
                     items,
-                    interest: LeftInterest::Own,
+                    subscriber: LeftSubscriber::Own,
                 },
             });
         }
-        self.release_followed(Tick::MAX, &mut wakes);
+        self.resume
+            .release_expired(Tick::MAX, &self.home, &mut wakes);
         self.outbox.end();
-        let mut departing = Departing {
+        let mut departing = Teardown {
             outbox: Arc::clone(&self.outbox),
-            bound: std::mem::take(&mut self.bound),
+            variables: std::mem::take(&mut self.variables),
             subscriptions: leftovers,
             fields: std::mem::take(&mut self.fields).into_values().collect(),
         };
-        if !departing.give_up_some(&self.engine, &mut { SLICE }, &mut wakes) {
-            self.engine.absences().depart(departing);
+        if !departing.give_up_some(&self.home, &mut { SLICE }, &mut wakes) {
+            self.home.absences.depart(departing);
         }
     }
 }

@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Consumer;
 use super::in_flight::{Seat, Table};
+use super::item_variables::ItemVariables;
 use super::membership::Membership;
-use crate::delivery::feed::{Feed, Moved};
+use crate::delivery::feed::{Feed, Feeds, Moved};
 use crate::delivery::group_room::GROUP_MAX;
 use crate::delivery::outbox::Wakes;
-use crate::delivery::subscribers::FeedInterest;
+use crate::delivery::subscribers::FeedSubscriber;
 use crate::sync::{Arc, MutexGuard};
 use crate::variable::{State, Variable};
 
@@ -30,82 +30,61 @@ impl Membership {
             entry.place = places.get(&entry.place).copied().unwrap_or(u32::MAX);
         }
     }
-}
 
-impl Consumer {
-    /// Joins another feed of the same variables if there is one.
-    pub(super) fn settle(&mut self, id: u32, wakes: &mut Wakes) {
-        if !self.shares_feeds || self.membership(id).is_none_or(|one| one.is_settled) {
+    fn variables(&self, items: &ItemVariables) -> BTreeMap<u32, Arc<Variable>> {
+        let variables = self.by_handle.iter();
+        let variables = variables
+            .filter_map(|(handle, (index, _))| Some((*handle, items.get(*index)?.clone())));
+        variables.collect()
+    }
+
+    pub(super) fn settle(&mut self, feeds: &Feeds, items: &ItemVariables, wakes: &mut Wakes) {
+        self.is_settled = true;
+        let count = self.by_handle.len();
+        if count == 0 || count > GROUP_MAX {
             return;
         }
-        let Some(subscription) = self.subscriptions.get_mut(&id) else {
-            return;
-        };
-        let only_changes = subscription.only_changes;
-        let Some(membership) = &mut subscription.feed else {
-            return;
-        };
-        membership.is_settled = true;
-        let count = membership.by_handle.len();
-        if only_changes || count == 0 || count > GROUP_MAX {
-            return;
-        }
-        let variables: BTreeMap<u32, Arc<Variable>> = membership
-            .by_handle
-            .iter()
-            .filter_map(|(handle, (index, _))| Some((*handle, self.bound.get(*index)?.clone())))
-            .collect();
+        let variables = self.variables(items);
         // Aliases and fields change under the lock of another variable.
         let is_plain = |one: &Arc<Variable>| !one.is_alias() && !one.name().contains('#');
         if variables.len() != count || !variables.values().all(is_plain) {
             return;
         }
         let handles: Vec<u32> = variables.keys().copied().collect();
-        let feeds = self.engine.feeds();
-        if let Some(found) = feeds.find_or_offer(&handles, &membership.feed) {
-            if join(membership, &found, &variables, wakes) {
+        if let Some(found) = feeds.find_or_offer(&handles, &self.feed) {
+            if join(self, &found, &variables, wakes) {
                 return;
             }
-            feeds.offer(&handles, &membership.feed);
+            feeds.offer(&handles, &self.feed);
         }
-        membership.feed.set_open();
+        self.feed.set_open();
     }
 
     /// Moves the subscription to a feed of its own, because its variables are about to change.
-    pub(super) fn stop_sharing(&mut self, id: u32) {
-        let Some(subscription) = self.subscriptions.get_mut(&id) else {
-            return;
-        };
-        let Some(membership) = &mut subscription.feed else {
-            return;
-        };
-        membership.is_settled = false;
-        if !membership.feed.shut() {
+    pub(super) fn stop_sharing(&mut self, items: &ItemVariables) {
+        self.is_settled = false;
+        if !self.feed.shut() {
             return;
         }
-        let variables: BTreeMap<u32, Arc<Variable>> = membership
-            .by_handle
-            .iter()
-            .filter_map(|(handle, (index, _))| Some((*handle, self.bound.get(*index)?.clone())))
-            .collect();
+        let variables = self.variables(items);
         // Declared before the locks, so that they are released before it is dropped and wakes
         // consumers.
         let mut wakes = Wakes::new();
         let mut locked = lock_all(&variables);
-        let Some(moved) = membership.feed.move_out(membership.member, &mut wakes) else {
+        let Some(moved) = self.feed.move_out(self.member, &mut wakes) else {
             return;
         };
         // The places stay the same.
-        let feed = membership.feed_of(moved);
+        let feed = self.feed_of(moved);
         for (handle, state) in &mut locked {
-            if let Some((_, place)) = membership.by_handle.get(handle) {
-                let interest = FeedInterest::new(Arc::clone(&feed), *place, false);
-                state.make_interests().add_feed(interest);
+            if let Some((_, place)) = self.by_handle.get(handle) {
+                let subscriber = FeedSubscriber::new(Arc::clone(&feed), *place, false);
+                state.make_subscribers().add_feed(subscriber);
             }
         }
         drop(locked);
-        membership.feed = feed;
-        membership.member = 0;
+        self.feed = feed;
+        self.member = 0;
     }
 }
 
@@ -120,7 +99,7 @@ fn join(
     let mut locked = lock_all(variables);
     let mut places = HashMap::with_capacity(variables.len());
     for (handle, state) in &locked {
-        let there = state.interests().and_then(|one| one.find_feed(found));
+        let there = state.subscribers().and_then(|one| one.find_feed(found));
         let (Some(there), Some((_, here))) = (there, membership.by_handle.get(handle)) else {
             return false;
         };
@@ -140,8 +119,8 @@ fn join(
     let (feed, member) = match found.join(moved, count) {
         Ok(member) => {
             for (_, state) in &mut locked {
-                if let Some(interests) = state.interests_mut() {
-                    interests.remove_feed(&membership.feed);
+                if let Some(subscribers) = state.subscribers_mut() {
+                    subscribers.remove_feed(&membership.feed);
                 }
             }
             (Arc::clone(found), member)
@@ -153,9 +132,9 @@ fn join(
             let feed = membership.feed_of(*moved);
             for (handle, state) in &mut locked {
                 let place = membership.by_handle.get(handle).map(|(_, place)| *place);
-                if let (Some(interests), Some(place)) = (state.interests_mut(), place) {
-                    interests.remove_feed(&membership.feed);
-                    interests.add_feed(FeedInterest::new(Arc::clone(&feed), place, false));
+                if let (Some(subscribers), Some(place)) = (state.subscribers_mut(), place) {
+                    subscribers.remove_feed(&membership.feed);
+                    subscribers.add_feed(FeedSubscriber::new(Arc::clone(&feed), place, false));
                 }
             }
             membership.feed = feed;
@@ -182,7 +161,6 @@ fn join(
     true
 }
 
-/// Takes the locks in ascending order of the handles.
 fn lock_all(variables: &BTreeMap<u32, Arc<Variable>>) -> Vec<(u32, MutexGuard<'_, State>)> {
     let locked = variables.iter().map(|(handle, one)| (*handle, one.lock()));
     locked.collect()

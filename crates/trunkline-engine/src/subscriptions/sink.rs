@@ -8,17 +8,16 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// Adds one variable to a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subscribe {
-    /// Number of the subscription, chosen by its subscriber.
     pub subscription: u32,
-    /// How much of the updates it gets, and how they are buffered.
     pub contract: Contract,
     /// Deliver only updates that differ from the previous one in value or quality.
     pub only_changes: bool,
     /// The last update that the subscriber already has, from an earlier connection.
     pub resume: Option<Position>,
+    /// Under `all`: the first update uses no credit, because the subscriber knows which one it is.
+    pub first_is_free: bool,
 }
 
 impl Subscribe {
@@ -29,6 +28,7 @@ impl Subscribe {
             contract,
             only_changes: false,
             resume: None,
+            first_is_free: false,
         }
     }
 }
@@ -36,9 +36,7 @@ impl Subscribe {
 /// One delivery: an update of one item of one subscription, with the losses before it.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// Number of the subscription, chosen by its subscriber.
     pub subscription: u32,
-    /// The variable.
     pub variable: &'a Arc<Variable>,
     /// The update; sequence 0 and no value if the variable was never written.
     pub update: &'a Update,
@@ -52,9 +50,7 @@ pub struct Delivery<'a> {
 ///
 /// It is called on the draining thread while no lock is held, so it may write variables.
 pub trait Sink {
-    /// Returns true if it accepts one more delivery.
     fn wants(&self) -> bool;
-    /// Receives one delivery. Deliveries of one subscription come in runs.
     fn deliver(&mut self, delivery: &Delivery<'_>);
     /// Receives consecutive deliveries of one subscription without any loss, each an update with
     /// its variable's handle. Takes the first one without asking, and more as long as it wants any.

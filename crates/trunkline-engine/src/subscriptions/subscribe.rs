@@ -1,21 +1,23 @@
 //! Adds and removes items.
 
-use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
-use trunkline_types::{Contract, Position};
+use std::collections::HashMap;
 
-use super::departing::{LeftInterest, Leftover};
+use trunkline_types::Contract;
+use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
+
 use super::indices::Indices;
-use super::item::{Had, VariableItem};
+use super::items::{Had, VariableItem};
 use super::membership::Membership;
+use super::teardown::{LeftSubscriber, Leftover};
 use super::{Consumer, ITEMS_MAX, Subscribe, Subscription};
 use crate::caller::Caller;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::rings::FirstQueue;
-use crate::delivery::subscribers::{FeedInterest, Interest, Kind};
-use crate::engine::SLICE;
+use crate::delivery::subscribers::{FeedSubscriber, Kind, Subscriber};
 use crate::outcome::AccessError;
 use crate::sync::Arc;
 use crate::variable::{State, Variable};
+use crate::write::SLICE;
 
 impl Consumer {
     /// Adds a variable to a subscription. The first variable creates the subscription. A variable
@@ -23,10 +25,6 @@ impl Consumer {
     ///
     /// The first reading is the variable's current update. It is pending like every other update,
     /// and delivered by [`Consumer::drain`].
-    ///
-    /// # Errors
-    /// Missing rights, a limit, a variable that is gone, or a contract or `only_changes` that
-    /// differ from those of the subscription.
     pub fn subscribe(
         &mut self,
         caller: &Caller,
@@ -39,11 +37,11 @@ impl Consumer {
         if self.item_count() >= ITEMS_MAX {
             return Err(items_limit());
         }
-        if !self.takes_over(subscription, variable) {
+        if !self.resume.takes_over(subscription, variable) {
             self.check_memory(wanted.contract)?;
         }
         self.make_subscription(wanted)?;
-        let opened = self.open(subscription, variable, wanted.resume);
+        let opened = self.open(variable, wanted);
         if opened.is_err() {
             self.remove_if_empty(subscription, &mut Wakes::new());
         }
@@ -53,7 +51,7 @@ impl Consumer {
     /// Checks that the engine has memory left for updates queued under this contract.
     fn check_memory(&self, contract: Contract) -> Result<(), AccessError> {
         let is_buffered = !matches!(contract, Contract::Latest | Contract::Sampled(_));
-        match self.engine.memory() {
+        match &self.home.core.memory {
             Some(memory) if is_buffered && !self.outbox.is_service && memory.is_full() => {
                 memory.count_refusal();
                 Err(AccessError::MemoryFull {
@@ -64,7 +62,6 @@ impl Consumer {
         }
     }
 
-    /// Creates the subscription unless it exists.
     fn make_subscription(&mut self, wanted: Subscribe) -> Result<(), AccessError> {
         let Subscribe {
             subscription: id,
@@ -85,7 +82,9 @@ impl Consumer {
                 let mark = self.new_feed(id)?;
                 Some(Membership::new(&self.outbox, mark, elements, bytes))
             }
-            _ => None,
+            Contract::Latest | Contract::Sampled(_) | Contract::Last(_) | Contract::First(_) => {
+                None
+            }
         };
         if matches!(contract, Contract::Sampled(_)) {
             self.sampled.push(id);
@@ -103,26 +102,19 @@ impl Consumer {
         Ok(())
     }
 
-    /// Records the sequence and registers the interest in one step under the variable's lock, so
+    /// Records the sequence and registers the subscriber in one step under the variable's lock, so
     /// that no update falls between the first reading and the next.
-    fn open(
-        &mut self,
-        id: u32,
-        variable: &Arc<Variable>,
-        resume: Option<Position>,
-    ) -> Result<(), AccessError> {
-        let epoch = self.engine.epoch();
-        #[cfg(feature = "planted")]
-        let resume = resume.map(|had| Position {
-            sequence: had.sequence
-                + u64::from(trunkline_types::planted::is(
-                    trunkline_types::planted::Bug::StaleResume,
-                )),
-            ..had
-        });
+    fn open(&mut self, variable: &Arc<Variable>, wanted: Subscribe) -> Result<(), AccessError> {
+        let Subscribe {
+            subscription: id,
+            resume,
+            first_is_free,
+            ..
+        } = wanted;
+        let epoch = self.home.core.epoch();
         self.stop_sharing(id);
         let mut wakes = Wakes::new();
-        self.gather_followed(id, &mut wakes);
+        self.resume.gather(id, &mut wakes);
         let mut state = variable.lock();
         if variable.is_gone() {
             return Err(AccessError::Gone);
@@ -132,26 +124,27 @@ impl Consumer {
             return Ok(());
         }
         let current = variable.update_locked(&state);
-        // The place in the marks comes first, because the interest must never name a missing one.
+        // The place in the marks comes first, because the subscriber must never name a missing one.
         let index = self.items.next_index();
         self.outbox.marks.ensure(index).map_err(|_| items_limit())?;
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);
         };
-        let only_changes = subscription.only_changes;
-        let is_whole = subscription.feed.is_some() && !only_changes && self.sent.is_some();
+        let (only_changes, room) = (subscription.only_changes, subscription.room_for_past());
+        let is_whole =
+            subscription.feed.is_some() && !only_changes && self.resume.unacked.is_some();
         let had = resume.map(|had| had.sequence);
         // A position from another engine start cannot be resumed.
         let is_known =
             resume.is_none_or(|had| had.epoch == epoch && had.sequence <= current.sequence);
-        let is_kept = self.takes_over(id, variable);
+        let is_kept = self.resume.takes_over(id, variable);
         let (past, opened) = match is_whole && is_known {
-            true => self.reach_back(id, variable, &state, had, &current, &mut wakes),
+            true => (self.resume).reach_back(id, variable, &state, had, &current, &mut wakes),
             false => (Vec::new(), None),
         };
-        let past = self.count_past(id, past, is_kept);
+        let past = self.resume.count_past(room, past, is_kept);
         if is_kept {
-            self.past.settle(&mut wakes);
+            self.resume.past.settle(&mut wakes);
         }
         // A subscriber without a position learns what it was owed before and does not get.
         let opened = opened.filter(|before| *before < current.sequence);
@@ -164,7 +157,7 @@ impl Consumer {
             .first()
             .map_or(current.sequence, |first| first.sequence);
         let index = self.items.insert(id, current.sequence, had, first);
-        self.bound.put(index, variable);
+        self.variables.put(index, variable);
         let Some(subscription) = self.subscriptions.get_mut(&id) else {
             return Err(AccessError::Gone);
         };
@@ -175,8 +168,8 @@ impl Consumer {
             Contract::Sampled(_) => Some(Kind::Sampled),
             Contract::Last(n) => {
                 let ring = state
-                    .interests()
-                    .and_then(|interests| interests.ring(only_changes));
+                    .subscribers()
+                    .and_then(|subscribers| subscribers.ring(only_changes));
                 self.items.make_rest(index).cursor = ring.map_or(0, |ring| ring.end());
                 Some(Kind::Last(n))
             }
@@ -184,6 +177,10 @@ impl Consumer {
             Contract::All { .. } => None,
         };
         if let Some(membership) = subscription.feed.as_mut().filter(|_| kind.is_none()) {
+            if first_is_free && let Some(item) = self.items.get_mut(index) {
+                item.set_free();
+                subscription.credit = Some(subscription.credit.unwrap_or(0).saturating_add(1));
+            }
             let place = membership.add(handle, index);
             if past.len() > 1 {
                 membership.put_past(place, past);
@@ -193,18 +190,18 @@ impl Consumer {
                 mark = Some(membership.mark);
             }
             let feed = Arc::clone(&membership.feed);
-            let interest = FeedInterest::new(feed, place, only_changes);
-            state.make_interests().add_feed(interest);
+            let subscriber = FeedSubscriber::new(feed, place, only_changes);
+            state.make_subscribers().add_feed(subscriber);
         }
         if is_first && matches!(kind, Some(Kind::Last(_) | Kind::First(_))) {
             self.items.make_rest(index).initial = Some(Box::new(current));
         }
         subscription.items.insert(index);
         if !self.outbox.is_service {
-            self.engine.subscriptions().add(variable);
+            self.home.count(variable);
         }
         if let Some(kind) = kind {
-            state.add_interest(Interest {
+            state.add_subscriber(Subscriber {
                 outbox: Arc::clone(&self.outbox),
                 item: index,
                 only_changes,
@@ -216,9 +213,7 @@ impl Consumer {
         if let Some(mark) = mark {
             self.outbox.marks.mark(mark);
         }
-        if !self.followed.is_empty() {
-            self.release_settled(id, &mut wakes);
-        }
+        self.resume.release_settled(id, &self.home, &mut wakes);
         Ok(())
     }
 
@@ -253,7 +248,7 @@ impl Consumer {
     /// Ends a subscription in slices: stops its deliveries at once, and closes at most [`SLICE`]
     /// items per call. Returns false if it must be called again, before any new subscription.
     ///
-    /// [`SLICE`]: crate::engine::SLICE
+    /// [`SLICE`]: crate::write::SLICE
     pub fn unsubscribe_some(&mut self, subscription: u32, wakes: &mut Wakes) -> bool {
         if let Some(entry) = self.subscriptions.remove(&subscription) {
             self.sampled.retain(|sampled| *sampled != subscription);
@@ -261,11 +256,11 @@ impl Consumer {
             let leftover = match entry.feed {
                 None => Leftover {
                     items,
-                    interest: LeftInterest::Own,
+                    subscriber: LeftSubscriber::Own,
                 },
                 Some(mut membership) => {
                     let past = std::mem::take(&mut membership.past);
-                    self.past.give_back(past.cost(), wakes);
+                    self.resume.past.give_back(past.cost(), wakes);
                     self.free(membership.mark);
                     Leftover::of_feed(items, membership, wakes)
                 }
@@ -281,7 +276,7 @@ impl Consumer {
                     return false;
                 }
                 budget -= 1;
-                if let Some(variable) = self.bound.get(index) {
+                if let Some(variable) = self.variables.get(index) {
                     leftover.give_up(index, variable, &self.outbox, wakes);
                 }
                 self.free(index);
@@ -290,19 +285,24 @@ impl Consumer {
         true
     }
 
-    /// Removes one item from its variable's interests and from its subscription, and frees it.
+    /// Removes one item from its variable's subscribers and from its subscription, and frees it.
     pub(super) fn close(&mut self, index: u32, wakes: &mut Wakes) -> bool {
         let Some(item) = self.items.get(index).copied() else {
             return false;
         };
         if let Some(subscription) = self.subscriptions.get_mut(&item.subscription)
-            && let Some(variable) = self.bound.get(index)
+            && let Some(variable) = self.variables.get(index)
         {
             match &mut subscription.feed {
-                Some(membership) => membership.forget(variable),
+                Some(membership) => {
+                    membership.forget(variable);
+                    if let Some(credit) = &mut subscription.credit {
+                        *credit = credit.saturating_sub(u64::from(item.has_free_credit()));
+                    }
+                }
                 None => {
-                    let interest = forget(variable, &self.outbox, index);
-                    if let Some(Kind::First(queue)) = interest.map(|interest| interest.kind) {
+                    let subscriber = forget(variable, &self.outbox, index);
+                    if let Some(Kind::First(queue)) = subscriber.map(|subscriber| subscriber.kind) {
                         self.outbox.budget.release(queue.charged(), wakes);
                     }
                 }
@@ -324,19 +324,18 @@ impl Consumer {
         if let Some(subscription) = self.subscriptions.remove(&id)
             && let Some(membership) = subscription.feed
         {
-            self.past.give_back(membership.past.cost(), wakes);
+            self.resume.past.give_back(membership.past.cost(), wakes);
             membership.feed.depart(membership.member, wakes);
             self.free(membership.mark);
         }
         self.sampled.retain(|sampled| *sampled != id);
     }
 
-    /// The item of a variable in a subscription.
     pub(super) fn index_of(&self, subscription: u32, handle: u32) -> Option<u32> {
         if self.subscriptions.get(&subscription)?.feed.is_some() {
             return self.in_feed(subscription, handle);
         }
-        let variable = self.engine.variable(handle)?;
+        let variable = self.home.core.variable(handle)?;
         let state = variable.lock();
         self.index_in(&state, subscription)
     }
@@ -349,6 +348,74 @@ impl Consumer {
         state.items_of(&self.outbox).find(is_of)
     }
 
+    fn in_feed(&self, id: u32, handle: u32) -> Option<u32> {
+        let membership = self.subscriptions.get(&id)?.feed.as_ref()?;
+        Some(membership.by_handle.get(&handle)?.0)
+    }
+
+    pub(crate) fn has_in_feed(&self, handle: u32) -> bool {
+        let mut feeds = self
+            .subscriptions
+            .values()
+            .filter_map(|one| one.feed.as_ref());
+        feeds.any(|membership| membership.by_handle.contains_key(&handle))
+    }
+
+    fn unsubscribe_feed(&mut self, id: u32, handles: Option<&[u32]>, wakes: &mut Wakes) -> usize {
+        let subscription = self.subscriptions.get(&id);
+        let Some(membership) = subscription.and_then(|one| one.feed.as_ref()) else {
+            return 0;
+        };
+        let closing: HashMap<u32, (u32, u32)> = match handles {
+            None => membership.by_handle.clone(),
+            Some(handles) => {
+                let found = |handle: &u32| Some((*handle, *membership.by_handle.get(handle)?));
+                handles.iter().filter_map(found).collect()
+            }
+        };
+        let is_whole = closing.len() == membership.by_handle.len();
+        if is_whole && membership.feed.depart_from_others(membership.member, wakes) {
+            return self.leave_feed(id, wakes);
+        }
+        self.stop_sharing(id);
+        let mut indices: Vec<u32> = closing.values().map(|(index, _)| *index).collect();
+        indices.sort_unstable();
+        let closed = indices.iter().filter(|index| self.close(**index, wakes));
+        let closed = closed.count();
+        // Only after the subscribers are removed, so that none of them adds entries any more.
+        let places = closing.values().map(|(_, place)| *place).collect();
+        let subscription = self.subscriptions.get_mut(&id);
+        if let Some(membership) = subscription.and_then(|one| one.feed.as_mut()) {
+            let (freed, past) = membership.drop_taken(&places);
+            membership.feed.remove_places(&places, freed, wakes);
+            self.resume.past.give_back(past, wakes);
+        }
+        self.remove_if_empty(id, wakes);
+        closed
+    }
+
+    fn leave_feed(&mut self, id: u32, wakes: &mut Wakes) -> usize {
+        let Some(subscription) = self.subscriptions.remove(&id) else {
+            return 0;
+        };
+        for index in subscription.items.iter() {
+            self.free(index);
+        }
+        if let Some(membership) = subscription.feed {
+            self.resume.past.give_back(membership.past.cost(), wakes);
+            self.free(membership.mark);
+        }
+        subscription.items.len()
+    }
+
+    /// Moves an `all` subscription to a feed of its own, because its variables are about to change.
+    fn stop_sharing(&mut self, id: u32) {
+        let subscription = self.subscriptions.get_mut(&id);
+        if let Some(membership) = subscription.and_then(|one| one.feed.as_mut()) {
+            membership.stop_sharing(&self.variables);
+        }
+    }
+
     fn new_feed(&mut self, subscription: u32) -> Result<u32, AccessError> {
         self.outbox
             .marks
@@ -358,22 +425,22 @@ impl Consumer {
     }
 
     pub(super) fn free(&mut self, index: u32) {
-        if let Some(variable) = self.bound.take(index) {
+        if let Some(variable) = self.variables.take(index) {
             if !self.outbox.is_service {
-                self.engine.subscriptions().remove(&variable);
+                self.home.uncount(&variable);
             }
-            self.engine.release_field(variable);
+            self.home.core.release(&variable);
         }
         self.items.remove(index);
         self.outbox.marks.unmark(index);
     }
 }
 
-/// Removes an interest, and frees memory that no other one needs.
-pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Interest> {
+/// Removes a subscriber, and frees memory that no other one needs.
+pub(crate) fn forget(variable: &Variable, outbox: &Arc<Outbox>, index: u32) -> Option<Subscriber> {
     let mut state = variable.lock();
-    let removed = state.remove_interest(outbox, index);
-    variable.forget_attended(&state);
+    let removed = state.remove_subscriber(outbox, index);
+    variable.clear_slow_path(&state);
     removed
 }
 

@@ -19,12 +19,9 @@ use crate::variable::fast_path::PlainUpdate;
 
 const HEADER_WORDS: usize = 3;
 const LENGTH_WORDS: usize = 1;
-/// Words of the largest cell.
 const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 
-/// Result of a lock-free read of the cell.
 pub(crate) enum CellRead {
-    /// The complete update.
     Complete(Update),
     /// The value is a counted buffer. Read again under the variable's lock.
     Shared,
@@ -32,7 +29,6 @@ pub(crate) enum CellRead {
     Lapped,
 }
 
-/// The newest update of one variable.
 #[derive(Debug)]
 pub(crate) struct Cell {
     last: LastValue,
@@ -45,7 +41,6 @@ impl Cell {
         }
     }
 
-    /// The sequence of the newest update; 0 if there is none.
     pub(crate) fn sequence(&self) -> u64 {
         self.last.count()
     }
@@ -100,7 +95,6 @@ impl Cell {
         })
     }
 
-    /// Reads the newest update without a lock.
     pub(crate) fn read(&self, data_type: &DataType) -> CellRead {
         let mut buffer = [0u64; WORDS_MAX];
         let fixed = data_type.fixed_size();

@@ -38,15 +38,12 @@ pub(crate) trait Extension: Any + Debug + Send {
     fn reconfigured(&self, _at: &Committed<'_>, _wakes: &mut Wakes) {}
 }
 
-/// A change that asks for admission.
 pub(crate) enum Admission<'a> {
-    /// A client's write.
     Client {
         caller: &'a Caller,
         verb: WriteVerb,
         properties: &'a Properties,
     },
-    /// A value from the source.
     Source(&'a Update),
     /// A quality that the source reports for the last value.
     Quality(Quality),
@@ -63,7 +60,6 @@ pub(crate) struct Committed<'a> {
     pub(crate) redirect: Option<&'a Redirect<'a>>,
 }
 
-/// The extensions of one variable.
 #[derive(Debug, Default)]
 pub(super) struct Extensions(Vec<Box<dyn Extension>>);
 
@@ -119,7 +115,6 @@ impl State {
 
 /// The caller of each method holds the variable's lock.
 impl Variable {
-    /// Adds an extension, in place of one of the same type.
     pub(crate) fn attach<E: Extension>(&self, state: &mut State, extension: E) {
         let extensions = &mut state.extra.get_or_insert_default().extensions;
         extensions.remove::<E>();
@@ -127,7 +122,6 @@ impl Variable {
         self.set_extended(state, true);
     }
 
-    /// Removes the extension of type `E`, if there is one.
     pub(crate) fn detach<E: Extension>(&self, state: &mut State) {
         if let Some(extra) = &mut state.extra {
             extra.extensions.remove::<E>();
@@ -175,7 +169,6 @@ impl Variable {
         }
     }
 
-    /// Informs the extensions of a commit.
     #[cold]
     pub(crate) fn committed(
         &self,
@@ -197,7 +190,6 @@ impl Variable {
         }
     }
 
-    /// Informs the extensions that the variable was edited, stopped or started.
     pub(crate) fn reconfigured(&self, state: &State, moment: Moment, wakes: &mut Wakes) {
         if self.is_extended() {
             let at = Committed {
@@ -282,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn write_path_calls_features_that_it_does_not_know() {
+    fn write_path_calls_features_through_hooks_only() {
         let (now, wall) = (Tick::from_nanos(1), Timestamp::from_nanos(1));
         let engine = Engine::new(EngineOptions::new("test", 1));
         let library = LibraryDefinition {
@@ -290,7 +282,7 @@ mod tests {
             description: String::new(),
             variables: vec![VariableDefinition::new("x", DataType::F64)],
         };
-        let handle = engine.deploy(&library, now, wall).unwrap()[0];
+        let handle = engine.libraries().deploy(&library, now, wall).unwrap()[0];
         let x = engine.variable(handle).unwrap();
         let caller = Caller::local(1, 0);
         let write = |value: f64| {

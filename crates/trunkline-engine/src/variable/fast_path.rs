@@ -2,18 +2,14 @@
 
 use trunkline_types::{Access, AuditMode, DataType, Properties, Quality, Timestamp};
 
-/// The newest update of a plain variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainUpdate {
     /// Its sequence within the epoch, from 1.
     pub sequence: u64,
     /// Time at which the value was measured; the Unix epoch if the variable has no timestamps.
     pub source_timestamp: Timestamp,
-    /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// Quality of the value: level, reason and clock.
     pub quality: Quality,
-    /// Session that wrote it.
     pub writer: u32,
     /// The value in wire form, little-endian, padded with zeros.
     pub word: u64,

@@ -3,18 +3,14 @@
 
 use trunkline_types::{AuditMode, Properties};
 
-use crate::delivery::subscribers::Interests;
+use crate::delivery::subscribers::Subscribers;
 use crate::sync::Ordering;
 use crate::variable::fast_path::is_plain;
 use crate::variable::{State, Variable};
 
-/// The variable was undeployed.
 const GONE: u32 = 1 << 31;
-/// The variable's library is stopped.
 const STOPPED: u32 = 1 << 30;
-/// The variable is forced.
 const FORCED: u32 = 1 << 28;
-/// The properties were edited after deployment.
 pub(crate) const EDITED: u32 = 1 << 29;
 /// The variable has [extensions](crate::variable::Extension).
 const EXTENDED: u32 = 1 << 25;
@@ -25,11 +21,10 @@ const PLAIN: u32 = 1 << 26;
 /// The variable is an alias: it shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
 /// Set on a plain variable that has subscribers that the fast path does not serve.
-const ATTENDED: u32 = 1 << 23;
+const SLOW_PATH: u32 = 1 << 23;
 /// The bits that hold the index of the provider plus one.
 const PROVIDER: u32 = (1 << 23) - 1;
 
-/// Returns the flags of a new variable.
 pub(crate) fn first_flags(properties: &Properties) -> u32 {
     let mut flags = 0;
     if properties.audit != AuditMode::Off {
@@ -45,7 +40,6 @@ pub(crate) fn first_flags(properties: &Properties) -> u32 {
 }
 
 impl Variable {
-    /// Returns true if the variable was undeployed.
     pub fn is_gone(&self) -> bool {
         // Acquire: pairs with the release in `set_gone`, so that everything published before it is
         // visible.
@@ -64,7 +58,6 @@ impl Variable {
         self.flags.load(Ordering::Relaxed) & ALIAS != 0
     }
 
-    /// Returns true if the variable is forced (H-27).
     pub fn is_forced(&self) -> bool {
         self.flags.load(Ordering::Acquire) & FORCED != 0
     }
@@ -116,15 +109,15 @@ impl Variable {
 
     /// Marks the variable as one with subscribers that the fast path does not serve. The caller holds
     /// the lock.
-    pub(crate) fn set_attended(&self, state: &State) {
-        self.set(state, ATTENDED);
+    pub(crate) fn set_slow_path(&self, state: &State) {
+        self.set(state, SLOW_PATH);
     }
 
     /// Clears that mark, which opens the fast path again, if no such subscriber is left. The caller
     /// holds the lock.
-    pub(crate) fn forget_attended(&self, state: &State) {
-        if state.interests().is_none_or(Interests::has_only_feeds) {
-            self.clear(state, ATTENDED);
+    pub(crate) fn clear_slow_path(&self, state: &State) {
+        if state.subscribers().is_none_or(Subscribers::has_only_feeds) {
+            self.clear(state, SLOW_PATH);
         }
     }
 
@@ -145,10 +138,9 @@ impl Variable {
     /// check and its commit.
     pub(crate) fn set_gone(&self, state: &State) {
         self.set(state, GONE);
-        self.mirror(state);
+        state.mirror(self);
     }
 
-    /// Marks the variable as stopped or running. The caller holds the lock.
     pub(crate) fn set_stopped(&self, state: &State, stopped: bool) {
         match stopped {
             true => self.set(state, STOPPED),
@@ -156,7 +148,6 @@ impl Variable {
         }
     }
 
-    /// Marks the variable as forced or released. The caller holds the lock.
     pub(crate) fn set_forced(&self, state: &State, forced: bool) {
         match forced {
             true => self.set(state, FORCED),

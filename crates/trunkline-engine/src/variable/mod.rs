@@ -7,6 +7,7 @@ pub(crate) mod fast_path;
 pub(crate) mod flags;
 mod redirect;
 mod state;
+mod tables;
 
 use std::fmt;
 use std::ops::Deref;
@@ -69,7 +70,6 @@ impl Variable {
         self.handle
     }
 
-    /// The full name, `library/path`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -130,11 +130,10 @@ impl Variable {
             self.set(state, EDITED);
         }
         // The variable may have become readable or unreadable.
-        self.mirror(state);
+        state.mirror(self);
         self.reconfigured(state, moment, wakes);
     }
 
-    /// Returns the current properties. The caller holds the variable's lock.
     pub(crate) fn properties_locked<'s>(&'s self, state: &'s State) -> &'s Properties {
         state.edited().unwrap_or(&self.properties)
     }
@@ -155,7 +154,6 @@ impl Variable {
         &self.properties
     }
 
-    /// The type of its value.
     pub fn data_type(&self) -> &DataType {
         &self.properties.data_type
     }
@@ -179,7 +177,6 @@ impl Variable {
         self.sample_of(&self.update())
     }
 
-    /// Decodes the value of `update` and returns it as a sample.
     pub fn sample_of(&self, update: &Update) -> Sample {
         if update.sequence == 0 {
             return Sample {
@@ -197,11 +194,6 @@ impl Variable {
         }
     }
 
-    /// Checks that `caller` may read the variable.
-    ///
-    /// # Errors
-    /// [`AccessError::Denied`] if the caller lacks the right or cannot see the variable,
-    /// [`AccessError::NotReadable`] if its access is write-only.
     pub fn check_readable(&self, caller: &Caller) -> Result<(), AccessError> {
         if !caller.rights.read || !self.is_visible_to(caller) {
             return Err(AccessError::Denied);
@@ -258,7 +250,7 @@ impl Variable {
     pub fn subscribers(&self) -> usize {
         let state = self.lock();
         let is_counted = |one: &&Arc<Outbox>| !one.is_service;
-        let plain = state.plains.outboxes().filter(is_counted).count();
+        let plain = state.latest.outboxes().filter(is_counted).count();
         plain + buffers(&state, &mut |_| ())
     }
 
@@ -273,7 +265,7 @@ impl Variable {
         };
         {
             let state = self.lock();
-            let plain = state.plains.outboxes().filter(|one| !one.is_service);
+            let plain = state.latest.outboxes().filter(|one| !one.is_service);
             plain.for_each(&mut note);
             buffers(&state, &mut note);
         }
@@ -290,14 +282,14 @@ impl Variable {
     /// Reports the buffer pressure of each of those subscriptions before an update of `bytes`.
     pub(crate) fn of_pressures(&self, bytes: usize, visit: &mut dyn FnMut(Pressure)) {
         let state = self.lock();
-        let Some(interests) = state.interests() else {
+        let Some(subscribers) = state.subscribers() else {
             return;
         };
-        for interest in interests.iter().filter(|one| !one.outbox.is_service) {
-            visit(interest.pressure());
+        for subscriber in subscribers.iter().filter(|one| !one.outbox.is_service) {
+            visit(subscriber.pressure());
         }
-        for interest in interests.feeds() {
-            interest.feed.pressures(Room::one(bytes), visit);
+        for subscriber in subscribers.feeds() {
+            subscriber.feed.pressures(Room::one(bytes), visit);
         }
     }
 
@@ -329,7 +321,6 @@ impl Variable {
         self.state.lock()
     }
 
-    /// Returns the newest update. The caller holds the variable's lock.
     pub(crate) fn update_locked(&self, state: &State) -> Update {
         if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
             return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
@@ -357,7 +348,7 @@ impl Variable {
             }
             update.sequence = self.cell.publish(self.data_type(), update);
         }
-        self.mirror(state);
+        state.mirror(self);
         update.sequence
     }
 
@@ -374,7 +365,6 @@ impl Variable {
         self.provider_index().is_some()
     }
 
-    /// The provider that owns its value, if there is one.
     pub fn provider(&self) -> Option<ProviderId> {
         self.provider_index().map(ProviderId)
     }
@@ -383,24 +373,22 @@ impl Variable {
 /// Visits the consumers of all subscriptions other than plain `latest` ones, except the engine's
 /// own services. Returns the number of these subscriptions.
 fn buffers(state: &State, visit: &mut dyn FnMut(&Arc<Outbox>)) -> usize {
-    let Some(interests) = state.interests() else {
+    let Some(subscribers) = state.subscribers() else {
         return 0;
     };
     let mut count = 0;
-    for interest in interests.iter().filter(|one| !one.outbox.is_service) {
-        visit(&interest.outbox);
+    for subscriber in subscribers.iter().filter(|one| !one.outbox.is_service) {
+        visit(&subscriber.outbox);
         count += 1;
     }
-    let of_feeds = interests.feeds().map(|one| one.feed.visit(visit));
+    let of_feeds = subscribers.feeds().map(|one| one.feed.visit(visit));
     count + of_feeds.sum::<usize>()
 }
 
 /// A variable's configuration at the time of the call.
 #[derive(Clone, Debug)]
 pub enum PropertiesRef<'a> {
-    /// The properties as deployed.
     Deployed(&'a Arc<Properties>),
-    /// The properties that replaced them after deployment.
     Edited(Arc<Properties>),
 }
 

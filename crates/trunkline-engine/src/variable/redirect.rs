@@ -11,7 +11,6 @@ use crate::outcome::WriteOutcome;
 #[derive(Debug)]
 pub(crate) struct Redirect<'a> {
     named: &'a Variable,
-    /// Its outcome, set once the update has reached it.
     reached: OnceCell<WriteOutcome>,
 }
 

@@ -4,29 +4,25 @@ use trunkline_types::Properties;
 
 use super::extensions::Extensions;
 use crate::delivery::group_room::GroupRooms;
-use crate::delivery::latest::Plains;
+use crate::delivery::latest::LatestSubscribers;
 use crate::delivery::outbox::{Outbox, Wakes};
-use crate::delivery::subscribers::{Interest, Interests, Kind};
+use crate::delivery::subscribers::{Kind, Subscriber, Subscribers};
 use crate::outcome::Refusal;
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// The state guarded by the variable's lock.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Writes that have ended, with any outcome.
     pub(crate) offered: u64,
-    /// Subscriptions with the contract `latest` and no filters.
-    pub(crate) plains: Plains,
+    pub(crate) latest: LatestSubscribers,
     /// Allocated with the first subscriber of another kind, the first value too long for the cell,
     /// or the first write that was not applied.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// The part of the state that most variables do not need.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
-    pub(crate) interests: Interests,
+    pub(crate) subscribers: Subscribers,
     /// The value, if it is too long for the cell.
     pub(crate) shared: Option<Arc<[u8]>>,
     /// The current properties, if they differ from the deployed ones.
@@ -38,7 +34,6 @@ pub(crate) struct Extra {
     unapplied: Option<Box<Unapplied>>,
 }
 
-/// Counters of the writes that were not applied.
 #[derive(Debug, Default)]
 pub(crate) struct Unapplied {
     pub(crate) unchanged: u64,
@@ -77,17 +72,17 @@ impl State {
         self.extra.as_ref()?.edited.as_ref()
     }
 
-    pub(crate) fn interests(&self) -> Option<&Interests> {
-        self.extra.as_ref().map(|extra| &extra.interests)
+    pub(crate) fn subscribers(&self) -> Option<&Subscribers> {
+        self.extra.as_ref().map(|extra| &extra.subscribers)
     }
 
-    pub(crate) fn interests_mut(&mut self) -> Option<&mut Interests> {
-        self.extra.as_mut().map(|extra| &mut extra.interests)
+    pub(crate) fn subscribers_mut(&mut self) -> Option<&mut Subscribers> {
+        self.extra.as_mut().map(|extra| &mut extra.subscribers)
     }
 
     /// Returns the subscriptions, allocating the place for them if there is none yet.
-    pub(crate) fn make_interests(&mut self) -> &mut Interests {
-        &mut self.extra.get_or_insert_default().interests
+    pub(crate) fn make_subscribers(&mut self) -> &mut Subscribers {
+        &mut self.extra.get_or_insert_default().subscribers
     }
 
     /// Counts a write within the deadband of the newest update, whose sequence is `sequence`.
@@ -127,34 +122,41 @@ impl State {
 }
 
 impl State {
-    /// Adds a subscription with any contract except `all`.
-    pub(crate) fn add_interest(&mut self, interest: Interest) {
-        if matches!(interest.kind, Kind::Mark) && !interest.only_changes {
-            self.plains.add(interest.outbox, interest.item);
+    pub(crate) fn add_subscriber(&mut self, subscriber: Subscriber) {
+        if matches!(subscriber.kind, Kind::Mark) && !subscriber.only_changes {
+            self.latest.add(subscriber.outbox, subscriber.item);
         } else {
-            self.make_interests().add(interest);
+            self.make_subscribers().add(subscriber);
         }
     }
 
     /// Removes a subscription. Returns `None` if it was a `latest` one without filters, or not
     /// found.
-    pub(crate) fn remove_interest(&mut self, outbox: &Arc<Outbox>, item: u32) -> Option<Interest> {
-        if self.plains.remove(outbox, item) {
+    pub(crate) fn remove_subscriber(
+        &mut self,
+        outbox: &Arc<Outbox>,
+        item: u32,
+    ) -> Option<Subscriber> {
+        if self.latest.remove(outbox, item) {
             return None;
         }
-        self.interests_mut()?.remove(outbox, item)
+        self.subscribers_mut()?.remove(outbox, item)
     }
 
     /// Returns true if the item is a `latest` subscription without filters.
     pub(crate) fn is_plain(&self, outbox: &Arc<Outbox>, item: u32) -> bool {
-        self.plains.items_of(outbox).any(|one| one == item)
+        self.latest.items_of(outbox).any(|one| one == item)
     }
 
     /// The items of a consumer, except those of `all` subscriptions.
     pub(crate) fn items_of(&self, outbox: &Arc<Outbox>) -> impl Iterator<Item = u32> {
-        let others = self.interests().map(Interests::iter).into_iter().flatten();
+        let others = self
+            .subscribers()
+            .map(Subscribers::iter)
+            .into_iter()
+            .flatten();
         let others = others.filter(|one| one.is_of(outbox));
-        self.plains
+        self.latest
             .items_of(outbox)
             .chain(others.map(|one| one.item))
     }
@@ -162,7 +164,7 @@ impl State {
     /// Marks the `latest` subscriptions without filters.
     #[inline]
     pub(crate) fn announce_plain(&self, wakes: &mut Wakes) {
-        self.plains.announce(wakes);
+        self.latest.announce(wakes);
     }
 
     /// Step 4, last part: delivers a numbered update to every subscription. Updates of a `group`
@@ -174,17 +176,17 @@ impl State {
         group: Option<&mut GroupRooms>,
         wakes: &mut Wakes,
     ) {
-        self.plains.announce(wakes);
-        if let Some(interests) = self.interests_mut() {
-            interests.announce(update, changed, group, wakes);
+        self.latest.announce(wakes);
+        if let Some(subscribers) = self.subscribers_mut() {
+            subscribers.announce(update, changed, group, wakes);
         }
     }
 
     /// Notifies every subscription, after its last update, that the variable was undeployed.
     pub(crate) fn announce_gone(&self, wakes: &mut Wakes) {
-        self.plains.announce(wakes);
-        if let Some(interests) = self.interests() {
-            interests.announce_gone(wakes);
+        self.latest.announce(wakes);
+        if let Some(subscribers) = self.subscribers() {
+            subscribers.announce_gone(wakes);
         }
     }
 }

@@ -8,10 +8,8 @@ use crate::outcome::Refusal;
 use crate::update::{Encoded, Update};
 use crate::write::{Origin, Write};
 
-/// A value to be written, in one of its forms.
 #[derive(Clone, Copy, Debug)]
 pub enum WriteValue<'a> {
-    /// A decoded value.
     Value(&'a Value),
     /// The variable's wire form, not yet checked.
     Wire(&'a [u8]),
@@ -20,7 +18,6 @@ pub enum WriteValue<'a> {
 }
 
 impl WriteValue<'_> {
-    /// Returns the wire form if the value has it already.
     #[inline]
     pub(crate) fn as_wire(&self) -> Option<&[u8]> {
         match self {
@@ -44,7 +41,6 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Returns an empty value for [`accept`] to fill in.
     #[inline]
     pub(crate) fn nothing() -> Self {
         Self {
@@ -270,6 +266,7 @@ fn decode_wire(data_type: &DataType, bytes: &[u8]) -> Result<Value, Refusal> {
 
 /// Returns the end of the range that `number` exceeds, as a value of a numeric type. Whole numbers
 /// are rounded into the range.
+#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
 fn coerced(number: f64, low: f64, high: f64, data_type: &DataType) -> Value {
     let (end, whole) = if number < low {
         (low, low.ceil())

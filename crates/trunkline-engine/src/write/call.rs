@@ -2,10 +2,9 @@
 
 use trunkline_types::{Moment, Properties, WriteVerb};
 
-use super::{Completion, Origin, Write, WriteEnd, WriteObserver};
+use super::{Completion, EngineCore, Origin, Write, WriteEnd, WriteObserver};
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::outcome::{Refusal, WriteOutcome};
 use crate::update::{Encoded, Update};
 use crate::variable::{Admission, Redirect, Variable};
@@ -62,7 +61,11 @@ impl<'a> Call<'a> {
         let is_permitted = match write.verb {
             // A request only reads.
             WriteVerb::Request => caller.rights.read,
-            _ => caller.rights.write,
+            WriteVerb::Put
+            | WriteVerb::Set
+            | WriteVerb::Send
+            | WriteVerb::Force
+            | WriteVerb::Unforce => caller.rights.write,
         };
         if !is_permitted || !self.variable.is_visible_to(caller) {
             return Err(Refusal::Denied);
@@ -90,7 +93,7 @@ impl<'a> Call<'a> {
     /// Informs the observer, if there is one, of the end of the write.
     pub(crate) fn inform_observer(
         &self,
-        engine: &Engine,
+        core: &EngineCore,
         old: &Update,
         new: Option<&Encoded>,
         outcome: &WriteOutcome,
@@ -104,7 +107,7 @@ impl<'a> Call<'a> {
                 new,
                 outcome,
             };
-            observer.ended(engine, &end, wakes);
+            observer.ended(core, &end, wakes);
         }
     }
 }

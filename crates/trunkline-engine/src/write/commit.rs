@@ -13,7 +13,6 @@ use crate::update::Update;
 use crate::variable::{Admission, Extra, State, Variable};
 use crate::write::accept::{Accepted, within_deadband};
 
-/// The decision on a write that no rule refuses.
 pub(crate) enum Decision {
     /// The value equals the update with this sequence.
     Unchanged { sequence: u64 },
@@ -35,8 +34,8 @@ pub(crate) fn decide(
         variable, write, ..
     } = *call;
     let wants_changes = state
-        .interests()
-        .is_some_and(|interests| interests.wants_changes());
+        .subscribers()
+        .is_some_and(|subscribers| subscribers.wants_changes());
     let mut changed = true;
     let compares = accepted.number.is_some() || wants_changes;
     if accepted.is_stamped || compares {
@@ -101,9 +100,9 @@ pub(super) fn commit(
     {
         return Ok(attempt);
     }
-    if let Some(interests) = state.interests_mut() {
+    if let Some(subscribers) = state.subscribers_mut() {
         let bytes = update.value.as_slice().len();
-        if let Err(until) = interests.reserve_room(changed, bytes, stall, wakes) {
+        if let Err(until) = subscribers.reserve_room(changed, bytes, stall, wakes) {
             return Ok(Attempt::WouldBlock { until });
         }
     }
@@ -191,20 +190,22 @@ fn commit_to_one_feed(
     } = *call;
     let State {
         offered,
-        plains,
+        latest,
         extra,
     } = state;
     let Extra {
-        interests, shared, ..
+        subscribers,
+        shared,
+        ..
     } = extra.as_deref_mut()?;
-    if !interests.has_one_feed() || !plains.is_empty() {
+    if !subscribers.has_one_feed() || !latest.is_empty() {
         return None;
     }
     let publish = |update: &mut Update| {
         *offered += 1;
         variable.publish_to(shared, update);
     };
-    if let Err(until) = interests.commit_one(update, changed, stall, wakes, publish) {
+    if let Err(until) = subscribers.commit_one(update, changed, stall, wakes, publish) {
         return Some(Attempt::WouldBlock { until });
     }
     if variable.is_extended() {

@@ -33,7 +33,6 @@ impl Variable {
         word_bytes(self.data_type())
     }
 
-    /// Returns true if its updates carry timestamps.
     #[inline]
     pub fn has_timestamps(&self) -> bool {
         self.deployed().timestamps
@@ -73,6 +72,7 @@ impl Variable {
         if !self.is_plain_now() {
             return None;
         }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
         let word = match self.data_type() {
             DataType::F64 | DataType::I64 => u64::from_le_bytes(value.try_into().ok()?),
             DataType::F32 | DataType::I32 => u64::from(u32::from_le_bytes(value.try_into().ok()?)),
@@ -105,7 +105,7 @@ impl Variable {
         let state = &mut *guard;
         let sequence = match &mut state.extra {
             None => self.publish_word(stamp, quality, caller.session, word),
-            Some(extra) if extra.interests.is_feed_at_most() => {
+            Some(extra) if extra.subscribers.is_feed_at_most() => {
                 let publish = || self.publish_word(stamp, quality, caller.session, word);
                 let update = Update {
                     sequence: 0,
@@ -115,18 +115,18 @@ impl Variable {
                     writer: caller.session,
                     value: Encoded::from_words(&[word, 0, 0], word_bytes(self.data_type())),
                 };
-                extra.interests.commit_short(update, wakes, publish)?
+                extra.subscribers.commit_short(update, wakes, publish)?
             }
             // Two feeds are being merged into one whose subscribers have not joined yet.
-            Some(extra) if extra.interests.has_only_feeds() => return None,
+            Some(extra) if extra.subscribers.has_only_feeds() => return None,
             Some(_) => {
                 // Sets the flag, so that later writes skip this path without checking again.
-                self.set_attended(state);
+                self.set_slow_path(state);
                 return None;
             }
         };
         state.offered += 1;
-        self.mirror(state);
+        state.mirror(self);
         state.announce_plain(wakes);
         Some(sequence)
     }

@@ -11,7 +11,6 @@ use crate::delivery::outbox::Wakes;
 use crate::update::Update;
 use crate::variable::{Redirect, State, Variable};
 
-/// The circumstances of a commit.
 pub(crate) struct Commit<'a> {
     pub(crate) moment: Moment,
     /// False only if value and quality are known to equal those of the previous update.
@@ -67,13 +66,13 @@ pub(crate) fn commit_undelayed(
     commit: Commit<'_>,
     wakes: &mut Wakes,
 ) -> u64 {
-    if let Some(interests) = state.interests_mut() {
+    if let Some(subscribers) = state.subscribers_mut() {
         let bytes = update.value.as_slice().len();
         let stall = Stall {
             now: commit.moment.now,
             limit: Duration::ZERO,
         };
-        let reserved = interests.reserve_room(commit.changed, bytes, stall, wakes);
+        let reserved = subscribers.reserve_room(commit.changed, bytes, stall, wakes);
         debug_assert!(
             reserved.is_ok(),
             "without stall a full feed ends instead of blocking"

@@ -5,18 +5,19 @@
 //! feed.
 //!
 //! # Layout
-//! - `request`: the arguments of a write; `call`: a write in its context; this file: the write path and everything that needs no
-//!   lock.
-//! - `hooks`: how features take part in it.
+//! - `request`: the arguments of a write; `call`: a write in its context; this file: the write path and
+//!   everything that needs no lock.
+//! - `engine_core`: what the path needs of an engine; `hooks`: how features take part in it.
 //! - `commit`: the part under the variable's lock; `finish`: the end of every commit.
 //! - `publish`: updates that no client wrote.
 
 pub(crate) mod accept;
 mod call;
 mod commit;
+pub(crate) mod engine_core;
 pub(crate) mod fast_path;
 mod finish;
-mod hooks;
+pub(crate) mod hooks;
 mod publish;
 mod request;
 pub(crate) mod wall_clock;
@@ -28,18 +29,18 @@ use self::accept::{Accepted, accept};
 pub(crate) use self::call::Call;
 pub(crate) use self::commit::{Decision, admit, decide};
 use self::commit::{commit, commit_admitted};
+pub(crate) use self::engine_core::{EngineCore, SLICE, View};
 pub(crate) use self::finish::{Commit, commit_undelayed, commit_update};
-pub(crate) use self::hooks::{BeginWrite, WriteEnd, WriteObserver};
+pub(crate) use self::hooks::{Hook, WriteEnd, WriteObserver};
 pub(crate) use self::publish::{requalify, requalify_admitted, requalify_locked};
 pub use self::request::{Completion, Origin, Write};
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::variable::{State, Variable};
 pub use trunkline_types::WriteVerb;
 
-impl Engine {
+impl EngineCore {
     /// Writes one value, or returns at once the reason why not.
     ///
     /// Never waits, and calls no user code while it holds a lock. `wakes` collects the consumers to
@@ -68,7 +69,7 @@ impl Engine {
         })
     }
 
-    /// Like [`Engine::try_write`], without counting refusals.
+    /// Like [`try_write`](Self::try_write), without counting refusals.
     pub(crate) fn put(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
         let Call {
             variable, write, ..
@@ -96,18 +97,6 @@ impl Engine {
         }
     }
 
-    /// Lets features carry the write out in another way.
-    #[cold]
-    pub(crate) fn begin(
-        &self,
-        call: &Call<'_>,
-        wakes: &mut Wakes,
-    ) -> Option<Result<Attempt, Refusal>> {
-        let mut hooks = self.hooks().into_iter();
-        hooks.find_map(|begin| begin(self, call, wakes))
-    }
-
-    /// The part of step 3 that needs no lock.
     #[inline(always)]
     pub(crate) fn accept_write(
         &self,
@@ -116,7 +105,7 @@ impl Engine {
         accepted: &mut Accepted,
     ) -> Result<(), Refusal> {
         accept(properties, call.write, call.moment.wall, accepted)?;
-        self.wall_clock().mark(&mut accepted.update.quality);
+        self.wall_clock.mark(&mut accepted.update.quality);
         match &call.variable.realtime {
             Some(realtime) => realtime.check_length(accepted.update.value.as_slice()),
             None => Ok(()),
@@ -195,6 +184,10 @@ impl Engine {
 
 /// Returns the reason with which a variable becomes bad if the value from its source is refused, or
 /// `None` if its quality stays.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only two refusals concern the quality"
+)]
 pub(crate) fn reason_of(refusal: &Refusal) -> Option<Reason> {
     match refusal {
         Refusal::Scaling(_) => Some(Reason::OutOfRange),
@@ -210,25 +203,17 @@ pub(crate) fn check_expected(
     expected: Position,
 ) -> Result<(), Refusal> {
     let actual = variable.sequence();
-    #[cfg(feature = "planted")]
-    if trunkline_types::planted::is(trunkline_types::planted::Bug::EpochNotCompared)
-        && expected.sequence == actual
-    {
-        return Ok(());
-    }
     match (expected.epoch, expected.sequence) == (epoch, actual) {
         true => Ok(()),
         false => Err(Refusal::Conflict { epoch, actual }),
     }
 }
 
-/// Counts a write whose outcome is unknown.
 pub(crate) fn count_unknown(variable: &Variable, cause: UnknownCause) -> WriteOutcome {
     variable.lock().count(1, |unapplied| &mut unapplied.unknown);
     WriteOutcome::Unknown(cause)
 }
 
-/// Counts a refusal and returns it as the write's outcome.
 pub(crate) fn count_refused(variable: &Variable, refusal: Refusal) -> WriteOutcome {
     let mut state = variable.lock();
     state.count_refused(variable.sequence(), &refusal);

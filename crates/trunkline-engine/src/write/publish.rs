@@ -62,13 +62,6 @@ pub(crate) fn requalify_locked(
     } else {
         current.value
     };
-    let mut update = Update {
-        sequence: 0,
-        source_timestamp: stamp,
-        engine_timestamp: stamp,
-        quality,
-        writer: 0,
-        value,
-    };
+    let mut update = Update::new(stamp, quality, 0, value);
     commit_undelayed(variable, state, &mut update, Commit::at(moment), wakes);
 }

@@ -8,16 +8,12 @@ use crate::sync::Arc;
 use crate::variable::{Variable, unreached};
 use crate::write::accept::WriteValue;
 
-/// One write request.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
-    /// The value to be written.
     pub value: WriteValue<'a>,
     /// Time at which the value was measured; `None` means now, by the engine's clock.
     pub source_timestamp: Option<Timestamp>,
-    /// Quality of the value; `None` means good.
     pub quality: Option<Quality>,
-    /// The producer of the value.
     pub origin: Origin,
     /// The operation that a client requests. Sources only publish.
     pub verb: WriteVerb,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline_types::{Clock, ClockSync, Quality, Tick, Timestamp};
 
-use crate::engine::Engine;
+use super::EngineCore;
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
 /// Minimum divergence of wall clock and monotonic time between two polls that counts as a step: far
@@ -18,16 +18,13 @@ pub const CLOCK_STEP_MIN: Duration = Duration::from_millis(100);
 /// Time after a step during which the engine's own timestamps are marked.
 pub const CLOCK_SETTLING: Duration = Duration::from_secs(60);
 
-/// The wall clock steps since the engine started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClockSteps {
-    /// Number of steps.
     pub count: u64,
     /// Size of the last step in ns, positive if forward.
     pub last_nanos: i64,
 }
 
-/// The wall clock as of the last poll.
 #[derive(Debug, Default)]
 pub(crate) struct WallClock {
     /// 1 while the last step is recent.
@@ -39,7 +36,6 @@ pub(crate) struct WallClock {
 struct State {
     last: Option<(Tick, Timestamp)>,
     settled_at: Option<Tick>,
-    /// Time at which the last step was detected.
     stepped_at: Option<Tick>,
     steps: ClockSteps,
 }
@@ -79,7 +75,8 @@ impl WallClock {
         possible.max().unwrap_or(as_it_is)
     }
 
-    fn look(&self, now: Tick, wall: Timestamp) {
+    /// Checks whether the clock was set since the last call.
+    pub(crate) fn look(&self, now: Tick, wall: Timestamp) {
         let mut state = self.state.lock();
         if let Some((then, before)) = state.last.filter(|(then, _)| *then <= now) {
             let passed = i64::try_from(now.since(then).as_nanos()).unwrap_or(i64::MAX);
@@ -100,21 +97,16 @@ impl WallClock {
     }
 }
 
-impl Engine {
-    /// Checks whether the wall clock was set since the last call.
-    pub(crate) fn watch_clock(&self, now: Tick, wall: Timestamp) {
-        self.wall_clock().look(now, wall);
-    }
-
+impl EngineCore {
     /// Returns true if the engine's own timestamps are unmarked, because there was no recent step.
     #[inline]
     pub fn is_clock_settled(&self) -> bool {
-        self.wall_clock().unsettled.load(Ordering::Relaxed) == 0
+        self.wall_clock.unsettled.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the wall clock steps detected by [`Engine::poll`]: divergences of 100 ms or more
+    /// Returns the wall clock steps detected by [`Engine::poll`](crate::Engine::poll): divergences of 100 ms or more
     /// between two calls.
     pub fn clock_steps(&self) -> ClockSteps {
-        self.wall_clock().state.lock().steps
+        self.wall_clock.state.lock().steps
     }
 }

@@ -16,7 +16,8 @@ fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
     assert_eq!(
         rig.write(&seen, 1.0),
         WriteOutcome::Refused(Refusal::Unbound {
-            sentence: "plant/x is not deployed; deploy its library".into()
+            sentence: "the target plant/x does not exist; deploy the library that contains it"
+                .into()
         })
     );
     rig.deploy("plant", vec![define("x", f64s())]);
@@ -28,7 +29,7 @@ fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
         (lost.value, lost.quality),
         (Value::F64(2.0), Quality::bad(Reason::VariableMissing))
     );
-    // It comes back as something else, then as what it was.
+    // It returns with another type, then with the original one.
     rig.deploy("plant", vec![define("x", Properties::new(DataType::Bytes))]);
     assert_eq!(
         seen.sample().quality,
@@ -36,6 +37,7 @@ fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
     );
     let replaced = library_of("plant", vec![define("x", f64s())]);
     rig.engine
+        .libraries()
         .deploy_retained(
             &replaced,
             true,
@@ -56,7 +58,7 @@ fn alias_waits_for_its_target_loses_it_and_finds_it_again() {
 }
 
 #[test]
-fn alias_replaced_by_one_of_another_target_shows_that() {
+fn alias_with_a_replaced_target_shows_the_new_one() {
     let rig = Rig::new();
     rig.deploy("plant", vec![define("x", f64s()), define("y", f64s())]);
     rig.write(&rig.variable("plant/x"), 1.0);
@@ -65,6 +67,7 @@ fn alias_replaced_by_one_of_another_target_shows_that() {
     let seen = rig.variable("view/v");
     let library = library_of("view", vec![alias("v", "plant/y")]);
     rig.engine
+        .libraries()
         .deploy_retained(
             &library,
             true,
@@ -77,7 +80,7 @@ fn alias_replaced_by_one_of_another_target_shows_that() {
     assert_eq!((value(&seen), seen.sequence()), (Value::F64(2.0), 2));
     rig.write(&rig.variable("plant/x"), 9.0);
     assert_eq!(seen.sequence(), 2, "it hears of that one no more");
-    // Undeployed, it is told of nothing, and its target goes on.
+    // Undeployed, it learns of nothing, and its target continues.
     undeploy(&rig, "view");
     assert_eq!(rig.write(&rig.variable("plant/y"), 3.0), applied(2));
     assert_eq!(seen.sequence(), 2);
@@ -85,12 +88,13 @@ fn alias_replaced_by_one_of_another_target_shows_that() {
 
 /// A start of the alias's library shows what its target holds by then.
 #[test]
-fn stopped_alias_takes_up_what_its_target_says_when_it_is_started() {
+fn alias_takes_the_target_value_when_its_library_starts() {
     let (rig, x, seen) = pair(f64s());
     rig.write(&x, 1.0);
     let (now, wall) = (rig.now(), rig.wall());
     rig.engine
-        .stop_library("view", now, wall, &mut Wakes::new())
+        .libraries()
+        .stop("view", now, wall, &mut Wakes::new())
         .unwrap();
     rig.write(&x, 2.0);
     assert_eq!(value(&seen), Value::F64(1.0));
@@ -99,7 +103,8 @@ fn stopped_alias_takes_up_what_its_target_says_when_it_is_started() {
         WriteOutcome::Refused(Refusal::LibraryStopped)
     );
     rig.engine
-        .start_library("view", now, wall, &mut Wakes::new())
+        .libraries()
+        .start("view", now, wall, &mut Wakes::new())
         .unwrap();
     assert_eq!(value(&seen), Value::F64(2.0));
     assert!(seen.sample().quality.is_good());

@@ -1,4 +1,4 @@
-//! What is refused as an alias.
+//! Invalid aliases.
 
 use trunkline_engine::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault, Wakes};
 use trunkline_types::{Properties, Scope, Value};
@@ -32,9 +32,14 @@ fn cycles_are_refused_with_their_path_also_across_libraries() {
     rig.deploy("c", vec![define("x", f64s())]);
     let closing = library_of("c", vec![alias("x", "a/x")]);
     let (now, wall) = (rig.now(), rig.wall());
-    let refused =
-        rig.engine
-            .deploy_retained(&closing, true, &|_, _| None, now, wall, &mut Wakes::new());
+    let refused = rig.engine.libraries().deploy_retained(
+        &closing,
+        true,
+        &|_, _| None,
+        now,
+        wall,
+        &mut Wakes::new(),
+    );
     assert!(refused.unwrap_err().to_string().contains("leads back"));
     // Nothing was changed.
     rig.write(&rig.variable("c/x"), 4.0);
@@ -42,7 +47,7 @@ fn cycles_are_refused_with_their_path_also_across_libraries() {
 }
 
 #[test]
-fn chains_and_crowds_are_bounded() {
+fn alias_chains_and_fan_out_are_bounded() {
     let rig = Rig::new();
     rig.deploy("plant", vec![define("v0", f64s())]);
     let chain = |length: usize| {
@@ -89,12 +94,12 @@ fn chains_and_crowds_are_bounded() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_words() {
+fn invalid_aliases_are_refused_with_the_reason() {
     let rig = Rig::new();
     let url = deploy(&rig, "a", vec![alias("x", "tl://other/plant/x")]);
     assert_eq!(
         url.unwrap_err().to_string(),
-        "its alias tl://other/plant/x is a URL; an alias leads to a variable of this engine: \
+        "its alias tl://other/plant/x is a URL; an alias refers to a variable of this engine: \
          write `library/path`"
     );
     let target = "plant/x#Units".to_owned();
@@ -138,7 +143,7 @@ fn what_makes_no_sense_is_refused_in_words() {
             Err(AliasFault::Contradicted { key })
         );
     }
-    // What must not be seen through the network is not shown there by an alias.
+    // A variable hidden from the network is not exposed by an alias.
     let hidden = Properties {
         scope: Scope::Process,
         ..f64s()
@@ -146,7 +151,7 @@ fn what_makes_no_sense_is_refused_in_words() {
     rig.deploy("own", vec![define("x", hidden)]);
     let refused = deploy(&rig, "a", vec![alias("x", "own/x")]);
     assert!(
-        matches!(refused, Err(AliasFault::Misfit { .. })),
+        matches!(refused, Err(AliasFault::Mismatch { .. })),
         "{refused:?}"
     );
 }

@@ -1,10 +1,7 @@
-//! Aliases: variables that show and write others, with access, scaling and numbers of their own.
+//! Aliases: variables that show and write others, with their own access, scaling and sequence
+//! numbers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
 
 mod binding;
@@ -46,7 +43,10 @@ fn pair(properties: Properties) -> (Rig, Arc<Variable>, Arc<Variable>) {
 
 fn deploy(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) -> Result<(), AliasFault> {
     let library = library_of(library, variables);
-    let deployed = rig.engine.deploy(&library, rig.now(), rig.wall());
+    let deployed = rig
+        .engine
+        .libraries()
+        .deploy(&library, rig.now(), rig.wall());
     match deployed {
         Ok(_) => Ok(()),
         Err(DeployError::Alias { fault, .. }) => Err(fault),
@@ -56,8 +56,9 @@ fn deploy(rig: &Rig, library: &str, variables: Vec<VariableDefinition>) -> Resul
 
 fn undeploy(rig: &Rig, library: &str) {
     rig.engine
+        .libraries()
         .undeploy(library, rig.now(), rig.wall(), &mut Wakes::new())
-        .expect("it is deployed");
+        .expect("the library is deployed");
 }
 
 fn order(rig: &Rig, variable: &Variable, verb: WriteVerb) -> WriteOutcome {

@@ -1,4 +1,4 @@
-//! Aliases beside what else there is: providers, `why`, subscriptions, libraries in use.
+//! Aliases together with other features: providers, `why`, subscriptions, libraries in use.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use trunkline_types::{Contract, Properties, Value};
 use crate::rig::{Rig, applied, define, drain};
 use crate::{alias, balanced, f64s, pair, undeploy};
 
-/// Keeps what it is asked.
+/// Keeps the requests that it gets.
 #[derive(Default)]
 struct Plc {
     orders: Mutex<Vec<(Ticket, Value)>>,
@@ -47,7 +47,8 @@ fn provider_of_the_target_answers_in_the_aliass_numbers() {
     let seen = rig.variable("view/x");
     let plc = Arc::new(Plc::default());
     rig.engine
-        .attach_provider(Arc::clone(&plc) as Arc<dyn Provider>, &[x.handle()]);
+        .providers()
+        .attach(Arc::clone(&plc) as Arc<dyn Provider>, &[x.handle()]);
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Latest, &seen);
     drain(&mut consumer);
@@ -65,6 +66,7 @@ fn provider_of_the_target_answers_in_the_aliass_numbers() {
         let mut wakes = Wakes::new();
         let (now, wall) = (rig.now(), rig.wall());
         rig.engine
+            .providers()
             .answer(ticket, x.handle(), answer, now, wall, &mut wakes);
     };
     answer(ticket, Answer::Applied(Value::F64(5.0)));
@@ -76,7 +78,7 @@ fn provider_of_the_target_answers_in_the_aliass_numbers() {
         (2, WriteOutcome::Refused(Refusal::Provider { .. }))
     ));
     assert_eq!((seen.ledger().refused, x.ledger().refused), (1, 1));
-    assert!(rig.engine.request(seen.handle()));
+    assert!(rig.engine.providers().request(seen.handle()));
     assert_eq!(*plc.requests.lock().unwrap(), [x.handle()]);
     balanced(&[&x, &seen]);
 }
@@ -88,20 +90,26 @@ fn why_names_the_target_that_is_missing() {
     rig.deploy("view", vec![alias("x", "plant/x")]);
     let steps = rig
         .engine
+        .queries()
         .explain(&rig.caller, "view/x", rig.now(), rig.wall());
     let cause = steps.iter().find(|step| step.verdict == WhyVerdict::Fault);
     assert_eq!(
         cause.map(|step| step.sentence.as_str()),
-        Some("it is an alias, and plant/x is not deployed; deploy its library")
+        Some(
+            "it is an alias, and the target plant/x does not exist; deploy the library that contains it"
+        )
     );
     rig.deploy("plant", vec![define("x", f64s())]);
     let seen = rig.variable("view/x");
-    assert_eq!(rig.engine.source_state(&seen), "it is an alias of plant/x");
+    assert_eq!(
+        rig.engine.queries().source_state(&seen),
+        "it is an alias of plant/x"
+    );
 }
 
-/// A slow subscriber of an alias never holds up a writer of its target.
+/// A slow subscriber of an alias never delays a writer of its target.
 #[test]
-fn full_subscription_of_an_alias_ends_and_the_target_goes_on() {
+fn full_subscription_of_an_alias_ends_without_blocking_the_target() {
     let (rig, x, seen) = pair(Properties {
         stall: Duration::from_secs(5),
         ..f64s()
@@ -123,11 +131,11 @@ fn full_subscription_of_an_alias_ends_and_the_target_goes_on() {
     balanced(&[&x, &seen]);
 }
 
-/// Who is subscribed to an alias uses its target's library, too.
+/// A subscriber of an alias uses its target's library, too.
 #[test]
 fn subscriptions_of_aliases_count_as_use_of_the_targets_library() {
     let (rig, _x, seen) = pair(f64s());
-    let used = |library| rig.engine.library_subscriptions(library);
+    let used = |library| rig.engine.libraries().subscriptions(library);
     assert_eq!(used("plant"), Ok(0));
     let mut consumer = rig.consumer();
     rig.subscribe(&mut consumer, 1, Contract::Latest, &seen);

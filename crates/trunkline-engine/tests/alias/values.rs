@@ -1,4 +1,4 @@
-//! What an alias shows, and what writing it does to its target.
+//! The values of an alias, and the effect of a write to it on its target.
 
 use trunkline_engine::{AliasFault, Refusal, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{
@@ -51,7 +51,7 @@ fn quality_and_time_of_the_target_travel_along() {
     write.quality = Some(Quality::uncertain(Reason::Estimated).with_simulated(true));
     assert_eq!(done(rig.attempt(&x, &write)), applied(1));
     assert_eq!(seen.sample(), x.sample());
-    rig.engine.set_quality(
+    rig.engine.providers().set_quality(
         x.handle(),
         Quality::bad(Reason::SensorFailure),
         rig.now(),
@@ -60,7 +60,8 @@ fn quality_and_time_of_the_target_travel_along() {
     );
     assert_eq!(seen.sample().quality.reason(), Reason::SensorFailure);
     rig.engine
-        .stop_library("plant", rig.now(), rig.wall(), &mut Wakes::new())
+        .libraries()
+        .stop("plant", rig.now(), rig.wall(), &mut Wakes::new())
         .unwrap();
     assert_eq!(seen.sample().quality, Quality::bad(Reason::ProcessMissing));
     let refused = rig.write(&seen, 1.0);
@@ -74,7 +75,7 @@ fn quality_and_time_of_the_target_travel_along() {
 
 /// Behaviour: H-20.
 #[test]
-fn alias_has_access_range_and_deadband_of_its_own() {
+fn alias_has_its_own_access_range_and_deadband() {
     let (rig, x, seen) = pair(Properties {
         access: Access::ReadOnly,
         ..f64s()
@@ -163,8 +164,10 @@ fn numbers_become_the_aliass_type_or_are_out_of_its_range() {
     let text = alias_of("plant/x", Properties::new(DataType::String));
     assert_eq!(
         deploy(&rig, "text", vec![define("x", text)]),
-        Err(AliasFault::Misfit {
-            sentence: "plant/x is f64, which cannot become string; give both one type".to_owned()
+        Err(AliasFault::Mismatch {
+            sentence:
+                "plant/x is f64, which cannot be converted to string; give both the same type"
+                    .to_owned()
         })
     );
 }
@@ -191,6 +194,7 @@ fn forced_values_hold_through_chains_of_aliases() {
     );
     let steps = rig
         .engine
+        .queries()
         .explain(&rig.caller, "b/x", rig.now(), rig.wall());
     let cause = steps.iter().find(|step| step.verdict == WhyVerdict::Fault);
     let cause = cause.expect("forcing is why");
@@ -205,7 +209,7 @@ fn forced_values_hold_through_chains_of_aliases() {
     order(&rig, &x, WriteVerb::Unforce);
     assert_eq!(value(&b), Value::F64(1.0));
 
-    // In the middle: what is behind goes on, what follows is held.
+    // Forcing in the middle: the target continues, and aliases of the forced one are forced.
     force(&rig, &a, 7.0);
     rig.write(&x, 3.0);
     assert_eq!(
@@ -214,7 +218,8 @@ fn forced_values_hold_through_chains_of_aliases() {
     );
     assert!(b.sample().quality.is_forced());
     rig.engine
-        .set_forcing(&rig.caller, false, rig.now(), rig.wall(), &mut Wakes::new())
+        .forcing()
+        .set(&rig.caller, false, rig.now(), rig.wall(), &mut Wakes::new())
         .expect("nobody keeps the audit");
     assert_eq!([&a, &b].map(|v| value(v)), [3.0, 3.0].map(Value::F64));
     balanced(&[&x, &a, &b]);

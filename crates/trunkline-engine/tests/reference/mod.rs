@@ -15,7 +15,7 @@ pub struct Variable {
     pub stall: Duration,
     pub gone: bool,
     updates: Vec<Update>,
-    /// Who subscribed it, in order.
+    /// Its subscribers, in order.
     interests: Vec<Key>,
 }
 
@@ -33,15 +33,15 @@ struct Item {
     /// Tells it from an item of the same variable that was closed.
     birth: u64,
     opened_at: u64,
-    /// What the variable held when it was subscribed.
+    /// The position of the variable when it was subscribed.
     subscribed_at: u64,
     last: u64,
     first: bool,
     /// The first reading, until it is taken (`last:n`, `first:n`).
     initial: Option<u64>,
-    /// What waits in the item's own buffer, each with what was dropped just before it.
+    /// The item's own buffer; each entry with the number dropped just before it.
     queue: VecDeque<(u64, u64)>,
-    /// Dropped and to be told with the next one.
+    /// Dropped, and to be reported with the next one.
     dropped: u64,
     dropped_told: u64,
     coalesced: u64,
@@ -80,7 +80,7 @@ pub struct Model {
     births: u64,
 }
 
-/// What a write should come to.
+/// The expected outcome of a write.
 #[derive(PartialEq, Debug)]
 pub enum Expected {
     Applied(u64),
@@ -376,7 +376,7 @@ impl Model {
         }
     }
 
-    /// Checks one thing that a consumer was told, and notes it.
+    /// Checks and records one delivery to a consumer.
     pub fn told(&mut self, consumer: usize, told: &Told) {
         match told {
             Told::Update(got) => self.update(consumer, got),
@@ -516,7 +516,8 @@ impl Model {
         }
     }
 
-    /// Nothing waits for this consumer, apart from what waits for credit or its period.
+    /// Asserts that nothing is pending for this consumer, apart from updates that wait for credit
+    /// or their period.
     pub fn assert_quiet(&self, consumer: usize) {
         for (key, subscription) in &self.subscriptions {
             if key.0 != consumer || matches!(subscription.contract, Contract::Sampled(_)) {
@@ -538,7 +539,7 @@ impl Model {
         }
     }
 
-    /// Every `sampled` item has what is new.
+    /// Asserts that every `sampled` item has the newest value.
     pub fn assert_sampled_quiet(&self, consumer: usize) {
         for (key, subscription) in &self.subscriptions {
             if key.0 == consumer && matches!(subscription.contract, Contract::Sampled(_)) {

@@ -1,4 +1,4 @@
-//! Sessions that break and come back.
+//! Sessions that break and resume.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Rig, define};
 
 /// Bytes that may wait, of an engine or a session.
 pub const MAX: usize = 1 << 20;
-/// What an update of a number costs: 64 bytes, and its value.
+/// The cost of an update of a number: 64 bytes, and its value.
 pub const COST: u64 = 72;
 
 /// Numbers `x0`, `x1` and so on.
@@ -20,10 +20,14 @@ pub fn numbers(count: usize) -> Vec<VariableDefinition> {
 
 /// The engine's bytes that are taken.
 pub fn used(rig: &Rig) -> u64 {
-    rig.engine.queue_memory().expect("it has a bound").used
+    rig.engine
+        .health()
+        .queue_memory()
+        .expect("it has a bound")
+        .used
 }
 
-/// Of a session that confirms what it gets, and may come back.
+/// A session that confirms its deliveries, and may resume.
 pub fn session(rig: &Rig, queue_bytes_max: usize) -> Consumer {
     let consumer = rig.consumer().confirmed_by_peer();
     consumer.queue_bytes_max(queue_bytes_max).keeping_sent()

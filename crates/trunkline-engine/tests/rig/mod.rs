@@ -1,6 +1,6 @@
-//! An engine with simulated time, a consumer that writes down what it is given, and short forms.
+//! An engine with simulated time, a consumer that records its deliveries, and short forms.
 
-#![allow(dead_code, reason = "every test file uses a part of it")]
+#![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod absent;
 mod terms;
@@ -23,7 +23,7 @@ use trunkline_types::{
     Tick, Timestamp, Value, VariableDefinition,
 };
 
-#[allow(unused_imports, reason = "every test file uses a part of it")]
+#[allow(unused_imports, reason = "each test program uses its own part")]
 pub use terms::{STALL, all, at, stalling};
 
 pub const EPOCH: u64 = 7;
@@ -49,7 +49,7 @@ impl Rig {
         }
     }
 
-    /// As [`Rig::with`], and so many bytes may wait for all consumers together.
+    /// Like [`Rig::with`], with this bound for the pending bytes of all consumers together.
     pub fn bounded(queue_bytes_max: usize, variables: Vec<VariableDefinition>) -> Self {
         let mut options = EngineOptions::new("sut", EPOCH);
         options.queue_bytes_max = queue_bytes_max;
@@ -88,8 +88,9 @@ impl Rig {
     pub fn deploy(&self, library: &str, variables: Vec<VariableDefinition>) -> Vec<u32> {
         let definition = library_of(library, variables);
         self.engine
+            .libraries()
             .deploy(&definition, self.now(), self.wall())
-            .expect("it is well formed")
+            .expect("the library is valid")
     }
 
     /// The handle of the variable that has a slot now.
@@ -182,7 +183,7 @@ impl Rig {
     ) {
         consumer
             .subscribe(&self.caller, variable, Subscribe::new(id, contract))
-            .expect("it may be subscribed");
+            .expect("the variable can be subscribed");
     }
 
     pub fn subscribe_changes(
@@ -198,7 +199,7 @@ impl Rig {
         };
         consumer
             .subscribe(&self.caller, variable, wanted)
-            .expect("it may be subscribed");
+            .expect("the variable can be subscribed");
     }
 
     pub fn resume(
@@ -216,7 +217,7 @@ impl Rig {
         };
         consumer
             .subscribe(&self.caller, variable, wanted)
-            .expect("it may be subscribed");
+            .expect("the variable can be subscribed");
     }
 }
 
@@ -234,7 +235,7 @@ fn put_by_client<'a>(write: &Write<'a>) -> Option<&'a Value> {
     }
 }
 
-/// As many generations as a test has of a slot.
+/// More generations than a test needs of a slot.
 const GENERATIONS: u32 = 8;
 
 /// A table of an engine's last values, as a program has it that reads them.
@@ -245,14 +246,14 @@ pub struct Mirrored {
 
 impl Mirrored {
     pub fn new(rig: &Rig) -> Self {
-        let (writer, table) = value_table(rig.engine.table_slots());
-        let mirror = rig.engine.mirror_into(writer);
+        let (writer, table) = value_table(rig.engine.tables().slots());
+        let mirror = rig.engine.tables().mirror_into(writer);
         Self { mirror, table }
     }
 
     /// Everything that has entered it is as the engine has it.
     pub fn check(&self, rig: &Rig) {
-        for slot in 1..rig.engine.slots_end() {
+        for slot in 1..rig.engine.tables().slots_end() {
             let Some(handle) = rig.handle_at(slot) else {
                 continue;
             };
@@ -280,12 +281,12 @@ impl Mirrored {
         }
     }
 
-    /// What it holds of the variable with this handle.
+    /// The entry of the variable with this handle.
     pub fn read(&self, handle: u32) -> Option<TableEntry> {
         read_table(&self.table, handle)
     }
 
-    /// Nobody reads it any more.
+    /// Ends the table.
     pub fn end(self) -> TableReader {
         drop(self.mirror);
         assert!(!self.table.is_current());
@@ -293,7 +294,7 @@ impl Mirrored {
     }
 }
 
-/// What a table holds of the variable with this handle.
+/// The entry of the variable with this handle in a table.
 pub fn read_table(table: &TableReader, handle: u32) -> Option<TableEntry> {
     table.read(slot_of(handle) as usize, generation_of(handle))
 }
@@ -313,7 +314,7 @@ pub fn library_of(name: &str, variables: Vec<VariableDefinition>) -> LibraryDefi
     }
 }
 
-/// What short forms take for a value: an f64, a text, or a value.
+/// A value for short forms: an f64, a text, or a value.
 pub struct V(Value);
 
 impl From<f64> for V {
@@ -346,7 +347,7 @@ pub fn applied(sequence: u64) -> WriteOutcome {
     WriteOutcome::Applied(sequence)
 }
 
-/// Wakes nobody: the test drains when it wants to.
+/// Wakes nothing: the test drains explicitly.
 pub struct Silent;
 
 impl Wake for Silent {
@@ -358,7 +359,7 @@ impl Wake for Silent {
 pub struct Bell(Arc<Mutex<u32>>);
 
 impl Bell {
-    /// How often it was woken since it was last asked.
+    /// Number of wake-ups since the last call.
     pub fn rings(&self) -> u32 {
         std::mem::take(&mut *self.0.lock().expect("nobody panics while it is held"))
     }
@@ -370,7 +371,7 @@ impl Wake for Bell {
     }
 }
 
-/// One thing a consumer was told.
+/// One delivery to a consumer.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Told {
     Update(Got),
@@ -397,13 +398,13 @@ pub struct Got {
     pub filtered: u64,
 }
 
-/// Writes down what it is told, and wants at most `budget` deliveries.
+/// Records its deliveries, and accepts at most `budget` of them.
 #[derive(Default)]
 pub struct Recorder {
     pub told: Vec<Told>,
     budget: Option<usize>,
     deliveries: usize,
-    /// Whether it takes runs as others have encoded them, and how many it took.
+    /// True if it accepts runs that others have encoded.
     pub takes_runs: bool,
     pub runs: usize,
 }
@@ -545,7 +546,7 @@ pub fn numbers(updates: &[Got]) -> Vec<f64> {
 pub fn balanced(consumer: &Consumer, id: u32, variable: &Variable) -> SubscriptionLedger {
     let ledger = consumer
         .ledger(id, variable.handle())
-        .expect("it is subscribed");
+        .expect("the subscription exists");
     assert!(ledger.is_balanced(), "{ledger:?}");
     ledger
 }

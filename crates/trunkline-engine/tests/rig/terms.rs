@@ -1,4 +1,4 @@
-//! What subscriptions and variables ask for, in short.
+//! Short forms of subscription and variable properties.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use trunkline_types::{Contract, DataType, Position, Properties};
 
 use super::EPOCH;
 
-/// How long writes wait for full `all` subscriptions.
+/// Time for which writes wait for full `all` subscriptions.
 pub const STALL: Duration = Duration::from_millis(500);
 
 /// `all`, bounded by elements alone.

@@ -1,6 +1,6 @@
-//! What the tests of interleavings have in common: schedules, a wake-up to sleep on, an engine.
+//! Shared by the tests of interleavings: schedules, a wake-up to sleep on, an engine.
 
-#![allow(dead_code, reason = "every test binary uses a part of it")]
+#![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub fn engine(stall: Duration) -> (Engine, Vec<Arc<Variable>>) {
     engine_with([stall; 3])
 }
 
-/// The same, each variable with a stall of its own.
+/// Like [`engine`], each variable with its own stall.
 pub fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
     let engine = Engine::new(EngineOptions::new("sut", EPOCH));
     let caller = Caller::local(1, 0);
@@ -63,7 +63,10 @@ pub fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
         let mut properties = Properties::new(DataType::F64);
         properties.stall = stall;
         let definition = library_of(library, vec![define("x", properties)]);
-        engine.deploy(&definition, NOW, START).expect("well formed");
+        engine
+            .libraries()
+            .deploy(&definition, NOW, START)
+            .expect("well formed");
         engine
             .resolve(&caller, &format!("{library}/x"))
             .expect("deployed")
@@ -74,7 +77,7 @@ pub fn engine_with(stalls: [Duration; 3]) -> (Engine, Vec<Arc<Variable>>) {
 pub fn subscribe(consumer: &mut Consumer, id: u32, contract: Contract, variable: &Arc<Variable>) {
     consumer
         .subscribe(&Caller::local(1, 0), variable, Subscribe::new(id, contract))
-        .expect("it may be subscribed");
+        .expect("the variable can be subscribed");
 }
 
 pub fn try_write(engine: &Engine, session: u32, variable: &Variable, value: f64) -> Attempt {

@@ -191,7 +191,7 @@ fn the_first_scan_publishes_every_item_with_its_value_or_its_reason() {
 }
 
 #[test]
-fn a_machine_without_a_sensor_has_a_temperature_that_says_not_supported() {
+fn machine_without_a_sensor_has_an_unsupported_temperature() {
     let mut rig = Rig::new(&Machine::new());
     rig.scan();
     rig.assert_bad("temperature/cpu", Reason::NotSupported);
@@ -209,7 +209,7 @@ fn a_machine_without_a_sensor_has_a_temperature_that_says_not_supported() {
 }
 
 #[test]
-fn a_machine_with_sensors_has_a_temperature_for_each_and_one_for_the_processor() {
+fn machine_with_sensors_has_a_temperature_per_sensor_and_processor() {
     let machine = Machine::new();
     machine.change(|script| {
         let sensors = ["Composite", "coretemp Package id 0", "a/b"].map(String::from);
@@ -227,7 +227,7 @@ fn a_machine_with_sensors_has_a_temperature_for_each_and_one_for_the_processor()
 }
 
 #[test]
-fn usage_is_no_value_until_there_are_two_samples() {
+fn usage_has_no_value_before_two_samples() {
     let machine = Machine::new();
     machine.change(|script| {
         script.look.total_usage = Err(Reason::NoValue);
@@ -244,7 +244,7 @@ fn usage_is_no_value_until_there_are_two_samples() {
 }
 
 #[test]
-fn swap_that_is_not_there_has_a_size_of_0_and_no_used_share() {
+fn missing_swap_has_size_0_and_no_used_share() {
     let mut rig = Rig::new(&Machine::new());
     rig.scan();
     rig.assert_value("swap/total", Value::U64(0));
@@ -280,7 +280,7 @@ fn rates_are_the_growth_per_second_of_what_the_machine_counts() {
 }
 
 #[test]
-fn disks_are_looked_at_every_five_seconds_and_their_rates_with_them() {
+fn disks_and_their_rates_are_read_every_five_seconds() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
@@ -300,7 +300,7 @@ fn disks_are_looked_at_every_five_seconds_and_their_rates_with_them() {
 }
 
 #[test]
-fn a_disk_that_vanishes_turns_bad_and_comes_back() {
+fn vanished_disk_turns_bad_and_recovers() {
     let machine = Machine::new();
     machine.change(|script| {
         script.inventory.disks.push("/data".into());
@@ -369,7 +369,7 @@ fn numbers_are_published_each_time_and_text_when_it_changes() {
 }
 
 #[test]
-fn a_request_reads_the_machine_and_publishes_that_item_only() {
+fn request_publishes_only_the_requested_item() {
     let machine = Machine::new();
     let mut rig = Rig::new(&machine);
     rig.scan();
@@ -493,7 +493,7 @@ fn settings_leave_parts_out() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_opened_fails_and_may_be_tried_again() {
+fn machine_that_cannot_be_opened_fails_and_can_be_retried() {
     let machine = Machine::new();
     let error = IoError::DeviceFailed {
         device: "this machine".into(),
@@ -520,7 +520,7 @@ fn a_machine_that_cannot_be_opened_fails_and_may_be_tried_again() {
 }
 
 #[test]
-fn the_real_machine_gives_values_or_reasons_and_no_zero_in_their_place() {
+fn real_machine_returns_values_or_reasons_but_no_false_zeros() {
     let probe = SysinfoProbe::new().unwrap();
     let mut server = HostServer::new(Box::new(probe), Options::default());
     server.open(Tick::ZERO, Timestamp::UNIX_EPOCH).unwrap();

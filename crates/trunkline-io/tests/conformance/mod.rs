@@ -1,4 +1,5 @@
-//! What every I/O server must do, whatever it reads. The crate of a driver runs it, too.
+//! Requirements on every I/O server, regardless of its data source. The crate of a driver runs
+//! these tests too.
 
 use std::collections::BTreeSet;
 

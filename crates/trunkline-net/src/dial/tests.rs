@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-use crate::sleeper::Interest;
+use crate::transport::Interest;
 
 fn start(dialler: &mut Dialler) -> Dial {
     let sleeper = Arc::new(Sleeper::new().unwrap());
@@ -65,15 +65,15 @@ fn a_listening_port_is_reached() {
 }
 
 #[test]
-fn a_refused_port_says_what_to_check() {
+fn refused_port_is_reported_with_a_hint() {
     let address = refusing();
     let mut dialler = Dialler::tcp(address.ip().to_string(), address.port());
     let cause = decided(start(&mut dialler)).unwrap_err();
     assert_eq!(
         cause.to_string(),
         format!(
-            "the connection failed ({address}: connection refused); no program listens there: is \
-             the engine running, and is the port right?"
+            "the connection failed ({address}: connection refused); no program is listening there; \
+             start the engine, or check the port"
         )
     );
 }
@@ -129,7 +129,7 @@ fn an_address_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn a_name_is_looked_up() {
+fn name_is_resolved() {
     let (_listener, address) = listener();
     let sleeper = Arc::new(Sleeper::new().unwrap());
     let mut dialler = Dialler::tcp("localhost", address.port());
@@ -139,7 +139,7 @@ fn a_name_is_looked_up() {
 }
 
 #[test]
-fn a_name_without_an_address_says_what_to_check() {
+fn unresolved_name_is_reported_with_a_hint() {
     let sleeper = Arc::new(Sleeper::new().unwrap());
     let mut dialler = Dialler::tcp("no..such.host", 5850);
     let mut sut = Dial::start(&mut dialler, DialLimits::default(), Tick::ZERO, &sleeper);
@@ -148,7 +148,10 @@ fn a_name_without_an_address_says_what_to_check() {
         cause.starts_with("the host name \"no..such.host\" has no address"),
         "{cause}"
     );
-    assert!(cause.ends_with("check its spelling and the DNS"), "{cause}");
+    assert!(
+        cause.ends_with("check the spelling, and that DNS resolves the name"),
+        "{cause}"
+    );
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn a_resolver_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn what_the_closure_of_a_pipe_reports_is_the_cause() {
+fn error_of_the_pipe_closure_is_the_cause() {
     let mut dialler = Dialler::pipe(|| Err(ErrorKind::ConnectionRefused.into()));
     let cause = decided(start(&mut dialler)).unwrap_err();
     assert!(matches!(

@@ -7,9 +7,9 @@ use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::outgoing::{Flush, Outgoing};
-use crate::shm::TableAnswer;
-use crate::sleeper::Interest;
 use crate::spin::Spin;
+use crate::transport::Interest;
+use crate::transport::shm::TableAnswer;
 use crate::transport::{Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, TransportUsed};
 
 /// Maximum number of bytes of one read. It also bounds the time that other threads wait for the
@@ -36,7 +36,6 @@ pub(super) struct Connection<E> {
     pub(super) background_until: Option<Tick>,
     spin: Duration,
     wire: Option<Wire>,
-    /// Number of transports so far.
     wires: u64,
 }
 
@@ -55,7 +54,6 @@ struct Wire {
 
 /// The receive half, and bytes that were read but not yet handed to the endpoint.
 pub(super) struct Incoming {
-    /// Number of the transport that it belongs to.
     wire: u64,
     /// The endpoint provides the memory for received bytes, so reads happen under the lock.
     is_direct: bool,
@@ -63,13 +61,11 @@ pub(super) struct Incoming {
     source: Source,
     buffer: Box<[u8]>,
     filled: usize,
-    /// A read may find something.
     ready: bool,
     ended: Option<Disconnect>,
     spin: Spin,
 }
 
-/// The wake-up conditions of the driving thread.
 #[derive(Clone, Copy)]
 pub(super) struct Sleeping {
     /// `None` while offline.
@@ -77,7 +73,6 @@ pub(super) struct Sleeping {
     pub(super) until: Option<Tick>,
 }
 
-/// The wake-up conditions for the next sleep.
 pub(super) struct Plan {
     pub(super) source: Source,
     pub(super) interest: Interest,
@@ -150,7 +145,6 @@ impl<E: Endpoint> Connection<E> {
         });
     }
 
-    /// Sends a frame together with a descriptor.
     pub(super) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
         if let Some(wire) = &mut self.wire {
             wire.outgoing.pass(frame, file);
@@ -189,7 +183,6 @@ impl<E: Endpoint> Connection<E> {
         })
     }
 
-    /// Returns the kind of transport in use, and why shared memory is not.
     pub(super) fn transport(&self) -> Option<TransportUsed> {
         let wire = self.wire.as_ref()?;
         let name = match wire.source.is_shared() {
@@ -298,7 +291,6 @@ impl<E: Endpoint> Connection<E> {
         }
     }
 
-    /// The time limit for closing the transport; `None` while it stays open.
     pub(super) fn close_by(&self) -> Option<Tick> {
         self.wire.as_ref()?.outgoing.close_by()
     }
@@ -335,7 +327,6 @@ impl Wire {
 }
 
 impl Incoming {
-    /// Called when the source has become ready: a read may find something.
     pub(super) fn set_ready(&mut self) {
         self.source.acknowledge();
         self.half.acknowledge(false);
@@ -377,7 +368,6 @@ impl Incoming {
         self.ready
     }
 
-    /// Records the length of a wait that spinning did not end.
     pub(super) fn waited(&mut self, waited: Duration) {
         self.spin.waited(waited);
     }

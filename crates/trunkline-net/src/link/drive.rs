@@ -11,8 +11,9 @@ use crate::clock::Clock;
 use crate::dial::{Dial, DialLimits, DialStep, Dialler};
 use crate::idle_wait::IdleWait;
 use crate::role::{self, DriverRole, Sleep};
-use crate::sleeper::{Interest, Sleeper};
+use crate::sleeper::Sleeper;
 use crate::sync::Arc;
+use crate::transport::Interest;
 use crate::transport::Source;
 
 use super::LinkOptions;
@@ -21,13 +22,11 @@ use super::connection::{Connection, Incoming, Sleeping};
 pub(super) type State<E> = role::State<Connection<E>>;
 type Guard<'a, E> = role::Guard<'a, Connection<E>>;
 
-/// A connection with everything its drivers need.
 pub(super) struct Driven<E> {
     pub(super) role: DriverRole<Connection<E>>,
     /// The sleeper of the background thread. It is separate from the waiters', so that a waiter can
     /// take over without waiting for the background thread to wake up.
     pub(super) background: Arc<Sleeper>,
-    /// How the background thread waits while connected.
     idle_wait: IdleWait,
     waiter: Sleeper,
     limits: DialLimits,
@@ -49,7 +48,6 @@ impl<E: Endpoint> Driven<E> {
         })
     }
 
-    /// Ends the sleep of the driving thread.
     pub(super) fn kick(&self, state: &State<E>) {
         if state.is_driven_by_waiter() {
             self.waiter.kick();

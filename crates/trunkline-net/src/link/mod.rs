@@ -24,9 +24,9 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::dial::{DialLimits, Dialler};
 use crate::role::Check;
-use crate::shm::{LocalTable, TableAnswer};
 use crate::spin::SPIN_DEFAULT;
 use crate::sync::{Arc, Mutex, lock};
+use crate::transport::shm::{LocalTable, TableAnswer};
 use crate::transport::{Peer, Transport, TransportUsed};
 
 use connection::Connection;
@@ -43,7 +43,6 @@ pub struct Link<E: Endpoint + 'static> {
 
 #[derive(Clone, Copy, Debug)]
 pub struct LinkOptions {
-    /// Time limits of each dial.
     pub dial: DialLimits,
     /// Time without a driving thread after which the background thread drives again. Until then,
     /// arriving data stays in the socket, so that consecutive calls cost one wake-up each. After a
@@ -69,13 +68,10 @@ impl Default for LinkOptions {
 pub enum Admitted {
     /// The transport is accepted; the frame, if any, is sent first with the descriptor.
     Yes(Option<(Vec<u8>, OwnedFd)>),
-    /// The transport is refused.
     No,
 }
 
-/// The reason why a link could not be started.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StartError {
     #[error("no file descriptor is left for a connection ({0}); close some, or raise `ulimit -n`")]
     Descriptors(#[source] io::Error),
@@ -223,12 +219,10 @@ impl<E: Endpoint + 'static> Link<E> {
         driven.role.unlock(guard);
     }
 
-    /// The peer of the current transport; `None` while there is no transport.
     pub fn peer(&self) -> Option<Peer> {
         self.driven.role.lock().data.peer()
     }
 
-    /// The kind of the current transport; `None` while there is no transport.
     pub fn transport(&self) -> Option<TransportUsed> {
         self.driven.role.lock().data.transport()
     }

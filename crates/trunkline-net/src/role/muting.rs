@@ -92,7 +92,7 @@ fn a_second_wait_within_an_interval_ends_the_sleep_once() {
 }
 
 #[test]
-fn a_thread_that_got_up_by_itself_is_not_resumed() {
+fn thread_that_woke_up_by_itself_is_not_resumed() {
     let sut = Rig::new();
     let mut looks = 0;
     let done = sut.role.wait(
@@ -114,7 +114,7 @@ fn a_thread_that_got_up_by_itself_is_not_resumed() {
 }
 
 #[test]
-fn whoever_ends_everything_ends_a_muted_sleep() {
+fn shutdown_ends_a_muted_sleep() {
     for offline in [true, false] {
         let sut = Rig::new();
         let never: Option<()> = sut.role.wait(
@@ -174,7 +174,7 @@ impl Rig {
 /// Readings that are already there are taken faster than the interval, so no call reads the
 /// connection.
 #[test]
-fn calls_that_find_what_they_ask_for_leave_the_connection_to_the_background_thread() {
+fn calls_answered_at_once_leave_driving_to_the_background_thread() {
     let sut = Rig::free();
     for _ in 0..4 {
         assert_eq!(sut.call(IDLE / 5, true), []);
@@ -200,7 +200,7 @@ fn calls_without_time_drive_for_a_turn_each_and_never_sleep() {
 }
 
 #[test]
-fn calls_without_time_leave_a_connection_alone_that_is_driven() {
+fn calls_without_time_leave_a_driven_connection_alone() {
     let sut = Rig::new();
     for _ in 0..10 {
         assert_eq!(sut.call(IDLE / 5, false), []);
@@ -230,7 +230,7 @@ fn a_call_whose_time_runs_out_while_it_drives_gets_no_further_turn() {
 }
 
 #[test]
-fn a_call_without_time_does_not_drive_what_is_gone_or_over() {
+fn call_without_time_does_not_drive_a_closed_connection() {
     let sut = Rig::free();
     sut.role.lock().set_offline(true);
     assert_eq!(sut.call(Duration::ZERO, false), []);

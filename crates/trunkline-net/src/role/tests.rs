@@ -97,7 +97,7 @@ impl Rig {
         })
     }
 
-    /// Delivers what the driver has read.
+    /// Delivers the messages that the driver has read.
     fn settle(&self, guard: &mut Guard<'_, Inbox>, (messages, closed): (u64, bool)) {
         guard.data.messages += messages;
         if closed {
@@ -263,13 +263,13 @@ impl Wake for Woken {
     }
 }
 
-/// Runs `users` beside the background thread and a peer, until the users have ended.
+/// Runs `users` concurrently with the background thread and a peer, until the users have ended.
 fn explore(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
     TIME_OUTS_COME.set(false);
     explore_by(random_time, users, peer);
 }
 
-/// The same, but time passes only while a program works, and time-outs occur.
+/// Like [`explore`], but time passes only while a program works, and time-outs occur.
 fn explore_in_time(users: &'static [fn(&Rig)], peer: fn(&Rig)) {
     TIME_OUTS_COME.set(true);
     explore_by(worked_time, users, peer);
@@ -349,7 +349,7 @@ fn shuttle_waiters_and_tasks_share_a_connection() {
 }
 
 #[test]
-fn shuttle_whoever_gives_up_passes_the_role_on() {
+fn shuttle_leaving_driver_passes_the_role_on() {
     explore(&[waiter, impatient, task], |rig| {
         send(rig, 2);
         // Shuttle's time-outs need not occur, so waiters that give up get changes to check. The
@@ -428,7 +428,7 @@ fn shuttle_a_program_that_polls_gets_what_arrives() {
 }
 
 #[test]
-fn shuttle_a_program_that_works_on_what_it_has_gets_what_arrives() {
+fn shuttle_busy_program_gets_the_arriving_data() {
     explore_in_time(&[|rig| waits_and_then(rig, worker)], |rig| send(rig, 4));
 }
 

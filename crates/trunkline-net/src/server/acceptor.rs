@@ -12,12 +12,12 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::io::Errno;
 use trunkline_types::Tick;
 
-use crate::Clock;
-use crate::shm::{Side, local_transport};
+use crate::clock::Clock;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::tcp::tcp_transport;
 use crate::transport::Peer;
-use crate::unix::{Credentials, own_uid, unix_transport};
+use crate::transport::shm::{Side, local_transport};
+use crate::transport::tcp::tcp_transport;
+use crate::transport::unix::{Credentials, own_uid, unix_transport};
 
 use super::admission::{Admission, Refusal};
 use super::arrivals::Arrivals;
@@ -48,19 +48,14 @@ pub(super) struct Acceptor {
     pause: Option<Pause>,
 }
 
-/// Flags that the server sets for its acceptor. It then wakes the acceptor.
 pub(super) struct AcceptorFlags {
-    /// The acceptor must end.
     pub(super) stop: Arc<AtomicBool>,
-    /// The acceptor must not accept connections yet.
     pub(super) held: Arc<AtomicBool>,
 }
 
-/// The limits that the acceptor applies to each connection.
 #[derive(Clone, Copy)]
 pub(super) struct ArrivalLimits {
     pub(super) user_timeout: Duration,
-    /// Offer shared memory to programs of this machine.
     pub(super) shared_memory: bool,
     pub(super) per_address: u32,
     /// Accept only TCP peers that run as this process's user.
@@ -78,7 +73,6 @@ pub(super) enum ListenSocket {
     Unix(BoundSocket),
 }
 
-/// A connection that has arrived.
 enum Arrival {
     Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),

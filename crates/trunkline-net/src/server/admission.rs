@@ -7,9 +7,9 @@ use std::time::Duration;
 use trunkline_proto::Endpoint;
 use trunkline_types::Tick;
 
-use crate::Clock;
-use crate::pipe::pipe;
+use crate::clock::Clock;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::transport::pipe::pipe;
 use crate::transport::{Peer, Transport};
 
 use super::arrivals::Turns;
@@ -43,7 +43,7 @@ pub trait SessionFactory: Send + Sync {
     fn open(&self, peer: Peer, notifier: Notifier) -> Result<Box<dyn Endpoint>, Vec<u8>>;
 
     /// Returns the last values for a session's peer that asks for them, to be mapped by its
-    /// process: the file of a table ([`create_table`](crate::create_table)) that this peer may read
+    /// process: the file of a table ([`create_table`](crate::transport::shm::create_table)) that this peer may read
     /// in full. The session keeps it until it ends or asks again.
     fn last_values(&self, peer: Peer) -> Option<SharedFile> {
         let _ = peer;
@@ -76,43 +76,28 @@ where
 
 /// The reason why a server refused a peer before it had a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Refusal {
     #[error(
         "{sessions_max} sessions are open, which is the limit; close some, or raise sessions_max"
     )]
-    SessionsMax {
-        /// Maximum number of open sessions.
-        sessions_max: usize,
-    },
+    SessionsMax { sessions_max: usize },
     #[error(
         "{handshakes_max} connections are being set up, which is the limit; try again in a \
          moment, or raise handshakes_max"
     )]
-    HandshakesMax {
-        /// Maximum number of connections being set up.
-        handshakes_max: usize,
-    },
+    HandshakesMax { handshakes_max: usize },
     #[error(
         "this address makes more than {per_second} connections per second, which is the limit; try \
          again in a moment, or raise connections_per_address"
     )]
-    TooOften {
-        /// Maximum number of connections per second from one address.
-        per_second: u32,
-    },
+    TooOften { per_second: u32 },
     /// The peer's program runs as a different user than the server, and the socket is for the
     /// server's user only.
     #[error(
         "the engine's Unix socket is for programs of user {owner}, and this one runs as user {uid}; \
          run it as that user, or connect over TCP where the engine listens there"
     )]
-    OtherUser {
-        /// User id of the server.
-        owner: u32,
-        /// User id of the peer.
-        uid: u32,
-    },
+    OtherUser { owner: u32, uid: u32 },
     /// The server accepts only programs of its own user. This one belongs to another user, or to
     /// none that the system reports.
     #[error(
@@ -121,19 +106,13 @@ pub enum Refusal {
         uid.map_or_else(|| "has a user that the system does not report".to_owned(),
             |uid| format!("runs as user {uid}"))
     )]
-    NotSameUser {
-        /// User id of the server.
-        owner: u32,
-        /// User id of the peer, if known.
-        uid: Option<u32>,
-    },
+    NotSameUser { owner: u32, uid: Option<u32> },
     #[error("the engine has no file descriptor left; close connections, or raise its `ulimit -n`")]
     Descriptors,
 }
 
 /// Counters of a server since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
 pub struct ServerCounters {
     /// Open sessions, including those that are being set up.
     pub sessions: usize,
@@ -141,7 +120,6 @@ pub struct ServerCounters {
     pub handshakes: usize,
     /// Connections that became a session.
     pub accepted: u64,
-    /// Connections that were refused.
     pub refused: u64,
     /// Times the system could not accept a connection for lack of descriptors or memory.
     pub accept_failures: u64,
@@ -161,7 +139,6 @@ pub(super) struct Admission {
     later: Mutex<Turns>,
 }
 
-/// Limits on what may be open at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) sessions_max: usize,
@@ -218,7 +195,6 @@ impl Admission {
         }
     }
 
-    /// Makes a connection thread refuse `transport`.
     pub(super) fn refuse(
         &self,
         transport: Transport,
@@ -265,7 +241,6 @@ impl Admission {
         Ok(near)
     }
 
-    /// Refuses new in-memory connections.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -320,7 +295,6 @@ impl Census {
     }
 }
 
-/// Increments `count` unless it has reached `max`.
 fn take(count: &AtomicUsize, max: usize) -> bool {
     let is_free = count.fetch_add(1, Ordering::AcqRel) < max;
     if !is_free {
@@ -353,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_a_peer_is_is_asked_only_where_a_place_is_kept_and_free() {
+    fn peer_owner_is_queried_only_if_a_reserved_place_is_free() {
         for (max, kept) in [(32, 0), (200, 2)] {
             let bounds = Bounds {
                 sessions_max: max,

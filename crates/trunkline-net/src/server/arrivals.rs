@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_an_interval_apart_and_begin_anew_after_the_longest_wait() {
+    fn turns_are_an_interval_apart_and_restart_after_the_longest_wait() {
         let mut sut = Turns::new(MILLI);
         let waits: Vec<_> = (0..3).map(|_| sut.take(at(0), 100 * MILLI)).collect();
         assert_eq!(waits, [100 * MILLI, 101 * MILLI, 102 * MILLI]);
@@ -141,7 +141,7 @@ mod tests {
     /// A crowd waiting for places costs the same at any size, until its turns exceed the longest
     /// delay.
     #[test]
-    fn those_who_come_in_vain_come_at_one_pace() {
+    fn rejected_clients_retry_at_a_constant_rate() {
         let per_second = |crowd: u64| {
             let mut sut = Turns::new(LATER_INTERVAL);
             let mut due: BinaryHeap<_> = (0..crowd).map(|n| Reverse((at(0), n))).collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_come_as_often_as_allowed_and_is_told_when_to_come_again() {
+    fn address_over_its_rate_gets_the_time_to_retry() {
         let mut sut = Arrivals::new(20);
         for count in 0..20 {
             assert_eq!(sut.admit(peer("10.0.0.7"), at(0)), Ok(()), "{count}");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_this_machine_are_not_counted_and_a_network_of_ipv6_counts_as_one() {
+    fn local_programs_are_not_counted_and_ipv6_counts_per_network() {
         let mut sut = Arrivals::new(1);
         for _ in 0..100 {
             assert_eq!(sut.admit(peer("127.0.0.1"), at(0)), Ok(()));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn memory_for_addresses_is_bounded() {
         let mut sut = Arrivals::new(20);
         for index in 0..100_000u32 {
             let address = SocketAddr::from((std::net::Ipv4Addr::from(index << 4), 1));

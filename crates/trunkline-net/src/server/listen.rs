@@ -13,16 +13,14 @@ pub(super) const BACKLOG: i32 = 4096;
 
 /// The reason why a server could not start.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum BindError {
     #[error(
-        "{address} can be reached from other machines, and connections are not protected yet: listen \
-         on 127.0.0.1 or [::1], or set insecure = true in the configuration if everyone on that \
-         network may read and write every variable"
+        "{address} can be reached from other machines, and connections are not authenticated or encrypted yet: listen \
+         on 127.0.0.1 or [::1], or use --insecure (in a configuration: insecure = true) if everyone on that network may read and write every variable"
     )]
     NotLoopback { address: SocketAddr },
     #[error(
-        "port {} of {} is in use by another program; stop it or choose another port with --listen",
+        "port {} on {} is in use by another program; stop it or choose another port with --listen",
         address.port(), address.ip()
     )]
     Taken { address: SocketAddr },
@@ -34,7 +32,6 @@ pub enum BindError {
     Denied { address: SocketAddr },
     #[error("this machine does not have the address {}; choose one it has with --listen", address.ip())]
     NoSuchAddress { address: SocketAddr },
-    /// Any other error of the system for an address.
     #[error("listening on {address} failed: {source}")]
     Io {
         address: SocketAddr,
@@ -55,7 +52,6 @@ pub enum BindError {
          --listen unix:PATH"
     )]
     SocketDenied { path: SocketPath, source: io::Error },
-    /// Any other error of the system for a Unix socket.
     #[error("listening at the socket {path} failed: {source}")]
     SocketIo { path: SocketPath, source: io::Error },
     #[error("no file descriptor is left for a server ({0}); close some, or raise `ulimit -n`")]
@@ -86,7 +82,6 @@ impl Drop for BoundPort {
     }
 }
 
-/// Listens on `address`.
 pub(super) fn listen(address: SocketAddr, insecure: bool) -> Result<BoundPort, BindError> {
     if !insecure && !address.ip().to_canonical().is_loopback() {
         return Err(BindError::NotLoopback { address });
@@ -126,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_free_at_once_although_another_process_has_its_socket_still() {
+    fn port_is_released_at_once_even_if_a_child_inherits_its_socket() {
         let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let sut = listen(any, false).unwrap();
         let address = sut.local_addr().unwrap();

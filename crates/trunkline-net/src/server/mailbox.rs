@@ -28,7 +28,6 @@ impl<M, R: Ring> Mailbox<M, R> {
         }
     }
 
-    /// Posts a message from any thread, including the mailbox's own.
     pub(super) fn post(&self, message: M) {
         lock(&self.mail).push(message);
         // Relaxed: only a hint for a thread that is awake; one that falls asleep checks under the
@@ -51,7 +50,6 @@ impl<M, R: Ring> Mailbox<M, R> {
         empty
     }
 
-    /// Called when the thread is awake again.
     pub(super) fn wake_up(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
@@ -62,7 +60,6 @@ impl<M, R: Ring> Mailbox<M, R> {
         self.asleep.load(Ordering::Relaxed)
     }
 
-    /// Returns true if there seems to be mail.
     pub(super) fn has_mail(&self) -> bool {
         self.posted.load(Ordering::Relaxed)
     }

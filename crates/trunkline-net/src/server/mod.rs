@@ -35,12 +35,12 @@ use mio::Poll;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_types::{ListenAddress, SocketPath};
 
-use crate::Clock;
-use crate::pipe::PIPE_CAPACITY;
+use crate::clock::Clock;
 use crate::spin::{SPIN_DEFAULT, most_at_once};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
-use crate::tcp::USER_TIMEOUT;
 use crate::transport::Transport;
+use crate::transport::pipe::PIPE_CAPACITY;
+use crate::transport::tcp::USER_TIMEOUT;
 
 use acceptor::{Acceptor, AcceptorFlags, ArrivalLimits, ListenSocket};
 use admission::{Admission, Bounds, Census};
@@ -55,7 +55,6 @@ pub use notifier::{Notifier, only_mark};
 /// Number of descriptors left for the rest of the process when `ulimit -n` limits the sessions.
 const DESCRIPTORS_KEPT: usize = 32;
 
-/// Addresses and limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Addresses to listen on. Port 0 takes any free port. If the list is empty, only in-memory
@@ -64,7 +63,8 @@ pub struct ServerOptions {
     /// The folder for Unix sockets named after ports: each port on this machine's loopback address
     /// also gets `PORT.sock` there if possible. See [`Dialler::near`](crate::Dialler::near).
     pub near: Option<PathBuf>,
-    /// Allows addresses that other machines can reach, although connections are not protected yet.
+    /// Allows addresses that other machines can reach, although connections are not authenticated
+    /// or encrypted yet.
     pub insecure: bool,
     /// Refuses TCP peers that are not programs of this process's user, as far as the system reports
     /// the user, and all peers on other machines. Unix sockets are for that user only in any case.
@@ -73,12 +73,11 @@ pub struct ServerOptions {
     pub threads: Option<usize>,
     /// Maximum number of open sessions; also kept below what `ulimit -n` allows.
     pub sessions_max: usize,
-    /// Maximum number of sessions being set up, whose peers have not introduced themselves yet.
     pub handshakes_max: usize,
     /// Maximum number of connections per second from one address of another machine, also in a
     /// burst. At least 1.
     pub connections_per_address: u32,
-    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
     /// Capacity in bytes of each direction of an in-memory pipe.
     pub pipe_capacity: usize,
@@ -194,7 +193,6 @@ impl Server {
         Ok(server)
     }
 
-    /// The server's TCP addresses, with the ports that the system chose.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.local_addrs
     }
@@ -204,7 +202,6 @@ impl Server {
         &self.listening
     }
 
-    /// The Unix sockets named after the server's ports.
     pub fn near_sockets(&self) -> &[SocketPath] {
         &self.near
     }
@@ -267,7 +264,6 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The listening sockets of a server.
 struct Listeners {
     sockets: Vec<ListenSocket>,
     listening: Vec<ListenAddress>,
@@ -323,7 +319,6 @@ impl Listeners {
     }
 }
 
-/// Returns true if 127.0.0.1 reaches the address.
 fn is_near(ip: IpAddr) -> bool {
     ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use trunkline_types::{Tick, Timestamp};
 
-use crate::Clock;
+use crate::clock::Clock;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
 
 use super::mailbox::{Mailbox, Ring};
@@ -26,7 +26,6 @@ pub struct Notifier {
     source: SourceHint,
 }
 
-/// A session as seen by other threads.
 pub(super) struct Target<R> {
     notified: AtomicBool,
     session: SessionKey,
@@ -62,7 +61,6 @@ impl Notifier {
         }
     }
 
-    /// Short name of the transport in use at the moment.
     pub fn transport_name(&self) -> &'static str {
         match self.source.is_shared() {
             true => SHARED_MEMORY,
@@ -118,7 +116,6 @@ impl<R: Ring> Target<R> {
         }
     }
 
-    /// Sends by itself, or else notifies.
     pub(super) fn send(&self, now: Tick, wall: Timestamp) {
         let is_seen_to = {
             let mut outlet = try_lock(&self.outlet);

@@ -59,7 +59,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::unix::own_uid;
+    use crate::transport::unix::own_uid;
 
     #[test]
     fn a_program_of_this_machine_is_known_by_its_user() {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
-use crate::Clock;
+use crate::clock::Clock;
 use crate::outgoing::{CLOSE_LIMIT, Flush, Outgoing};
 use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport};
 
@@ -50,7 +50,6 @@ pub(super) struct Session {
 struct Incoming {
     half: Box<dyn ReceiveHalf>,
     source: Source,
-    /// A read may find something.
     ready: bool,
     /// An event reported the end of the stream, which follows the readable data.
     hung_up: bool,
@@ -274,7 +273,6 @@ impl Session {
         Ok((socket, self.peer))
     }
 
-    /// Sends a frame together with a descriptor.
     pub(super) fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
         if let Life::Live(live) = &self.life
             && let Some(mut guard) = live.notifier.target.turn()

@@ -113,7 +113,7 @@ mod tests {
 
     /// The system ran another thread in the middle of a small turn.
     #[test]
-    fn a_turn_that_the_system_interrupts_costs_its_session_nothing() {
+    fn interrupted_turn_is_not_charged_to_its_session() {
         let mut sut = Turns::default();
         let [bulk, small] = [0, 1].map(SessionKey::of_slot);
         let (mut much, mut little) = (Share::default(), Share::default());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_slept_long_does_not_keep_the_others_away() {
+    fn idle_session_does_not_starve_the_others() {
         let mut sut = Turns::default();
         let [bulk, sleeper] = [0, 1].map(SessionKey::of_slot);
         let mut share = Share::default();

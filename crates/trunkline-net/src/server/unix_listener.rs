@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 use trunkline_types::SocketPath;
 
-use crate::unix::own_uid;
+use crate::transport::unix::own_uid;
 
 use super::listen::{BACKLOG, BindError};
 

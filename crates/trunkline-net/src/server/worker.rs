@@ -11,7 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use trunkline_types::Tick;
 
-use crate::Clock;
+use crate::clock::Clock;
 use crate::spin::Spin;
 use crate::sync::{Arc, Ordering};
 use crate::transport::Transport;

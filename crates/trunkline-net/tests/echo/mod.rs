@@ -1,5 +1,5 @@
-//! Endpoints that speak no protocol worth mentioning: a server that sends back what it receives,
-//! and a client that sends messages of a length and its bytes.
+//! Minimal endpoints: a server that echoes its input, and a client that sends length-prefixed
+//! messages.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub fn cut_off() -> Option<Tick> {
     Some(Clock::new().now().saturating_add(CUT_OFF))
 }
 
-/// Sends back what it receives; takes no more in while this much waits to go out.
+/// Echoes its input; accepts no more input while this much waits to be sent.
 #[derive(Default)]
 pub struct Echo {
     output: VecDeque<u8>,
@@ -34,7 +34,7 @@ pub struct Echo {
 
 impl Echo {
     const OUTPUT_MAX: usize = 256 << 10;
-    /// A message that holds exactly this asks for the connection to be closed.
+    /// A message with this content requests that the connection be closed.
     pub const CLOSE: &[u8] = b"please close";
 
     pub fn factory() -> Arc<dyn SessionFactory> {
@@ -75,7 +75,7 @@ impl Endpoint for Echo {
     }
 }
 
-/// Sends messages and keeps what comes back.
+/// Sends messages and keeps the answers.
 pub struct Caller {
     pub connected: bool,
     pub connections: usize,
@@ -120,7 +120,7 @@ impl Caller {
         }
     }
 
-    /// Sends nothing of what it was to send and has not.
+    /// Discards the output that has not been sent.
     pub fn forget(&mut self) {
         self.output.clear();
     }
@@ -226,25 +226,25 @@ impl CallerLink for Link<Caller> {
     }
 }
 
-/// What connects client and server.
+/// The transport between client and server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     Tcp,
     Unix,
-    /// A Unix socket with shared memory beside it.
+    /// A Unix socket with shared memory.
     Shared,
     /// A pipe of this capacity.
     Pipe(usize),
 }
 
-/// An echo server that can be replaced by another one at the same place.
+/// An echo server that can be replaced by another one at the same address.
 pub struct Rig {
     pub over: Over,
     spin: Duration,
     server: Arc<Mutex<Option<Arc<Server>>>>,
     address: SocketAddr,
     socket: SocketPath,
-    /// Removed with what was left in it.
+    /// Deleted with its contents when the rig is dropped.
     _folder: TempDir,
     factory: Arc<dyn SessionFactory>,
 }
@@ -270,7 +270,7 @@ impl Rig {
         rig
     }
 
-    /// Neither end looks before it sleeps.
+    /// Both ends sleep at once, without spinning first.
     pub fn sleeping(over: Over) -> Self {
         let mut rig = Self::new(over);
         rig.stop();
@@ -282,7 +282,7 @@ impl Rig {
     pub fn start(&mut self) {
         let mut options = ServerOptions {
             spin: self.spin,
-            // Hundreds of clients come at once, and none of them dials again.
+            // Hundreds of clients connect at once, and none of them retries.
             handshakes_max: 1000,
             ..ServerOptions::default()
         };
@@ -354,7 +354,7 @@ pub fn socket_in(folder: &TempDir, name: &str) -> SocketPath {
     SocketPath::parse(path.to_str().expect("text")).expect("a short path")
 }
 
-/// Bytes that are not all alike.
+/// Returns a deterministic byte pattern.
 pub fn noise(length: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (at ^ (at >> 8).wrapping_mul(7)) as u8)

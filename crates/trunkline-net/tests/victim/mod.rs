@@ -1,11 +1,11 @@
-//! Processes that are there to be killed.
+//! Processes that are started to be killed.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::process::{Child, Command, Stdio};
 
 use trunkline_types::SocketPath;
 
-/// Where a victim is to connect to, or to listen.
+/// The socket that a victim connects to, or listens on.
 const SOCKET: &str = "TRUNKLINE_VICTIM_SOCKET";
 
 /// This program again, running one of its entry points for victims. Those are ignored tests, so
@@ -13,7 +13,7 @@ const SOCKET: &str = "TRUNKLINE_VICTIM_SOCKET";
 pub struct Victim(Child);
 
 impl Victim {
-    /// Runs the entry point of this name, with what [`socket`] says to it.
+    /// Runs the entry point of this name with the socket that [`socket`] returns in it.
     pub fn start(role: &str, socket: &SocketPath) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", role, "--ignored", "--nocapture"])
@@ -42,7 +42,7 @@ impl Drop for Victim {
     }
 }
 
-/// In a victim: where it is to connect to, or to listen. `None`: somebody runs all ignored tests.
+/// In a victim: the socket to connect to, or to listen on. `None`: all ignored tests are being run.
 pub fn socket() -> Option<SocketPath> {
     let text = std::env::var(SOCKET).ok()?;
     Some(SocketPath::parse(&text).unwrap())

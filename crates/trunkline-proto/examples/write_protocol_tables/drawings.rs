@@ -130,7 +130,7 @@ fn wire<'t>(form: &'t str, ty: &'t str) -> &'t str {
     match (form, ty) {
         ("Fixed", "Ticket" | "[u8; 16]") => "16 bytes",
         ("Fixed", _) => ty,
-        ("Varint" | "Millis" | "VarintOrZero", _) => "varint",
+        ("Varint" | "Millis" | "VarintOrZero" | "Commit" | "Culprit", _) => "varint",
         ("Ticket", _) => "zigzag",
         ("Number", _) => "u8",
         ("Code", _) => "u16",

@@ -13,7 +13,7 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 
 use drawings::drawing;
 
-/// The page with every table and drawing made anew.
+/// The page with every table and drawing generated again.
 ///
 /// # Errors
 /// The name of a table whose marks the page lacks.
@@ -24,7 +24,7 @@ pub fn fill(page: &str) -> Result<String, String> {
         ("faults", faults()),
     ];
     let drawings = FrameKind::ALL.iter().filter_map(|kind| {
-        // A frame of the form of another is not drawn again.
+        // A frame with the form of another one is not drawn again.
         let is_like_another = page.contains(&format!("\n### {kind}\n\nAs "));
         let drawing = drawing(*kind).filter(|_| !is_like_another);
         drawing.map(|drawing| (kind.name(), drawing))
@@ -42,7 +42,7 @@ pub fn fill(page: &str) -> Result<String, String> {
 }
 
 fn kinds() -> String {
-    let mut table = String::from("| Number | Kind | From | For |\n|---|---|---|---|\n");
+    let mut table = String::from("| Number | Kind | From | Purpose |\n|---|---|---|---|\n");
     for kind in FrameKind::ALL {
         let from = match kind.sender() {
             Sender::Client => "client",
@@ -61,7 +61,7 @@ fn kinds() -> String {
 }
 
 fn faults() -> String {
-    let mut table = String::from("| Number | Fault | Means |\n|---|---|---|\n");
+    let mut table = String::from("| Number | Fault | Meaning |\n|---|---|---|\n");
     for code in FaultCode::ALL {
         let line = format!("| {} | `{code}` | {} |\n", code.number(), code.meaning());
         table.push_str(&line);
@@ -142,11 +142,11 @@ fn limits() -> String {
             seconds(KEEPALIVE_INTERVAL),
         ),
         (
-            "silence of a dead peer (`deadline_ms`)",
+            "silence after which a peer is treated as dead (`deadline_ms`)",
             seconds(KEEPALIVE_DEADLINE),
         ),
         (
-            "a sentence; longer ones are cut",
+            "an error text; longer ones are truncated",
             bytes(SENTENCE_BYTES_MAX as u64),
         ),
         (
@@ -154,7 +154,7 @@ fn limits() -> String {
             bytes(PAGE_BYTES as u64),
         ),
     ];
-    let mut table = String::from("| What | Limit, if nothing else was agreed |\n|---|---|\n");
+    let mut table = String::from("| What | Default limit |\n|---|---|\n");
     for (what, limit) in rows {
         table.push_str(&format!("| {what} | {limit} |\n"));
     }

@@ -49,7 +49,6 @@ fields! {
 single_frame! { Audit, Audit<'a> }
 
 record! {
-    /// The part common to all frames of a page.
     #[derive(Copy, Eq, Default)]
     pub struct AuditPageHead<'a> {
         /// Number of the first entry of the next page; `None` if this is the last page.

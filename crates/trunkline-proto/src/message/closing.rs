@@ -15,13 +15,10 @@ record! {
     /// The engine refuses the hello and then closes the connection.
     #[derive(Eq)]
     pub struct Refused {
-        /// The reason, for programs.
         pub code: FaultCode = Code,
-        /// The versions that the engine speaks.
         pub versions: VersionRange = Flat,
         /// The time after which the engine asks to be dialled again, in whole milliseconds.
         pub retry_after: Option<Duration> = RetryMillis as "retry_after_ms",
-        /// The reason, for people.
         pub sentence: String = Text<SENTENCE_BYTES_MAX>,
     }
 }
@@ -32,11 +29,9 @@ record! {
     /// The sender closes the connection in an orderly way.
     #[derive(Eq)]
     pub struct Goodbye {
-        /// The reason, for programs.
         pub code: FaultCode = Code,
         /// The time after which the sender asks to be dialled again, in whole milliseconds.
         pub retry_after: Option<Duration> = RetryMillis as "retry_after_ms",
-        /// The reason, for people.
         pub sentence: String = Text<SENTENCE_BYTES_MAX>,
     }
 }

@@ -41,7 +41,6 @@ impl SubscribeFlags {
     };
 }
 
-/// The form of a contract.
 #[derive(Debug)]
 pub enum Terms {}
 

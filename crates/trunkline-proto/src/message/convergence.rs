@@ -22,7 +22,6 @@ pub const CHUNK_ITEMS_MAX: usize = 64;
 /// each.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chunk {
-    /// The subscription.
     pub subscription: u32,
     /// The items' variables, 1 to [`CHUNK_ITEMS_MAX`].
     pub handles: Vec<u32>,
@@ -31,9 +30,12 @@ pub struct Chunk {
 }
 
 impl<'a> Record<'a> for Chunk {
-    const FIELDS: &'static [Field] = &[Field::drawn(
-        "subscription varint | runs varint | runs x ( first handle zigzag | further varint ) | digest u64",
-    )];
+    const FIELDS: &'static [Field] = &[
+        Field::drawn("subscription varint"),
+        Field::drawn("runs varint"),
+        Field::drawn("runs x ( first handle zigzag | further varint )"),
+        Field::drawn("digest u64"),
+    ];
 
     fn bytes_min(_: &Run) -> usize {
         12
@@ -105,7 +107,6 @@ list_frame! {
 }
 
 record! {
-    /// The head of a COMPARE frame.
     #[derive(Copy, Eq)]
     pub struct CompareHead {
         /// Number of update records received on this connection.
@@ -114,12 +115,9 @@ record! {
 }
 
 record! {
-    /// The state of one item at the client.
     #[derive(Copy, Eq, Default)]
     pub struct CompareItem {
-        /// The subscription.
         pub subscription: u32 = Varint,
-        /// The variable.
         pub handle: u32 = Handle,
         /// Sequence of the last update that the client has; 0 if it has none.
         pub sequence: u64 = Varint,

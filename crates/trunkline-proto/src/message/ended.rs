@@ -13,7 +13,6 @@ use crate::limits::SENTENCE_BYTES_MAX;
 
 /// The reason why items of a subscription were ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum EndReason {
     /// The bound of an `all` subscription was reached.
     Overrun,

@@ -15,7 +15,6 @@ record! {
     /// A request that was refused as a whole. Faults of single items are part of the answers.
     #[derive(Copy, Eq)]
     pub struct FaultMessage<'a> {
-        /// The reason.
         pub fault: FaultRef<'a> = Flat,
     }
 }

@@ -20,9 +20,6 @@ pub trait FieldForm<'a, T> {
     /// Appends the field, as often as it has content.
     fn put(id: u64, value: &T, out: &mut Vec<u8>);
     /// Reads one appearance of the field.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the bytes do not have this form.
     fn read(value: &mut T, run: &mut Run, field: &mut Payload<'a>) -> Result<(), DecodeError>;
     /// Shows the content under this name, for the golden vectors.
     fn show(value: &T, name: &str, to: &mut dyn Show);
@@ -31,7 +28,6 @@ pub trait FieldForm<'a, T> {
     fn sample(value: &mut T, source: &mut Source<'a>);
 }
 
-/// Written always.
 #[derive(Debug)]
 pub struct Always<F>(PhantomData<F>);
 /// Written unless it has its default.

@@ -19,7 +19,6 @@ record! {
         pub cursor: u64 = Fixed,
         /// Most names wanted in the answer; 0 lets the engine choose.
         pub limit: u32 = Fixed,
-        /// The pattern; the engine checks it.
         pub pattern: &'a str = Name,
     }
 }
@@ -32,7 +31,6 @@ record! {
         pub field: &'a str = Name,
         /// The number of a [`Comparison`], or one of a newer version.
         pub comparison: u8 = Fixed,
-        /// The text to compare with.
         pub value: &'a str = Name,
     }
 }
@@ -60,7 +58,6 @@ list_frame! {
 }
 
 record! {
-    /// The part common to all names of a page.
     #[derive(Copy, Eq, Default)]
     pub struct NamesHead {
         /// Cursor of the next page; `None` if this is the last.
@@ -69,14 +66,10 @@ record! {
 }
 
 record! {
-    /// A found variable.
     #[derive(Eq)]
     pub struct FoundVariable<'a> {
-        /// Its full name.
         pub name: &'a str = Name,
-        /// The type of its values.
         pub data_type: DataType = Type as "type",
-        /// The variable's access type.
         pub access: Access = Number,
     }
 }

@@ -26,9 +26,7 @@ const BEHIND: u8 = 1;
 /// The action on the list of forced variables.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ForcingVerb {
-    /// Return a page of the list.
     List,
-    /// Apply the forced values.
     On,
     /// Show the source's value for every variable, but keep the list.
     Off,
@@ -46,10 +44,8 @@ numbered! {
 }
 
 record! {
-    /// A FORCING frame.
     #[derive(Copy, Eq)]
     pub struct Forcing {
-        /// The action.
         pub verb: ForcingVerb = Number,
         /// Cursor of the page; 0 for the first page.
         pub cursor: u32 = Fixed,
@@ -61,7 +57,6 @@ record! {
 single_frame! { Forcing, Forcing }
 
 record! {
-    /// The head of every FORCED frame.
     #[derive(Copy, Eq, Default)]
     pub struct ForcedHead {
         /// True while forced values are applied.

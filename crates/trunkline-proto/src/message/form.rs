@@ -30,12 +30,7 @@ pub trait Form<'a, T> {
     fn flags(_value: &T) -> u8 {
         0
     }
-    /// Appends the field.
     fn put(value: &T, run: &mut Run, out: &mut Vec<u8>);
-    /// Reads the field.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the bytes do not have this form.
     fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<T, DecodeError>;
     /// Shows the content under this name, for the golden vectors.
     fn show(value: &T, name: &str, to: &mut dyn Show);
@@ -55,13 +50,11 @@ pub enum Whole<const MAX: usize = { usize::MAX }> {}
 /// Bytes, after their number.
 #[derive(Debug)]
 pub enum Bytes {}
-/// Bytes up to the end of the frame.
 #[derive(Debug)]
 pub enum Rest {}
 /// A data type, or the mark that it is that of the item before.
 #[derive(Debug)]
 pub enum Type {}
-/// A data type by itself.
 #[derive(Debug)]
 pub enum WholeType {}
 /// A value of the data type before it.
@@ -302,11 +295,8 @@ impl<'a, T: Record<'a>, const FLAT: bool> Form<'a, T> for Nested<FLAT> {
 pub trait Numbered: Copy + 'static {
     /// What is legal, for the error.
     const EXPECTED: &'static str;
-    /// The number on the wire.
     fn number(self) -> u8;
-    /// The value with this number, if there is one.
     fn from_number(number: u8) -> Option<Self>;
-    /// Shows the value, for the golden vectors.
     fn show(self, name: &str, to: &mut dyn Show);
 }
 

@@ -8,7 +8,6 @@ use super::round_trip::Source;
 use crate::decode::Payload;
 use crate::{DecodeError, FrameKind};
 
-/// An item that is a handle.
 impl<'a> Record<'a> for u32 {
     const FIELDS: &'static [Field] = &[Field::drawn("handle")];
 
@@ -79,7 +78,6 @@ record! {
     /// of it.
     #[derive(Copy, Eq)]
     pub struct UnsubscribeHead {
-        /// The number of the subscription.
         pub subscription: u32 = Fixed,
     }
 }

@@ -29,16 +29,13 @@ fields! {
     #[derive(Eq)]
     pub struct Hello {
         first {
-            /// The versions that the client speaks.
             pub versions: VersionRange = MagicThen<Flat>,
         }
-        /// The features that the client has.
         1: pub features: Features = Always<FeatureBits>,
         /// The client's name for itself, shown to people. All texts here have at most 256 bytes.
         2: pub client_name: String = IfSet<Brief>,
         /// The client's program and release.
         3: pub program: String = IfSet<Brief>,
-        /// The user that the client runs as.
         4: pub user: String = IfSet<Brief>,
         /// The client's process id; 0 if unknown.
         5: pub pid: u32 = Always<Varint>,
@@ -48,7 +45,6 @@ fields! {
         7: pub message_max: u32 = Always<Varint>,
         /// Update records that the client lets the engine send before they are acknowledged.
         8: pub window_records: u32 = Always<Varint>,
-        /// Bytes of those records.
         9: pub window_bytes: u32 = Always<Varint>,
         /// The client's session before the connection broke.
         10: pub resume: Option<Resume> = Maybe<Inner>,
@@ -61,14 +57,10 @@ fields! {
 single_frame! { Hello, Hello, unnumbered }
 
 record! {
-    /// A session to resume.
     #[derive(Copy, Eq)]
     pub struct Resume {
-        /// The number of the session.
         pub session: u64 = Fixed,
-        /// The epoch of its positions.
         pub epoch: u64 = Fixed,
-        /// The engine that had the session.
         pub engine_id: [u8; 16] = Fixed,
     }
 }
@@ -78,17 +70,14 @@ fields! {
     #[derive(Eq)]
     pub struct Welcome {
         first {
-            /// The version in use from here on.
             pub version: u8 = MagicThen<Fixed>,
         }
-        /// The features that both ends have.
         1: pub features: Features = Always<FeatureBits>,
         /// The engine's epoch, the first half of every position on this connection.
         2: pub epoch: u64 = Always<Varint>,
         /// Identifies the engine's store: the same at every start with the store, and in copies of
         /// it. Without a store it is different at each start.
         3: pub engine_id: [u8; 16] = Always<Fixed>,
-        /// The session's number.
         4: pub session: u64 = Always<Varint>,
         /// True if the session named in the hello is resumed.
         5: pub resumed: bool = Mark,
@@ -96,11 +85,8 @@ fields! {
         6: pub frame_max: u32 = Always<Varint>,
         /// The longest payload in parts, in bytes, for both directions.
         7: pub message_max: u32 = Always<Varint>,
-        /// Number of items that this session may have open.
         8: pub items_max: u32 = Always<Varint>,
-        /// Number of writes that may be unanswered.
         9: pub write_credit_count: u32 = Always<Varint>,
-        /// Bytes of the values of those writes.
         10: pub write_credit_bytes: u32 = Always<Varint>,
         /// Interval of keep-alives for both ends, in whole milliseconds.
         11: pub keepalive: Duration = Always<VarintMillis> as "keepalive_ms",
@@ -108,9 +94,7 @@ fields! {
         12: pub deadline: Duration = Always<VarintMillis> as "deadline_ms",
         /// The time of the engine's wall clock.
         13: pub wall: Timestamp = Always<Nanos>,
-        /// The engine's name for itself.
         14: pub engine_name: String = IfSet<Brief>,
-        /// The engine's release.
         15: pub engine_version: String = IfSet<Brief>,
         /// The terms of throughput mode if the client asked for it; both ends then gather what they
         /// send.
@@ -174,7 +158,6 @@ impl Default for Welcome {
 
 /// Text up to the end of a field, cut to the length that is legal before the hello is done.
 pub type Brief = Whole<HELLO_TEXT_BYTES_MAX>;
-/// The bits of features.
 #[derive(Debug)]
 pub enum FeatureBits {}
 /// Whole milliseconds as a varint, at most 49 days.

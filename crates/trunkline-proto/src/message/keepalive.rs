@@ -28,7 +28,6 @@ record! {
 single_frame! { Keepalive, Keepalive, unnumbered }
 
 record! {
-    /// The head of an ACK frame.
     #[derive(Copy, Eq, Default)]
     pub struct AckHead {
         /// Number of update records received on this connection.
@@ -40,9 +39,7 @@ record! {
     /// Permission to send more updates of an `all` subscription.
     #[derive(Copy, Eq, Default)]
     pub struct Grant {
-        /// The subscription.
         pub subscription: u32 = Varint,
-        /// Number of additional updates.
         pub more: u64 = Varint,
     }
 }

@@ -8,6 +8,7 @@ use super::engine::EngineInfo;
 use super::fault::FaultMessage;
 use super::find::{FindFrame, NamesFrame};
 use super::forcing::{ForcedFrame, Forcing};
+use super::group::GroupAnswerFrame;
 use super::handles::{HandlesFrame, UnsubscribeFrame};
 use super::hello::{Hello, Welcome};
 use super::info::InfoAnswerFrame;
@@ -25,21 +26,18 @@ use super::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use super::subscribe::SubscribeFrame;
 use super::watch::{AppearedFrame, Unwatch, VanishedFrame, Watch};
 use super::why::{Why, WhyAnswerFrame};
+use super::write_answers::WriteAnswersFrame;
 use crate::FrameKind;
 
 /// Something to do with the message of a frame, whichever it is.
 pub trait MessageVisitor<'a> {
-    /// The result.
     type Output;
-    /// Visits a frame that is a list.
     fn list<F: ListFrame>(self) -> Self::Output;
-    /// Visits a frame that is one record.
     fn single<M: SingleFrame<'a>>(self) -> Self::Output;
     /// Visits a kind whose codec is written by hand.
     fn by_hand(self, kind: FrameKind) -> Self::Output;
 }
 
-/// Calls the method of `visitor` for the message of this kind.
 pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V::Output {
     match kind {
         FrameKind::Hello => visitor.single::<Hello>(),
@@ -57,6 +55,7 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         | FrameKind::Info
         | FrameKind::RequestValue
         | FrameKind::Gone => visitor.list::<HandlesFrame>(),
+        FrameKind::WriteAnswers => visitor.list::<WriteAnswersFrame>(),
         FrameKind::Lost => visitor.list::<LostFrame>(),
         FrameKind::Ended => visitor.list::<EndedFrame>(),
         FrameKind::Find => visitor.list::<FindFrame>(),
@@ -77,6 +76,7 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         FrameKind::Report => visitor.single::<LibraryReport>(),
         FrameKind::Check => visitor.list::<CheckFrame>(),
         FrameKind::Compare => visitor.list::<CompareFrame>(),
+        FrameKind::GroupAnswer => visitor.list::<GroupAnswerFrame>(),
         FrameKind::Lease => visitor.list::<LeaseFrame>(),
         FrameKind::Leased => visitor.list::<LeasedFrame>(),
         FrameKind::Watch => visitor.single::<Watch<'a>>(),
@@ -108,7 +108,6 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         | FrameKind::Requested
         | FrameKind::Readings
         | FrameKind::Write
-        | FrameKind::WriteAnswers
         | FrameKind::Updates
         | FrameKind::Provided
         | FrameKind::Publish
@@ -116,7 +115,6 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         | FrameKind::Deploy
         | FrameKind::Repaired
         | FrameKind::GroupWrite
-        | FrameKind::GroupAnswer
         | FrameKind::SnapshotAnswer
         | FrameKind::StreamHello
         | FrameKind::StreamWelcome

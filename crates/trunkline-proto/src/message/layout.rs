@@ -21,7 +21,6 @@ pub struct Run {
     pub(super) head_flags: u8,
     pub(super) header_flags: u8,
     pub(super) types: TypeRun,
-    /// The field that is read, for the error.
     pub(super) field: &'static str,
 }
 
@@ -40,9 +39,7 @@ impl Run {
 pub struct Field {
     /// Its name on the wire; of a field without form, all that is drawn.
     pub name: &'static str,
-    /// Its type.
     pub ty: &'static str,
-    /// Its form.
     pub form: &'static str,
 }
 
@@ -54,20 +51,13 @@ impl Field {
     }
 }
 
-/// A head or an item of a frame.
 pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
-    /// Its fields, in their order.
     const FIELDS: &'static [Field];
     /// True if a fault may stand in its place.
     const MAY_FAIL: bool = false;
     /// Smallest size in bytes, once the flags of the head are known.
     fn bytes_min(run: &Run) -> usize;
-    /// Appends the record.
     fn put(&self, run: &mut Run, out: &mut Vec<u8>);
-    /// Reads the record.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the bytes do not have the form of the record.
     fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError>;
     /// Shows its content, for the golden vectors.
     fn show(&self, to: &mut dyn Show);
@@ -79,29 +69,22 @@ pub trait Record<'a>: Clone + PartialEq + std::fmt::Debug {
 /// The content of a field, as the golden vectors show it.
 #[derive(Clone, Copy, Debug)]
 pub enum Shown<'a> {
-    /// The field is absent.
     Nothing,
-    /// True or false.
     Flag(bool),
-    /// A number.
     Number(u64),
     /// A number of up to 64 bits, shown as its decimal digits.
     Digits(u64),
     /// As `Digits`, with a sign.
     Signed(i64),
-    /// A number with a fraction.
     Real(f64),
-    /// Text.
     Text(&'a str),
     /// Bytes, shown in hexadecimal.
     Bytes(&'a [u8]),
 }
 
-/// Takes what records show.
 pub trait Show {
     /// Takes a field. Without a name it is an item of a list.
     fn field(&mut self, name: &str, value: Shown<'_>);
-    /// Takes a record that is a field; `show` shows it.
     fn object(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));
     /// Takes a list that is a field; `show` shows its items, without names.
     fn list(&mut self, name: &str, show: &dyn Fn(&mut dyn Show));

@@ -27,10 +27,8 @@ numbered! {
 }
 
 record! {
-    /// The part common to all items of a LEASE frame.
     #[derive(Copy, Eq)]
     pub struct LeaseHead {
-        /// The action.
         pub verb: LeaseVerb = Number,
         /// Duration of the lease, sent in ms; ignored for a release.
         pub duration: Duration = FlagsThen<Millis> as "duration_ms",
@@ -40,10 +38,8 @@ record! {
 }
 
 record! {
-    /// A variable of a LEASE frame.
     #[derive(Copy, Eq)]
     pub struct LeaseItem {
-        /// The variable.
         pub handle: u32 = Handle,
         /// Its expected sequence; not sent, and 0, if no positions are expected.
         pub sequence: u64 = IfHead<EXPECTED, Varint>,

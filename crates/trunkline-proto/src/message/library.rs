@@ -30,18 +30,14 @@ const FORCE: u8 = 1;
 /// Longest name or description of a library, in bytes.
 const TEXT_BYTES_MAX: usize = 4 * SENTENCE_BYTES_MAX;
 
-/// The part common to all frames of a DEPLOY request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeployHead<'a> {
     /// The library's name; the engine checks it.
     pub library: &'a str,
-    /// The description, for people.
     pub description: &'a str,
-    /// True if a deployed library of this name is to be replaced.
     pub replace: bool,
 }
 
-/// Writes a DEPLOY frame.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct DeployBuilder<'a> {
@@ -50,7 +46,6 @@ pub struct DeployBuilder<'a> {
 }
 
 impl<'a> DeployBuilder<'a> {
-    /// Begins a frame at the end of `out`.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, head: &DeployHead<'_>) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Deploy, request);
         let out = frame.payload();
@@ -63,13 +58,11 @@ impl<'a> DeployBuilder<'a> {
         }
     }
 
-    /// Appends a variable.
     pub fn push(&mut self, variable: &VariableDefinition) {
         self.variables.put(variable, self.frame.payload());
         self.frame.count_item();
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.frame.len_bytes()
     }
@@ -89,11 +82,6 @@ pub struct Deploy<'a> {
 }
 
 impl<'a> Deploy<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
-    /// cannot hold `count` variables; errors in the variables appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Deploy)?;
         let flags = payload.u8()?;
@@ -109,7 +97,6 @@ impl<'a> Deploy<'a> {
         })
     }
 
-    /// The part common to all frames of the request.
     pub fn head(&self) -> DeployHead<'a> {
         self.head
     }
@@ -140,19 +127,15 @@ pub enum LibraryVerb {
 }
 
 record! {
-    /// An ORDER frame.
     #[derive(Copy, Eq)]
     pub struct LibraryOrder<'a> {
-        /// The action.
         pub verb: LibraryVerb = Verb,
-        /// The library's name.
         pub library: &'a str = Text<TEXT_BYTES_MAX>,
     }
 }
 
 single_frame! { Order, LibraryOrder<'a> }
 
-/// The number of a verb, and its flags.
 #[derive(Debug)]
 pub enum Verb {}
 

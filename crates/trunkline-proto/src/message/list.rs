@@ -9,7 +9,6 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 /// The form of a frame that is a list. Forms are types without values.
 pub trait ListFrame {
-    /// The kind of the frame.
     const KIND: FrameKind;
     /// Other kinds of frames of the same form.
     const ALSO: &'static [FrameKind];
@@ -18,14 +17,11 @@ pub trait ListFrame {
     const ITEMS: &'static str;
     /// True if a frame without items is removed from the buffer.
     const EMPTY_IS_REMOVED: bool;
-    /// The part common to all items.
     type Head<'a>: Record<'a>;
-    /// An item.
     type Item<'a>: Record<'a>;
 }
 
 record! {
-    /// The head of an answer with many items.
     #[derive(Copy, Eq)]
     pub struct AnswerHead {
         /// Index of the frame's first item within the whole request.
@@ -33,7 +29,6 @@ record! {
     }
 }
 
-/// Writes a frame that is a list.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct ListBuilder<'o, F: ListFrame> {
@@ -50,7 +45,6 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         Self::begin_as(F::KIND, out, request, head)
     }
 
-    /// Begins a frame of a kind that has this form.
     pub fn begin_as(
         kind: FrameKind,
         out: &'o mut Vec<u8>,
@@ -70,7 +64,6 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         }
     }
 
-    /// Appends an item.
     #[inline]
     pub fn push(&mut self, item: &F::Item<'_>) {
         item.put(&mut self.run, self.frame.payload());
@@ -86,12 +79,10 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         payload.truncate(end);
     }
 
-    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.frame.len_bytes()
     }
@@ -121,11 +112,6 @@ pub struct List<'a, F: ListFrame> {
 }
 
 impl<'a, F: ListFrame> List<'a, F> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame is of another kind, the head does not have the form of the kind,
-    /// or the frame cannot hold `count` items; errors in the items appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of_kinds(frame, F::KIND, F::ALSO)?;
         let mut run = Run::default();
@@ -145,12 +131,10 @@ impl<'a, F: ListFrame> List<'a, F> {
         self.request
     }
 
-    /// Number of items not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }
 
-    /// The part common to all items.
     pub fn head(&self) -> &F::Head<'a> {
         &self.head
     }

@@ -19,7 +19,6 @@ const UNKNOWN: u8 = 16;
 /// Updates lost by one item since the last report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostRecord {
-    /// The variable.
     pub handle: u32,
     /// Withheld by the subscription's filters (only changes, own updates suppressed).
     pub filtered: u64,

@@ -37,14 +37,11 @@ const SUBSCRIBE: u8 = 4;
 /// Optional content of the answers to an OPEN, in addition to handle and type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// Include the current reading.
     pub read: bool,
-    /// Include the properties.
     pub describe: bool,
 }
 
 record! {
-    /// The part common to all names of an OPEN.
     #[derive(Copy, Eq, Default)]
     pub struct OpenTerms {
         /// Optional content of the answers.
@@ -118,14 +115,11 @@ list_frame! {
     head OpenTerms, item &'a [u8], empty kept
 }
 
-/// An opened variable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OpenedVariable<'a> {
     /// The variable's handle, the same for all connections of an epoch.
     pub handle: u32,
-    /// The type of its values.
     pub data_type: DataType,
-    /// The variable's access type.
     pub access: Access,
     /// The current reading, if asked for.
     pub reading: Option<UpdateRecord<'a>>,
@@ -133,7 +127,6 @@ pub struct OpenedVariable<'a> {
     pub properties: Option<Properties>,
 }
 
-/// Writes an OPENED or PROVIDED frame.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct OpenedBuilder<'a> {
@@ -220,23 +213,19 @@ impl<'a> OpenedBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Appends the refusal of the next name.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         put_fault(self.frame.payload(), fault);
         self.frame.count_item();
     }
 
-    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -255,11 +244,6 @@ pub struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the head does not have the form drawn in the [module](self) or the frame
-    /// cannot hold `count` items; errors in the items appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         Self::of(Payload::of(frame, FrameKind::Opened)?, frame.count())
     }
@@ -280,12 +264,10 @@ impl<'a> Opened<'a> {
         self.options
     }
 
-    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }
 
-    /// Number of items not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

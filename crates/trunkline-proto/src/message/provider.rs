@@ -30,12 +30,10 @@ const QUALITY: u8 = 2;
 const VALUE: u8 = 4;
 
 record! {
-    /// The head of a PROVIDE frame.
     #[derive(Copy, Eq)]
     pub struct ProvideHead<'a> {
         /// Longest time that the provider may be silent, in whole milliseconds.
         pub lease: Duration = FixedMillis as "lease_ms",
-        /// The name of the provider.
         pub provider: &'a str = Text<HELLO_TEXT_BYTES_MAX>,
     }
 }
@@ -59,9 +57,6 @@ pub fn begin_provided(
 }
 
 /// Reads a PROVIDED frame: the granted lease, and the items.
-///
-/// # Errors
-/// [`DecodeError`] if the head does not have the form of the kind.
 pub fn decode_provided<'a>(frame: &Frame<'a>) -> Result<(Duration, Opened<'a>), DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::Provided)?;
     let lease = FixedMillis::read(&mut Run::default(), &mut payload)?;
@@ -69,7 +64,6 @@ pub fn decode_provided<'a>(frame: &Frame<'a>) -> Result<(Duration, Opened<'a>), 
 }
 
 record! {
-    /// The head of a PROVIDER_REQUEST frame.
     #[derive(Copy, Eq)]
     pub struct ProviderRequestHead {
         /// The ticket of the first handle; those of the others follow it.
@@ -83,14 +77,11 @@ list_frame! {
 }
 
 record! {
-    /// A variable that a provider must deliver.
     #[derive(Eq)]
     pub struct BoundVariable<'a> {
-        /// The variable.
         pub handle: u32 = Handle,
         /// The type of its values, including raw ones.
         pub data_type: DataType = Type as "type",
-        /// The access that clients have to it.
         pub access: Access = Number,
         /// The part of its `source` after the provider's name.
         pub item: &'a str = Text<ITEM_BYTES_MAX>,
@@ -103,22 +94,16 @@ list_frame! {
 }
 
 record! {
-    /// A provider's answer to a ticket.
     #[derive(Copy, Eq)]
     pub struct ProviderAnswer<'a> {
-        /// The ticket of PROVIDER_WRITE or PROVIDER_REQUEST.
         pub ticket: u64 = Ticket,
-        /// The outcome of the ticket.
         pub outcome: ProviderOutcome<'a> = Flat,
     }
 }
 
-/// The outcome of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProviderOutcome<'a> {
-    /// The ticket was carried out.
     Applied(ReadBack<'a>),
-    /// The provider refused; the fault names the rule.
     Refused(FaultRef<'a>),
     /// It is not known whether the ticket was carried out.
     Unknown(FaultRef<'a>),

@@ -13,7 +13,6 @@ use super::record::{RunState, UpdateRecord};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
-/// Writes a READINGS frame.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct ReadingsBuilder<'a> {
@@ -22,14 +21,12 @@ pub struct ReadingsBuilder<'a> {
 }
 
 impl<'a> ReadingsBuilder<'a> {
-    /// Begins a frame at the end of `out`; its first item is item `first_index` of the request.
     pub fn begin(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         let mut frame = FrameWriter::begin(out, FrameKind::Readings, request);
         put_varint(frame.payload(), u64::from(first_index));
         Self::of(frame)
     }
 
-    /// Begins the readings after the head of a frame.
     pub(crate) fn of(frame: FrameWriter<'a>) -> Self {
         Self {
             frame,
@@ -43,30 +40,25 @@ impl<'a> ReadingsBuilder<'a> {
         self.frame.payload().try_reserve_exact(bytes).is_ok()
     }
 
-    /// Appends the reading of the next handle.
     #[inline]
     pub fn push(&mut self, record: &UpdateRecord<'_>) {
         self.run.put_behind(self.frame.payload(), [0], record);
         self.frame.count_item();
     }
 
-    /// Appends the refusal of the next handle.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         put_fault(self.frame.payload(), fault);
         self.frame.count_item();
     }
 
-    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -81,18 +73,12 @@ pub struct Readings<'a> {
 }
 
 impl<'a> Readings<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
-    /// iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::Readings)?;
         let first_index = payload.varint_u32("an index")?;
         Self::of(first_index, payload, frame.count())
     }
 
-    /// Decodes the readings after the head of a frame.
     pub(crate) fn of(
         first_index: u32,
         payload: Payload<'a>,
@@ -105,12 +91,10 @@ impl<'a> Readings<'a> {
         })
     }
 
-    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }
 
-    /// Number of items not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

@@ -41,18 +41,14 @@ const EXT: u8 = 128;
 /// length.
 pub const RECORD_HEAD_BYTES_MAX: usize = 50;
 
-/// A reading in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UpdateRecord<'a> {
-    /// The variable.
     pub handle: u32,
     /// Sequence of the update within the epoch; 0 if nothing was written yet.
     pub sequence: u64,
     /// Time at which the engine accepted the value.
     pub engine_timestamp: Timestamp,
-    /// Time of the measurement.
     pub source_timestamp: Timestamp,
-    /// Quality of the value.
     pub quality: Quality,
     /// True if this session wrote the update. In runs shared by several sessions the mark is not
     /// set. There the client recognises its own updates by the answers to its writes, which precede
@@ -93,7 +89,6 @@ impl Default for RunState {
 }
 
 impl RunState {
-    /// The state before the first record.
     pub const START: RunState = RunState {
         handle: 0,
         sequence: 0,
@@ -167,7 +162,6 @@ impl RunState {
         };
     }
 
-    /// Reads a record.
     #[inline(always)]
     pub(crate) fn read<'a>(
         &mut self,

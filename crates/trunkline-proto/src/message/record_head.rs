@@ -58,7 +58,6 @@ impl<'a, const MAX: usize> RecordHead<'a, MAX> {
         bytes.into_iter().for_each(|byte| self.push(byte));
     }
 
-    /// Fills in the flags and appends the value.
     #[inline]
     pub(super) fn finish(mut self, flags: u8, value: &[u8]) {
         // The most common values have 8 bytes and fit into the array after the head.

@@ -23,7 +23,6 @@ pub struct ResultsBuilder<'a> {
 }
 
 impl<'a> ResultsBuilder<'a> {
-    /// Begins a SUBSCRIBED frame, the answer to SUBSCRIBE.
     pub fn subscribed(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         Self::begin(out, FrameKind::Subscribed, request, first_index)
     }
@@ -33,7 +32,6 @@ impl<'a> ResultsBuilder<'a> {
         Self::begin(out, FrameKind::Closed, request, first_index)
     }
 
-    /// Begins a REQUESTED frame, the answer to REQUEST_VALUE.
     pub fn requested(out: &'a mut Vec<u8>, request: u32, first_index: u32) -> Self {
         Self::begin(out, FrameKind::Requested, request, first_index)
     }
@@ -49,7 +47,6 @@ impl<'a> ResultsBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Appends the refusal of the next item.
     pub fn push_fault(&mut self, fault: FaultRef<'_>) {
         let index = self.frame.count();
         let out = self.frame.payload();
@@ -58,17 +55,14 @@ impl<'a> ResultsBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Number of items so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.frame.len_bytes()
     }
 
-    /// Completes the frame; set `more` if further frames of this answer follow.
     pub fn finish(self, more: bool) {
         self.frame.finish(more);
     }
@@ -88,9 +82,6 @@ pub struct Results<'a> {
 
 impl<'a> Results<'a> {
     /// Reads a SUBSCRIBED, CLOSED or REQUESTED frame, whose kind the caller has checked.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if it is of another kind; errors in the exceptions appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let kind = match frame.kind() {
             Some(kind @ (FrameKind::Subscribed | FrameKind::Closed | FrameKind::Requested)) => kind,
@@ -107,7 +98,6 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Index of the frame's first item within the whole request.
     pub fn first_index(&self) -> u32 {
         self.first_index
     }

@@ -36,17 +36,14 @@ impl<'a> Source<'a> {
         0
     }
 
-    /// A position in a stream.
     pub(super) fn position(&mut self) -> u64 {
         self.number().min(POSITION_MAX)
     }
 
-    /// True or false.
     pub(super) fn is_chosen(&mut self) -> bool {
         self.number() % 2 == 1
     }
 
-    /// A value of this type.
     pub(super) fn value(&mut self, data_type: &DataType) -> Value {
         match data_type {
             DataType::Bool => Value::Bool(self.is_chosen()),
@@ -56,14 +53,12 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Text.
     pub(super) fn text(&mut self) -> &'a str {
         let length = self.number() as usize % 40;
         let chunk = self.take(length).utf8_chunks().next();
         chunk.map_or("", |chunk| chunk.valid())
     }
 
-    /// A data type.
     pub(super) fn data_type(&mut self) -> DataType {
         let labels = vec!["OFF".into(), "AUTO".into()];
         match self.number() % 4 {
@@ -84,7 +79,6 @@ impl<'a> Source<'a> {
 /// Encodes any message of a kind, and decodes it. The bytes are leaked, so that all has one lifetime.
 struct RoundTrip(FrameKind, Source<'static>);
 
-/// The one frame in `bytes`.
 fn frame(bytes: Vec<u8>) -> Frame<'static> {
     let mut rest: &[u8] = bytes.leak();
     let frame = Frame::take_from(&mut rest).unwrap().unwrap();
@@ -147,7 +141,7 @@ impl MessageVisitor<'static> for Empty {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn encoded_frames_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes: &[u8] = bytes.leak();
         for kind in FrameKind::ALL {
             with_message(*kind, RoundTrip(*kind, Source(bytes)));

@@ -5,9 +5,7 @@ use super::stream::seal::{is_sealed, seal};
 use crate::decode::Payload;
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// A frame that is one record.
 pub trait SingleFrame<'a>: Record<'a> {
-    /// The kind of the frame.
     const KIND: FrameKind;
     /// Other kinds of frames of the same form.
     const ALSO: &'static [FrameKind];
@@ -24,11 +22,6 @@ pub trait SingleFrame<'a>: Record<'a> {
         }
     }
 
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame is of another kind, or its payload does not have the form of the
-    /// kind.
     fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of_kinds(frame, Self::KIND, Self::ALSO)?;
         let mut run = Run {
@@ -54,9 +47,6 @@ pub fn encode_empty(kind: FrameKind, request: u32, out: &mut Vec<u8>) {
 }
 
 /// Reads a frame without content: FLUSH, FLUSHED, ENGINE or S_BELL.
-///
-/// # Errors
-/// [`DecodeError`] if the frame is of another kind, or has content.
 pub fn decode_empty(frame: &Frame<'_>) -> Result<(), DecodeError> {
     <()>::decode(frame)
 }
@@ -67,7 +57,6 @@ macro_rules! single_frame {
     ($kind:ident, $message:ident $(<$life:lifetime>)? $(, also $($also:ident)+)?) => {
         $crate::message::single::single_frame!(
             @both $kind, $message $(<$life>)?, [$($($also)+)?]
-            /// Appends the frame.
             pub fn encode(&self, request: u32, out: &mut Vec<u8>) {
                 use $crate::message::single::SingleFrame;
                 self.encode_as(Self::KIND, request, out);
@@ -77,7 +66,6 @@ macro_rules! single_frame {
     ($kind:ident, $message:ident $(<$life:lifetime>)?, unnumbered $(, also $($also:ident)+)?) => {
         $crate::message::single::single_frame!(
             @both $kind, $message $(<$life>)?, [$($($also)+)?]
-            /// Appends the frame.
             pub fn encode(&self, out: &mut Vec<u8>) {
                 use $crate::message::single::SingleFrame;
                 self.encode_as(Self::KIND, 0, out);
@@ -93,11 +81,6 @@ macro_rules! single_frame {
         impl $(<$life>)? $message $(<$life>)? {
             $($encode)+
 
-            /// Reads the frame.
-            ///
-            /// # Errors
-            /// [`DecodeError`]($crate::DecodeError) if the frame is of another kind, or its payload
-            /// does not have the form of the kind.
             pub fn decode<'f>(frame: &$crate::Frame<'f>) -> Result<Self, $crate::DecodeError>
             where
                 Self: $crate::message::single::SingleFrame<'f>,

@@ -21,10 +21,8 @@ use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
 const CONSISTENT: u8 = 1;
 
-/// The part common to all readings of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotHead {
-    /// True if the readings are of one instant.
     pub is_consistent: bool,
     /// Number of the last group committed before; 0 if there was none.
     pub commit: u64,
@@ -49,11 +47,6 @@ pub fn begin_snapshot(
     ReadingsBuilder::of(frame)
 }
 
-/// Reads a SNAPSHOT_ANSWER frame.
-///
-/// # Errors
-/// [`DecodeError`] if the frame cannot hold `count` items; errors in the items appear during
-/// iteration.
 pub fn decode_snapshot<'a>(frame: &Frame<'a>) -> Result<(SnapshotHead, Readings<'a>), DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::SnapshotAnswer)?;
     let first_index = payload.varint_u32("an index")?;

@@ -15,23 +15,17 @@ use super::list::list_frame;
 const RESUME: u8 = 1;
 
 record! {
-    /// The part common to all items of a subscription.
     #[derive(Copy, Eq)]
     pub struct SubscribeTerms {
-        /// The number chosen by the client.
         pub subscription: u32 = Fixed,
-        /// The delivery contract.
         pub contract: Contract = Terms,
-        /// The filters.
         pub flags: SubscribeFlags = Flat,
     }
 }
 
 record! {
-    /// The head of a SUBSCRIBE frame.
     #[derive(Copy, Eq)]
     pub struct SubscribeHead {
-        /// Number, contract and filters.
         pub terms: SubscribeTerms = Inner,
         /// The epoch of the items' positions; `None` if nothing is resumed.
         pub resume_epoch: Option<u64> = FlagsThen<Optional<RESUME, Fixed>, RESUME>,
@@ -39,10 +33,8 @@ record! {
 }
 
 record! {
-    /// An item of a SUBSCRIBE frame.
     #[derive(Copy, Eq)]
     pub struct SubscribeItem {
-        /// The variable.
         pub handle: u32 = Handle,
         /// Sequence of the last update that the client has; 0 if it has none or does not resume.
         pub last_sequence: u64 = IfHead<RESUME, Varint>,

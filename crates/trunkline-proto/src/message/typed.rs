@@ -35,7 +35,6 @@ impl TypeRun {
         self.0.as_ref().unwrap_or(&DataType::F64)
     }
 
-    /// Reads a type.
     pub(crate) fn read(&mut self, payload: &mut Payload<'_>) -> Result<DataType, DecodeError> {
         match (payload.u8()?, &self.0) {
             (0, Some(previous)) => Ok(previous.clone()),
@@ -50,12 +49,10 @@ impl TypeRun {
     }
 }
 
-/// Appends an access type.
 pub(crate) fn put_access(out: &mut Vec<u8>, access: Access) {
     Number::put(&access, &mut Run::default(), out);
 }
 
-/// Reads an access type.
 pub(crate) fn read_access(payload: &mut Payload<'_>) -> Result<Access, DecodeError> {
     Number::read(&mut Run::default(), payload)
 }

@@ -12,7 +12,6 @@ use crate::decode::{Items, Payload};
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
-/// Writes an UPDATES frame.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct UpdatesBuilder<'a> {
@@ -21,7 +20,6 @@ pub struct UpdatesBuilder<'a> {
 }
 
 impl<'a> UpdatesBuilder<'a> {
-    /// Begins a frame for this subscription at the end of `out`.
     pub fn begin(out: &'a mut Vec<u8>, subscription: u32) -> Self {
         let frame = FrameWriter::begin(out, FrameKind::Updates, subscription);
         Self {
@@ -55,12 +53,10 @@ impl<'a> UpdatesBuilder<'a> {
         self.frame.count_item();
     }
 
-    /// Number of records so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.frame.len_bytes()
     }
@@ -89,7 +85,6 @@ pub fn run_header(subscription: u32, count: u32, run: &[u8]) -> [u8; HEADER_BYTE
     header.to_bytes()
 }
 
-/// The records of an UPDATES frame.
 #[derive(Clone, Debug)]
 pub struct Updates<'a> {
     subscription: u32,
@@ -98,19 +93,10 @@ pub struct Updates<'a> {
 }
 
 impl<'a> Updates<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame cannot hold `count` records; errors in the records appear
-    /// during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         Self::of(frame, FrameKind::Updates)
     }
 
-    /// Reads a REPAIRED frame.
-    ///
-    /// # Errors
-    /// As [`decode`](Self::decode).
     pub fn decode_repaired(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         Self::of(frame, FrameKind::Repaired)
     }
@@ -125,12 +111,10 @@ impl<'a> Updates<'a> {
         })
     }
 
-    /// The subscription that the records belong to.
     pub fn subscription(&self) -> u32 {
         self.subscription
     }
 
-    /// Number of records not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

@@ -19,7 +19,6 @@ record! {
     pub struct Watch<'a> {
         /// The client's number for the watch, unique on the connection.
         pub watch: u32 = Fixed,
-        /// The pattern; the engine checks it.
         pub pattern: &'a str = Name,
     }
 }
@@ -27,10 +26,8 @@ record! {
 single_frame! { Watch, Watch<'a> }
 
 record! {
-    /// Ends a watch.
     #[derive(Copy, Eq)]
     pub struct Unwatch {
-        /// The client's number for the watch.
         pub watch: u32 = Fixed,
     }
 }
@@ -68,14 +65,11 @@ impl Numbered for Listing {
 }
 
 record! {
-    /// The head of an APPEARED frame.
     #[derive(Copy, Eq)]
     pub struct AppearedHead {
-        /// The client's number for the watch.
         pub watch: u32 = Fixed,
         /// Number of names that had appeared or vanished.
         pub revision: u64 = Fixed,
-        /// The state of the listing.
         pub listing: Listing = Number as "listed",
     }
 }
@@ -86,11 +80,8 @@ record! {
     pub struct AppearedVariable<'a> {
         /// The variable's handle, which VANISHED refers to.
         pub handle: u32 = Handle,
-        /// Its full name.
         pub name: &'a str = Name,
-        /// The type of its values.
         pub data_type: DataType = Type as "type",
-        /// The variable's access type.
         pub access: Access = Number,
     }
 }
@@ -102,10 +93,8 @@ list_frame! {
 }
 
 record! {
-    /// The head of a VANISHED frame.
     #[derive(Copy, Eq)]
     pub struct VanishedHead {
-        /// The client's number for the watch.
         pub watch: u32 = Fixed,
         /// Number of names that had appeared or vanished.
         pub revision: u64 = Fixed,

@@ -32,7 +32,6 @@ record! {
     /// Asks why a variable does not deliver.
     #[derive(Copy, Eq)]
     pub struct Why<'a> {
-        /// Its full name.
         pub name: &'a str = Name,
     }
 }

@@ -65,7 +65,6 @@ const fn verb_of(number: u8) -> Result<WriteVerb, u8> {
     }
 }
 
-/// The options of a write, besides its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteOptions {
     /// Time of the measurement; `None` to let the engine stamp it.
@@ -76,7 +75,6 @@ pub struct WriteOptions {
     pub raw: bool,
     /// The action, or the number of one of a newer version.
     pub verb: Result<WriteVerb, u8>,
-    /// Writes only if the variable is still at this position.
     pub expected: Option<Position>,
     /// Number of earlier writes of this client that it replaces and that were never sent.
     pub superseded: u32,
@@ -99,7 +97,6 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns true if the write has a value.
     pub fn has_value(&self) -> bool {
         self.verb.is_ok_and(WriteVerb::has_value)
     }
@@ -127,12 +124,10 @@ fn read_extension(fields: &mut Payload<'_>, options: &mut WriteOptions) -> Resul
     })
 }
 
-/// One write in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteRecord<'a> {
     /// The id of the write; in PROVIDER_WRITE the ticket.
     pub write: u64,
-    /// The variable.
     pub handle: u32,
     /// Time, quality and mode.
     pub options: WriteOptions,
@@ -140,7 +135,6 @@ pub struct WriteRecord<'a> {
     pub value: &'a [u8],
 }
 
-/// Writes a WRITE, PUBLISH or PROVIDER_WRITE frame.
 #[derive(Debug)]
 #[must_use = "a frame is complete only when it is finished"]
 pub struct WriteBuilder<'a> {
@@ -150,17 +144,14 @@ pub struct WriteBuilder<'a> {
 }
 
 impl<'a> WriteBuilder<'a> {
-    /// Begins a WRITE frame at the end of `out`; `first_write` is the id of its first write.
     pub fn begin(out: &'a mut Vec<u8>, first_write: u64) -> Self {
         Self::begin_kind(out, FrameKind::Write, first_write)
     }
 
-    /// Begins a PUBLISH frame.
     pub fn begin_publish(out: &'a mut Vec<u8>, first_write: u64) -> Self {
         Self::begin_kind(out, FrameKind::Publish, first_write)
     }
 
-    /// Begins a PROVIDER_WRITE frame.
     pub fn begin_provider_write(out: &'a mut Vec<u8>, first_ticket: u64) -> Self {
         Self::begin_kind(out, FrameKind::ProviderWrite, first_ticket)
     }
@@ -207,7 +198,6 @@ impl<'a> WriteBuilder<'a> {
         self.count_write()
     }
 
-    /// Appends a write and encodes its value in place; returns its id.
     #[inline]
     pub fn push_value(&mut self, handle: u32, options: &WriteOptions, value: &Value) -> u64 {
         if options.needs_extension() {
@@ -292,12 +282,10 @@ impl<'a> WriteBuilder<'a> {
         write
     }
 
-    /// Number of writes so far.
     pub fn count(&self) -> u32 {
         self.frame.count()
     }
 
-    /// Bytes of the frame so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.frame.len_bytes()
     }
@@ -323,10 +311,6 @@ pub struct Writes<'a> {
 
 impl<'a> Writes<'a> {
     /// Reads the frame, whose kind the caller has checked.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if it is of another kind or cannot hold `count` writes; errors in the writes
-    /// appear during iteration.
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let kind = match frame.kind() {
             Some(kind @ (FrameKind::Write | FrameKind::Publish | FrameKind::ProviderWrite)) => kind,
@@ -337,7 +321,6 @@ impl<'a> Writes<'a> {
         Self::of(first_write, payload, frame.count())
     }
 
-    /// Decodes the writes after the head of a frame.
     pub(crate) fn of(
         first_write: u64,
         payload: Payload<'a>,
@@ -351,12 +334,10 @@ impl<'a> Writes<'a> {
         })
     }
 
-    /// The id of the frame's first write.
     pub fn first_write(&self) -> u64 {
         self.first_write
     }
 
-    /// Number of writes not yet read.
     pub fn left(&self) -> u32 {
         self.items.left()
     }

@@ -1,8 +1,6 @@
 //! WRITE_ANSWERS: the packed outcomes of a run of writes (B-20).
 //!
 //! ```text
-//! WRITE_ANSWERS  first_write u64
-//!                count x answer, the write at `index` being first_write + index
 //! answer         varint, bit 0 clear: applied; sequence delta = zigzag(varint >> 1)
 //!                varint, bit 0 set:   outcome = varint >> 1, then
 //!                    0 applied      sequence zigzag delta     (deltas beyond 62 bits)
@@ -17,64 +15,86 @@
 //! difference from 0, modulo 2^64. The most common answer, applied at the next sequence, takes one
 //! byte.
 
-use trunkline_types::wire::{put_u64, put_varint, put_zigzag};
+use trunkline_types::wire::{put_varint, put_zigzag};
 
 use super::fault::put_fault;
+use super::form::Fixed;
+use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::list::list_frame;
 use super::outcome::{
     APPLIED, REFUSED, SUPERSEDED, UNCHANGED, UNKNOWN, WOULD_BLOCK, WouldBlock, WriteAnswer,
 };
-use crate::decode::{Items, Payload};
-use crate::{DecodeError, Frame, FrameKind, FrameWriter};
+#[cfg(test)]
+use super::round_trip::Source;
+use crate::DecodeError;
+#[cfg(test)]
+use crate::FaultRef;
+use crate::decode::Payload;
 
-/// Writes a WRITE_ANSWERS frame.
-#[derive(Debug)]
-#[must_use = "a frame is complete only when it is finished"]
-pub struct WriteAnswersBuilder<'a> {
-    frame: FrameWriter<'a>,
-    previous: u64,
+record! {
+    #[derive(Copy, Eq)]
+    pub struct WriteAnswersHead {
+        /// The id of the first write answered; those of the others follow it.
+        pub first_write: u64 = Fixed,
+    }
 }
 
-impl<'a> WriteAnswersBuilder<'a> {
-    /// Begins a frame at the end of `out`; its first answer is for the write `first_write`.
-    pub fn begin(out: &'a mut Vec<u8>, first_write: u64) -> Self {
-        let mut frame = FrameWriter::begin(out, FrameKind::WriteAnswers, 0);
-        put_u64(frame.payload(), first_write);
-        Self { frame, previous: 0 }
+list_frame! {
+    WriteAnswersFrame: WriteAnswers, WriteAnswers, WriteAnswersBuilder,
+    head WriteAnswersHead, item WriteAnswer<'a>, empty removed
+}
+
+impl<'a> Record<'a> for WriteAnswer<'a> {
+    const FIELDS: &'static [Field] = &[Field::drawn("answer")];
+
+    fn bytes_min(_: &Run) -> usize {
+        1
     }
 
-    /// Appends the answer to the next write.
-    ///
-    /// # Real-time
-    /// Allocates only if the buffer has to grow.
     #[inline]
-    pub fn push(&mut self, outcome: &WriteAnswer<'_>) {
-        put_answer(self.frame.payload(), &mut self.previous, outcome);
-        self.frame.count_item();
+    fn put(&self, run: &mut Run, out: &mut Vec<u8>) {
+        put_answer(out, &mut run.ticket, self);
     }
 
-    /// Number of answers so far.
-    pub fn count(&self) -> u32 {
-        self.frame.count()
+    #[inline]
+    fn read(run: &mut Run, payload: &mut Payload<'a>) -> Result<Self, DecodeError> {
+        read_outcome(payload, &mut run.ticket)
     }
 
-    /// Bytes of the frame so far, header included.
-    pub fn len_bytes(&self) -> usize {
-        self.frame.len_bytes()
+    fn show(&self, to: &mut dyn Show) {
+        if let Self::Refused(fault) | Self::Unknown(fault) = self {
+            fault.show(to);
+        }
+        let outcome = match self {
+            Self::Applied(_) => "applied",
+            Self::Unchanged(_) => "unchanged",
+            Self::Superseded => "superseded",
+            Self::Refused(_) => "refused",
+            Self::NotTried(WouldBlock) => "would-block",
+            Self::Unknown(_) => "unknown",
+        };
+        to.field("outcome", Shown::Text(outcome));
+        if let Self::Applied(sequence) | Self::Unchanged(sequence) = self {
+            to.field("sequence", Shown::Digits(*sequence));
+        }
     }
 
-    /// Completes the frame; a frame without answers is removed from the buffer.
-    pub fn finish(self) {
-        if self.frame.count() == 0 {
-            self.frame.abandon();
-        } else {
-            self.frame.finish(false);
+    #[cfg(test)]
+    fn sample(source: &mut Source<'a>, run: &mut Run) -> Self {
+        match source.number() % 6 {
+            0 => Self::Applied(source.number()),
+            1 => Self::Unchanged(source.number()),
+            2 => Self::Superseded,
+            3 => Self::Refused(FaultRef::sample(source, run)),
+            4 => Self::NotTried(WouldBlock),
+            _ => Self::Unknown(FaultRef::sample(source, run)),
         }
     }
 }
 
 /// Appends an outcome; `previous` is the sequence of the previous answer.
 #[inline]
-pub(crate) fn put_answer(out: &mut Vec<u8>, previous: &mut u64, outcome: &WriteAnswer<'_>) {
+fn put_answer(out: &mut Vec<u8>, previous: &mut u64, outcome: &WriteAnswer<'_>) {
     match *outcome {
         WriteAnswer::Applied(sequence) => {
             let delta = sequence.wrapping_sub(*previous) as i64;
@@ -109,66 +129,9 @@ fn put_outcome(out: &mut Vec<u8>, outcome: u8) {
     put_varint(out, (u64::from(outcome) << 1) | 1);
 }
 
-/// A WRITE_ANSWERS frame; iterates over the ids of the writes and their outcomes.
-#[derive(Clone, Debug)]
-pub struct WriteAnswers<'a> {
-    items: Items<'a>,
-    first_write: u64,
-    next_write: u64,
-    previous: u64,
-}
-
-impl<'a> WriteAnswers<'a> {
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the frame cannot hold `count` answers; errors in the answers appear
-    /// during iteration.
-    pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        let mut payload = Payload::of(frame, FrameKind::WriteAnswers)?;
-        let first_write = payload.u64()?;
-        let items = Items::new(payload, frame.count(), 1)?;
-        Ok(Self {
-            items,
-            first_write,
-            next_write: first_write,
-            previous: 0,
-        })
-    }
-
-    /// The id of the first write answered.
-    pub fn first_write(&self) -> u64 {
-        self.first_write
-    }
-
-    /// Number of answers not yet read.
-    pub fn left(&self) -> u32 {
-        self.items.left()
-    }
-}
-
-impl<'a> Iterator for WriteAnswers<'a> {
-    type Item = Result<(u64, WriteAnswer<'a>), DecodeError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let Self {
-            next_write,
-            previous,
-            ..
-        } = self;
-        self.items.next_with(|payload| {
-            let outcome = read_outcome(payload, previous)?;
-            let write = *next_write;
-            *next_write = write.wrapping_add(1);
-            Ok((write, outcome))
-        })
-    }
-}
-
 /// Reads an outcome; `previous` is the sequence of the previous answer.
 #[inline]
-pub(crate) fn read_outcome<'a>(
+fn read_outcome<'a>(
     payload: &mut Payload<'a>,
     previous: &mut u64,
 ) -> Result<WriteAnswer<'a>, DecodeError> {

@@ -10,12 +10,10 @@ use crate::message::stream::Incarnation;
 use crate::message::stream::directory::{Ticket, TicketGrant};
 use crate::{Fault, FaultCode};
 
-/// Bounds of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryLimits {
     /// Most names registered at a time.
     pub names_max: usize,
-    /// Most lookups waiting for a name.
     pub waiting_max: usize,
     /// Most tickets issued and not yet presented.
     pub tickets_max: usize,
@@ -73,10 +71,8 @@ struct Given {
     until: Tick,
 }
 
-/// The answer to a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The endpoint exists.
     Found(TicketGrant),
     /// The endpoint does not exist yet; [`Directory::register`] answers once it does.
     Waits,
@@ -247,7 +243,6 @@ impl Directory {
         }
     }
 
-    /// The registered endpoints.
     pub fn names(&self) -> impl Iterator<Item = (&StreamUrl, Incarnation)> {
         self.names
             .iter()
@@ -270,7 +265,6 @@ impl Directory {
             .map(|(url, entry)| (url, entry.owner))
     }
 
-    /// The endpoint with this name, and its owner.
     pub fn owned_name(&self, url: &StreamUrl) -> Option<(&StreamUrl, u64)> {
         let (url, entry) = self.names.get_key_value(url)?;
         Some((url, entry.owner))

@@ -17,10 +17,8 @@ use super::walk::{ElementWalk, walk};
 use super::writer::Writer;
 use crate::message::stream::{Ack, Lost, ReaderState};
 
-/// The elements that a writer has dropped for its reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drops {
-    /// True if the writer may drop elements.
     pub(super) may: bool,
     /// Bytes by which the ring's positions are ahead of the reader's.
     shift: u64,

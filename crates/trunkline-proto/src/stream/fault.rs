@@ -6,30 +6,26 @@ use crate::{FaultCode, VersionMismatch};
 
 /// The reason why a stream ended other than in order. Shown to people as it is.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum StreamFault {
     /// The other program destroyed its endpoint.
-    #[error("the other end of the stream was destroyed: {sentence}")]
+    #[error("the peer destroyed its endpoint of the stream: {sentence}")]
     PeerDestroyed {
         /// The reason, in the other program's words.
         sentence: String,
     },
     /// The other endpoint was recreated and knows nothing of this stream.
     #[error(
-        "the other end of the stream was restarted, and what was on its way is lost: create this \
-         end anew too, or give both a journal"
+        "the peer was restarted, and the data in transit is lost: create this endpoint again too, or give both a journal"
     )]
     PeerRestarted,
     /// This endpoint was recreated while the other one expects the old one.
     #[error(
-        "the other end of the stream still belongs to an earlier run of this program: create that \
-         end anew too, or give both a journal"
+        "the peer still belongs to an earlier run of this program: create that endpoint again too, or give both a journal"
     )]
     LocalRestarted,
     /// The positions of the two ends no longer match.
     #[error(
-        "{bytes} bytes of the stream are lost: one end no longer has them and the other never got \
-         them; create both ends anew"
+        "{bytes} bytes of the stream are lost: the writer no longer has them and the reader never received them; create both endpoints again"
     )]
     DataLost {
         /// Number of lost bytes.
@@ -39,7 +35,7 @@ pub enum StreamFault {
     #[error("{0}")]
     VersionMismatch(VersionMismatch),
     /// The other endpoint, or the directory, refused this endpoint.
-    #[error("the other end of the stream refused: {sentence}")]
+    #[error("the peer refused the stream: {sentence}")]
     Refused {
         /// The code for programs to match on.
         code: FaultCode,
@@ -48,8 +44,7 @@ pub enum StreamFault {
     },
     /// The peer was away for as long as this endpoint is configured to wait.
     #[error(
-        "the other end of the stream has been away for {:.1} s, which is as long as this end waits; \
-         {bytes} bytes are still here", away_for.as_secs_f64()
+        "the peer has been away for {:.1} s, the longest time that this endpoint waits; {bytes} bytes are still here", away_for.as_secs_f64()
     )]
     PeerGone {
         /// Time for which it was away.
@@ -58,7 +53,7 @@ pub enum StreamFault {
         bytes: u64,
     },
     /// This program destroyed the endpoint.
-    #[error("this end of the stream was destroyed by this program")]
+    #[error("this program destroyed its endpoint of the stream")]
     Destroyed,
 }
 

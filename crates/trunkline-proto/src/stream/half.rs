@@ -7,28 +7,22 @@ use super::output::{Place, RingBytes};
 use crate::message::stream::{DataHead, EndState, StreamEnd};
 use crate::{Disconnect, Frame};
 
-/// The result of handling a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The stream continues.
     Continued,
     /// The stream is at its end, and both ends know it.
     Finished,
-    /// The peer was destroyed, for this reason.
     PeerDestroyed(String),
 }
 
 /// The part in which the two ends of a stream differ.
 pub trait Half {
-    /// True for the writing end.
     const WRITES: bool;
     /// The progress of this end, to be sent to the peer.
     fn state(&mut self) -> EndState;
     /// Called when a connection to this peer is up: determines where to continue.
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch>;
-    /// Handles a frame that is specific to this kind of end.
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect>;
-    /// Handles the head of S_DATA.
     fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect>;
     /// The place in the ring for the bytes that follow.
     fn wants_payload(&self) -> Option<Place>;

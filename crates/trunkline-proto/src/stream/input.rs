@@ -19,11 +19,9 @@ pub(super) struct Input {
 /// The kind of item that was taken.
 #[derive(Debug)]
 pub(super) enum Step<'a> {
-    /// A complete frame.
     Frame(Frame<'a>),
     /// The head of S_DATA; its bytes follow and are not taken here.
     Data(DataHead),
-    /// No complete item.
     Nothing,
 }
 

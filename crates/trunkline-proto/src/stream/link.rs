@@ -23,9 +23,7 @@ use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, VersionRange};
 
 pub use self::admission::Accepted;
 
-/// The writing end of a stream.
 pub type WriterLink = Link<Writer>;
-/// The reading end of a stream.
 pub type ReaderLink = Link<Reader>;
 
 /// One end of a stream, without its I/O. See the [module](super) for the order of calls.
@@ -182,7 +180,6 @@ impl<H: Half> Link<H> {
         Ok(())
     }
 
-    /// Handles the answer to the hello.
     fn handle_answer(
         &mut self,
         now: Tick,

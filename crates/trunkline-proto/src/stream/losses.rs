@@ -16,9 +16,7 @@ use crate::message::stream::Lost;
 /// There is therefore at most one more than there are elements in the buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses {
-    /// True if losses can be reported to this end.
     may: bool,
-    /// True if the writer may drop elements.
     drops: bool,
     /// True if another writer may continue after the last whole element.
     may_begin_anew: bool,

@@ -11,7 +11,6 @@ use crate::{Fault, FaultCode, Features};
 pub enum Meeting {
     /// The first peer it ever had.
     First,
-    /// The same peer as before.
     Again,
     /// The next life of the previous peer, which continues from its journal.
     NextLife,
@@ -119,7 +118,6 @@ pub(super) fn opens(own: (&str, Incarnation), peer: (&str, Incarnation)) -> bool
     }
 }
 
-/// The peer to which an endpoint was last connected.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) end: StreamEnd,

@@ -13,11 +13,9 @@ use crate::message::stream::Incarnation;
 pub enum Role {
     /// This endpoint dials, at first and after each disconnection.
     Active,
-    /// This endpoint is dialled.
     Passive,
 }
 
-/// The layout of the elements of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElementForm {
     /// Each element has this many bytes, at least 1.
@@ -26,7 +24,6 @@ pub enum ElementForm {
     Variable,
 }
 
-/// The options with which an endpoint is created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkOptions {
     /// Determines if this endpoint opens the connections.
@@ -35,11 +32,8 @@ pub struct LinkOptions {
     pub url: String,
     /// URL of the peer, in canonical form; empty to accept any peer that names this endpoint.
     pub peer_url: String,
-    /// This life of the endpoint.
     pub incarnation: Incarnation,
-    /// Type of the elements.
     pub data_type: DataType,
-    /// Layout of the elements in the stream.
     pub form: ElementForm,
     /// Number of elements that the buffer can hold; at least 1.
     pub capacity: u64,

@@ -3,9 +3,7 @@
 /// A range of the stream, and of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Position of the first byte.
     pub position: u64,
-    /// Number of bytes.
     pub len: u64,
 }
 

@@ -33,7 +33,6 @@ pub struct Pair {
     /// The part of the peer's incarnation that stays the same through the lives of an endpoint with
     /// a journal.
     pub lineage: [u8; 8],
-    /// The secret shared by the two.
     pub secret: Secret,
     /// The share that the peer offered when it first dialled; `None` if this end dialled.
     pub offered: Option<Secret>,
@@ -46,7 +45,6 @@ pub(super) enum Purpose {
     Offer = 1,
     /// A share sent with a welcome.
     Answer = 2,
-    /// The secret of a pair.
     Pair = 3,
     /// Proof that the dialling end is the previous peer.
     Hello = 4,
@@ -126,7 +124,7 @@ mod tests {
     /// The MAC is HMAC-SHA-256 over the bytes given in the protocol reference: two implementations
     /// must compute the same bytes.
     #[test]
-    fn a_proof_is_made_of_what_the_reference_says() {
+    fn proof_covers_the_bytes_of_the_protocol_reference() {
         let secret = Secret([7; 32]);
         let (from, to) = (Incarnation([1; 16]), Incarnation([2; 16]));
         let mut bytes = b"trunkline stream\x04".to_vec();
@@ -140,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn no_proof_counts_for_another_end_dial_or_direction() {
+    fn proof_is_bound_to_end_dial_and_direction() {
         let secret = Secret([7; 32]);
         let (a, b) = (Incarnation([1; 16]), Incarnation([2; 16]));
         let proof = secret.proof(Purpose::Hello, a, b, 5);

@@ -11,12 +11,10 @@ use crate::message::stream::StreamEnd;
 use crate::{Disconnect, FaultCode, Features, FrameKind};
 
 impl<H> Link<H> {
-    /// The number of the current connection.
     pub fn connection(&self) -> Option<u64> {
         self.session.connection.as_ref().map(|c| c.id)
     }
 
-    /// Returns true if the two ends are connected.
     pub fn is_connected(&self) -> bool {
         self.session.connection.as_ref().is_some_and(|c| c.is_up)
     }
@@ -93,7 +91,6 @@ impl<H> Link<H> {
         self.session.pair.as_ref()
     }
 
-    /// The options with which the endpoint was created.
     pub fn options(&self) -> &LinkOptions {
         &self.session.options
     }

@@ -49,7 +49,6 @@ pub struct Reader {
     ack_by: Option<Tick>,
     /// Time of the next acknowledgement if nothing changes until then.
     pub(super) ack_at: Option<Tick>,
-    /// The content of that acknowledgement.
     waiting: Ack,
     pub(super) close: Option<StreamClose>,
     /// The writer's reason for being destroyed before its end.
@@ -60,11 +59,9 @@ pub struct Reader {
     /// The position at which a writer begins that had written nothing when it last connected.
     waits_at: Option<u64>,
     pub(super) is_abort_said: bool,
-    /// The elements dropped by the writer.
     pub(super) losses: Losses,
 }
 
-/// The end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamClose {
     /// No bytes come from this position on.
@@ -116,9 +113,6 @@ impl Reader {
         };
         if let Some(check) = incoming.check {
             let is_right = check.crc32c == check.expected;
-            #[cfg(feature = "planted")]
-            let is_right = is_right
-                || trunkline_types::planted::is(trunkline_types::planted::Bug::ChecksumIgnored);
             if !is_right {
                 let sentence = format!(
                     "the bytes before position {} were altered on the way",
@@ -200,16 +194,6 @@ impl Half for Reader {
             }
             Some(FrameKind::StreamAbort) => {
                 let abort = Abort::decode(frame)?;
-                #[cfg(feature = "planted")]
-                let abort = Abort {
-                    position: match trunkline_types::planted::is(
-                        trunkline_types::planted::Bug::AbortAsEnd,
-                    ) {
-                        true => abort.transferred,
-                        false => abort.position,
-                    },
-                    ..abort
-                };
                 // From a writer that was closed and stopped waiting for the acknowledgement of its
                 // end.
                 let is_end =
@@ -218,21 +202,12 @@ impl Half for Reader {
                 if is_complete && self.close.is_some_and(is_end) {
                     return Ok(Outcome::Continued);
                 }
-                #[cfg(feature = "planted")]
-                let is_aborted =
-                    !trunkline_types::planted::is(trunkline_types::planted::Bug::AbortAsEnd)
-                        && !(abort.transferred == abort.position
-                            && trunkline_types::planted::is(
-                                trunkline_types::planted::Bug::AbortForgotten,
-                            ));
-                #[cfg(not(feature = "planted"))]
-                let is_aborted = true;
                 // The previously announced end is not reached.
                 self.close = None;
                 self.handle_end(StreamClose {
                     position: abort.transferred,
                     written: abort.position,
-                    is_aborted,
+                    is_aborted: true,
                 })?;
                 self.abort_reason = Some(abort.sentence);
             }
@@ -250,13 +225,6 @@ impl Half for Reader {
     fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect> {
         let arrived = self.arrived.position();
         let end = head.position.saturating_add(u64::from(head.len));
-        #[cfg(feature = "planted")]
-        let arrived = match head.position < arrived
-            && trunkline_types::planted::is(trunkline_types::planted::Bug::TakenTwice)
-        {
-            true => head.position,
-            false => arrived,
-        };
         if head.position != arrived {
             return Err(malformed(format!(
                 "bytes of position {} come where {arrived} is next",
@@ -277,9 +245,6 @@ impl Half for Reader {
         }
         self.is_writer_short |= head.is_short_of_room;
         self.incoming = Some(Incoming {
-            #[cfg(feature = "planted")]
-            position: self.arrived.position(),
-            #[cfg(not(feature = "planted"))]
             position: head.position,
             left: u64::from(head.len),
             check: head.crc32c.map(|expected| Check {

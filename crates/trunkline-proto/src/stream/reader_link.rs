@@ -99,7 +99,6 @@ impl Link<Reader> {
         self.half.is_end_safe = is_safe;
     }
 
-    /// Sets the end of the stream, as recorded in the journal.
     pub fn restore_end(&mut self, end: StreamClose) {
         self.half.close = Some(end);
     }

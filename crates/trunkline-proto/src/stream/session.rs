@@ -62,16 +62,13 @@ pub(super) struct Session {
     pub(super) last: Option<Disconnect>,
 }
 
-/// The identity claimed by a dialling end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// It does not claim to be known.
     Stranger,
     /// It claims to be the peer, and has the secret of the pair.
     Proven,
     /// It claims to be the peer, and the answer to its first dial may not have reached it.
     Unanswered,
-    /// It falsely claims to be the peer.
     Impostor,
 }
 
@@ -159,10 +156,6 @@ impl Session {
         };
         let (own, peer) = (self.options.incarnation, hello.end.incarnation);
         let proof = pair.secret.proof(Purpose::Hello, peer, own, hello.attempt);
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::SecretNotCompared) {
-            return Claim::Proven;
-        }
         if hello.proof == Some(proof) {
             Claim::Proven
         } else if (hello.share.is_some() && hello.share == pair.offered)
@@ -211,9 +204,6 @@ impl Session {
         if let Some(pair) = self.pair.filter(|_| is_claimed) {
             let proof = pair.secret.proof(Purpose::Welcome, peer, own, self.attempt);
             let is_proven = welcome.proof == Some(proof);
-            #[cfg(feature = "planted")]
-            let is_proven = is_proven
-                || trunkline_types::planted::is(trunkline_types::planted::Bug::SecretNotCompared);
             return Some(pair).filter(|_| is_proven);
         }
         let answered = welcome.share?;
@@ -341,13 +331,11 @@ impl Session {
         true
     }
 
-    /// Called when the dial failed.
     pub(super) fn handle_dial_failed(&mut self, now: Tick, cause: Disconnect) {
         self.plan_dial(now, cause.retry_after());
         self.last = Some(cause);
     }
 
-    /// Makes this end passive: from now on it is dialled.
     pub(super) fn stop_dialling(&mut self) {
         self.options.role = Role::Passive;
         self.dial_at = None;
@@ -390,14 +378,6 @@ impl Session {
                 match connection.liveness.poll(now) {
                     LivenessAction::Idle => {}
                     LivenessAction::SendKeepalive => connection.say_alive(now),
-                    #[cfg(feature = "planted")]
-                    LivenessAction::Dead { .. }
-                        if trunkline_types::planted::is(
-                            trunkline_types::planted::Bug::SilenceIgnored,
-                        ) =>
-                    {
-                        connection.liveness.handle_received(now);
-                    }
                     LivenessAction::Dead { silent_for } => {
                         cause = Some(Disconnect::Dead { silent_for });
                     }
@@ -413,10 +393,6 @@ impl Session {
             if let Some(cause) = cause {
                 self.close(cause);
             }
-        }
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::GoneForEver) {
-            self.away_since = None;
         }
         if let (Some(since), Some(after)) = (self.away_since, self.options.gone_after)
             && now >= since.saturating_add(after)

@@ -14,7 +14,6 @@ pub struct ElementWalk {
     /// Longest element in bytes, including its length.
     element_max: u64,
     position: u64,
-    /// Number of whole elements before `position`.
     elements: u64,
     /// Start of the element that `position` is in.
     boundary: u64,
@@ -46,17 +45,14 @@ impl ElementWalk {
         }
     }
 
-    /// The current position.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Number of whole elements before the position.
     pub fn elements(&self) -> u64 {
         self.elements
     }
 
-    /// End of the last whole element.
     pub fn boundary(&self) -> u64 {
         self.boundary
     }
@@ -172,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn elements_are_found_however_the_bytes_are_cut(
+        fn elements_are_found_at_any_split_of_the_bytes(
             lengths in prop::collection::vec(0..20_usize, 1..20),
             cuts in prop::collection::vec(1..9_usize, 1..100),
             max in 0..22_u64,
@@ -200,7 +196,7 @@ mod tests {
         }
 
         #[test]
-        fn elements_of_one_size_are_counted_without_a_look(
+        fn fixed_size_elements_are_counted_without_reading_them(
             size in 1..9_u32,
             steps in prop::collection::vec(0..50_usize, 0..20),
         ) {

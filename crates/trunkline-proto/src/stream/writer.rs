@@ -112,12 +112,6 @@ impl Writer {
         match until {
             Until::Sent => self.sent,
             Until::Available => self.arrived,
-            #[cfg(feature = "planted")]
-            Until::Read
-                if trunkline_types::planted::is(trunkline_types::planted::Bug::FlushTooEarly) =>
-            {
-                self.arrived
-            }
             Until::Read => self.read,
             Until::Durable => self.durable,
         }
@@ -153,10 +147,6 @@ impl Writer {
     /// Number of bytes that the next frame may hold.
     fn next_len(&mut self, ring: &dyn RingBytes) -> u64 {
         let credit = self.credit();
-        #[cfg(feature = "planted")]
-        let credit = credit.saturating_add(u64::from(trunkline_types::planted::is(
-            trunkline_types::planted::Bug::CreditOffByOne,
-        )));
         let reach = self.written.min(credit).min(self.at_hand);
         let len = reach.saturating_sub(self.handed).min(DATA_BYTES_MAX);
         if len == 0 || matches!(self.form, ElementForm::Fixed(_)) {

@@ -19,7 +19,6 @@ impl Link<Writer> {
         Link::with(options, half, now)
     }
 
-    /// Creates a writer that continues from its journal.
     pub fn restored_writer(options: LinkOptions, at: WriterState, now: Tick) -> Self {
         let mut half = Writer::new(&options);
         half.kept = ElementWalk::new(options.form, u64::MAX, at.kept, at.kept_elements);
@@ -93,7 +92,6 @@ impl Link<Writer> {
         position
     }
 
-    /// Returns true if everything before `position` has reached `until`.
     pub fn is_reached(&self, until: Until, position: u64) -> bool {
         self.half.place(until) >= position
     }
@@ -109,7 +107,6 @@ impl Link<Writer> {
         self.half.kept.boundary()
     }
 
-    /// Number of elements before [`freed`](Self::freed).
     pub fn freed_elements(&self) -> u64 {
         self.half.kept.elements()
     }
@@ -166,7 +163,6 @@ impl Link<Writer> {
         self.half.has_end || self.is_over()
     }
 
-    /// The elements that the reader lacks.
     pub fn left(&self, ring: &dyn RingBytes) -> Left {
         self.half.left(ring)
     }

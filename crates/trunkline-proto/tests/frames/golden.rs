@@ -67,8 +67,8 @@ fn every_kind_has_a_golden_frame() {
 }
 
 #[test]
-fn what_is_read_is_written_as_it_was() {
-    // What a newer version says beyond this one's words is skipped, so it is not written again.
+fn decoded_samples_are_re_encoded_identically() {
+    // Parts that only a newer version understands are skipped, so they are not re-encoded.
     let skipped = [
         "hello-unknown-fields",
         "updates-extension",
@@ -123,7 +123,7 @@ fn any_frame_may_carry_an_extension_of_unknown_fields() {
 
 /// Behaviour: B-51.
 #[test]
-fn an_update_record_may_carry_an_extension_of_its_own() {
+fn update_record_may_carry_an_extension() {
     let with = samples::all()
         .into_iter()
         .find(|sample| sample.name == "updates-extension")

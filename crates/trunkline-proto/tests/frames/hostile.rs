@@ -1,5 +1,5 @@
-//! Bytes from a hostile or broken peer: every decoder, whatever it is given, ends with items or an
-//! error. Each golden frame is cut, altered and lengthened at every byte.
+//! Bytes from a hostile or broken peer: every decoder ends with items or an error for any input.
+//! Each golden frame is cut, altered and lengthened at every byte.
 
 use proptest::prelude::*;
 use trunkline_proto::frame::{EXT, Frame, FrameHeader, HEADER_BYTES};
@@ -37,7 +37,7 @@ fn golden() -> impl Iterator<Item = (String, FrameHeader, Vec<u8>)> {
     })
 }
 
-/// Kinds whose payload goes on with fields or exceptions to its end, where shorter may be legal.
+/// Kinds whose payload continues with fields or exceptions to its end, where shorter may be legal.
 fn is_open_ended(kind: u8) -> bool {
     use FrameKind::{
         Audit, Closed, EngineAnswer, Hello, Report, Requested, StreamArrived, StreamData,
@@ -106,7 +106,7 @@ fn a_frame_altered_at_any_byte_decodes_or_fails_but_never_panics() {
 }
 
 #[test]
-fn a_count_of_items_that_cannot_be_there_is_an_error_at_once() {
+fn impossible_item_count_is_an_error_at_once() {
     for (name, header, payload) in golden().filter(|(_, header, _)| header.count > 0) {
         // In those between two endpoints of a stream it is a checksum.
         if is_open_ended(header.kind) || is_intact(&header) {
@@ -140,7 +140,7 @@ fn bytes_after_the_last_item_are_an_error() {
 }
 
 #[test]
-fn an_extension_block_that_is_not_there_is_an_error() {
+fn missing_extension_block_is_an_error() {
     let header = FrameHeader {
         kind: FrameKind::Ack.number(),
         flags: EXT,
@@ -158,7 +158,7 @@ fn an_extension_block_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn an_error_says_which_frame_and_where() {
+fn error_names_the_frame_and_the_position() {
     let header = FrameHeader {
         kind: FrameKind::Hello.number(),
         ..FrameHeader::default()

@@ -1,7 +1,7 @@
 //! Every kind of frame: against the golden file, there and back for any content, and from a hostile
 //! peer.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 #[path = "../../examples/write_vectors/fields/mod.rs"]
 mod fields;

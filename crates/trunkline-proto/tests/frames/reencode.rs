@@ -1,10 +1,8 @@
-//! Decodes a frame of any kind to its last item and encodes what was read again: the one function
-//! behind the round-trip, hostile-input and fuzz tests.
+//! Decodes a frame of any kind completely and re-encodes it. Shared by the round-trip,
+//! hostile-input and fuzz tests.
 
 use trunkline_proto::frame::Frame;
-use trunkline_proto::message::group::{
-    GroupAnswer, GroupAnswerBuilder, GroupWrite, GroupWriteBuilder,
-};
+use trunkline_proto::message::group::{GroupWrite, GroupWriteBuilder};
 use trunkline_proto::message::kinds::{MessageVisitor, with_message};
 use trunkline_proto::message::library::{Deploy, DeployBuilder};
 use trunkline_proto::message::list::{List, ListBuilder, ListFrame};
@@ -17,13 +15,12 @@ use trunkline_proto::message::snapshot::{begin_snapshot, decode_snapshot};
 use trunkline_proto::message::stream::{Data, StreamHello, StreamWelcome};
 use trunkline_proto::message::updates::{Updates, UpdatesBuilder};
 use trunkline_proto::message::write::{WriteBuilder, Writes};
-use trunkline_proto::message::write_answers::{WriteAnswers, WriteAnswersBuilder};
 use trunkline_proto::{DecodeError, FrameKind};
 
-/// Appends to `out` the frame that says what `frame` says; `None` for kinds that carry no message
-/// of their own (PART, and what this version does not know). Extensions are dropped.
+/// Appends a frame equivalent to `frame` to `out`; returns `None` for kinds without a message (PART
+/// and unknown kinds). Extensions are dropped.
 ///
-/// What it writes for legal frames differs from them only where the form leaves a choice.
+/// For a valid frame, the output differs only where the encoding is not unique.
 pub fn reencode(frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Result<(), DecodeError>> {
     let kind = frame.kind()?;
     with_message(kind, Reencode { kind, frame, out })
@@ -74,12 +71,10 @@ fn by_hand(kind: FrameKind, frame: &Frame<'_>, out: &mut Vec<u8>) -> Option<Outc
         FrameKind::Write | FrameKind::Publish | FrameKind::ProviderWrite => {
             writes(frame, kind, out)
         }
-        FrameKind::WriteAnswers => write_answers(frame, out),
         FrameKind::Updates => updates(frame, out),
         FrameKind::Deploy => deploy(frame, out),
         FrameKind::Repaired => repaired(frame, out),
         FrameKind::GroupWrite => group_write(frame, out),
-        FrameKind::GroupAnswer => group_answer(frame, out),
         FrameKind::SnapshotAnswer => decode_snapshot(frame).and_then(|(head, items)| {
             let first = items.first_index();
             all_readings(
@@ -107,16 +102,6 @@ fn group_write(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
     for write in group {
         let write = write?;
         builder.push(write.handle, &write.options, write.value);
-    }
-    builder.finish();
-    Ok(())
-}
-
-fn group_answer(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let answer = GroupAnswer::decode(frame)?;
-    let mut builder = GroupAnswerBuilder::begin(out, frame.request(), answer.head());
-    for outcome in answer {
-        builder.push(&outcome?);
     }
     builder.finish();
     Ok(())
@@ -221,16 +206,6 @@ fn writes(frame: &Frame<'_>, kind: FrameKind, out: &mut Vec<u8>) -> Outcome {
         let item = item?;
         let id = builder.push(item.handle, &item.options, item.value);
         assert_eq!(id, item.write);
-    }
-    builder.finish();
-    Ok(())
-}
-
-fn write_answers(frame: &Frame<'_>, out: &mut Vec<u8>) -> Outcome {
-    let items = WriteAnswers::decode(frame)?;
-    let mut builder = WriteAnswersBuilder::begin(out, items.first_write());
-    for item in items {
-        builder.push(&item?.1);
     }
     builder.finish();
     Ok(())

@@ -49,7 +49,7 @@ fn nothing_is_written_after_the_close() {
 
 /// Behaviour: NS-40, NS-52, NS-53.
 #[test]
-fn the_writer_learns_that_the_reader_was_destroyed_and_how_far_it_was() {
+fn writer_learns_that_the_reader_was_destroyed_and_its_position() {
     for writer_dials in [true, false] {
         let mut sut = World::connected(10, 5, writer_dials);
         assert!(sut.write(8));
@@ -76,7 +76,7 @@ fn the_writer_learns_that_the_reader_was_destroyed_and_how_far_it_was() {
 
 /// Behaviour: NS-40, NS-45.
 #[test]
-fn an_aborted_writer_says_what_stays_behind_and_the_reader_keeps_what_it_has() {
+fn aborted_writer_reports_undelivered_and_reader_keeps_the_rest() {
     for writer_dials in [true, false] {
         let mut sut = World::connected(10, 5, writer_dials);
         assert!(sut.write(8));
@@ -99,7 +99,7 @@ fn an_aborted_writer_says_what_stays_behind_and_the_reader_keeps_what_it_has() {
 
 /// Behaviour: NS-45, NS-47.
 #[test]
-fn an_aborted_writer_is_no_ended_one_although_everything_has_arrived() {
+fn aborted_writer_does_not_end_the_stream_after_full_delivery() {
     for (closes_before, is_aborted) in [(false, true), (true, false)] {
         let mut sut = World::connected(10, 5, true);
         assert!(sut.write(3));
@@ -122,7 +122,7 @@ fn an_aborted_writer_is_no_ended_one_although_everything_has_arrived() {
 }
 
 #[test]
-fn a_writer_that_is_aborted_while_cut_says_what_is_in_doubt() {
+fn writer_aborted_during_a_cut_reports_elements_in_doubt() {
     let mut sut = World::connected(10, 5, true);
     assert!(sut.write(2));
     sut.run(ms(20));
@@ -189,7 +189,7 @@ fn a_flush_is_answered_when_its_condition_holds_and_not_before() {
 }
 
 #[test]
-fn an_end_that_was_lost_is_said_again() {
+fn lost_end_frame_is_resent() {
     for writer_dials in [true, false] {
         for is_aborted in [true, false] {
             let mut sut = World::connected(10, 5, writer_dials);
@@ -214,7 +214,7 @@ fn an_end_that_was_lost_is_said_again() {
 }
 
 #[test]
-fn an_answer_to_the_end_that_was_lost_is_given_again() {
+fn lost_answer_to_the_end_is_resent() {
     for writer_dials in [true, false] {
         let mut sut = World::connected(10, 5, writer_dials);
         assert!(sut.write(4));
@@ -236,10 +236,10 @@ fn an_answer_to_the_end_that_was_lost_is_given_again() {
     }
 }
 
-/// The reader's journal knows the end from the life before: it says so behind its greeting, before
-/// the writer has said the end on that connection.
+/// The reader's journal knows the end from the run before, and reports it after its hello, before
+/// the writer has sent the end on that connection.
 #[test]
-fn an_end_that_is_known_from_an_earlier_life_may_be_said_before_it_is_heard() {
+fn end_known_from_an_earlier_run_may_precede_the_writers_end() {
     for writer_dials in [true, false] {
         let (w, mut r) = options(10, 5, writer_dials);
         r.has_journal = true;
@@ -278,8 +278,8 @@ fn an_end_that_is_known_from_an_earlier_life_may_be_said_before_it_is_heard() {
     }
 }
 
-/// With a journal that is not on its disk yet the end may not be said. A program that has read all
-/// of it and closes has the end nevertheless, and did not give up.
+/// A reader whose journal is not on disk yet may not report the end. A program that has read
+/// everything and closes has the end nevertheless, and has not given up.
 #[test]
 fn a_reader_that_closes_with_the_whole_stream_has_the_end() {
     for writer_dials in [true, false] {
@@ -305,12 +305,12 @@ fn a_reader_that_closes_with_the_whole_stream_has_the_end() {
 }
 
 #[test]
-fn a_goodbye_at_the_end_that_was_lost_is_no_fault() {
+fn lost_final_goodbye_is_not_a_fault() {
     for writer_dials in [true, false] {
         let mut sut = World::connected(10, 5, writer_dials);
         assert!(sut.write(4));
         sut.writer.link.close();
-        // All but the goodbye, which is on its way when the connection is cut.
+        // All but the goodbye, which is in transit when the connection is cut.
         while !sut.writer.link.is_over() {
             sut.now = sut.now.saturating_add(Duration::from_micros(100));
             sut.pump();

@@ -12,7 +12,7 @@ use trunkline_types::{DataType, Tick};
 
 use crate::rig::ms;
 
-/// What becomes of a creation that waits for at most [`PATIENCE`].
+/// The outcome of a creation that waits for at most [`PATIENCE`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Created {
     /// It returns, because the two are linked.
@@ -84,10 +84,11 @@ impl Create {
     }
 }
 
-/// Bytes on their way: over which connection, to which end, when they come.
+/// Bytes in transit: over which connection, to which end, when they come.
 type Sent = (Tick, u64, usize, Vec<u8>);
 
-/// Runs two creations, and says what becomes of each, who dialled, and when each was over.
+/// Runs two creations. Returns the outcome of each, the end that dialled, and the time at which
+/// each was over.
 fn create(ends: [Create; 2]) -> ([Created; 2], Option<usize>, [Duration; 2]) {
     let start = Tick::from_nanos(1);
     let mut links: [Option<Any>; 2] = [None, None];
@@ -220,12 +221,12 @@ fn creation_returns_at_both_ends_when_they_are_linked() {
 
 /// Behaviour: NS-65.
 #[test]
-fn of_two_that_name_each_other_the_same_one_dials_whoever_was_first() {
+fn same_endpoint_of_a_pair_dials_in_any_order_of_creation() {
     for (one, other, dials) in [
         (writer(A, B), reader(B, A), 0),
         (writer(B, A), reader(A, B), 1),
         (
-            // Hosts do not count: a machine does not know all the names of its own.
+            // Hosts are not compared: a machine does not know all its own names.
             writer("tl://h/z", "tl://i/a"),
             reader("tl://i/a", "tl://h/z"),
             1,
@@ -270,7 +271,7 @@ fn creation_without_a_peer_waits_to_its_time_out() {
 
 /// Behaviour: NS-15.
 #[test]
-fn where_only_one_name_matches_one_end_learns_it_at_once_and_the_other_waits() {
+fn one_sided_match_fails_at_once_at_one_end_and_waits_at_the_other() {
     for (one, other) in [(writer(A, B), reader(B, C)), (reader(A, B), writer(B, C))] {
         let (created, _, waited) = create([one, other]);
         assert_eq!(created[0], Created::Refused(FaultCode::StreamPeer));
@@ -299,7 +300,7 @@ fn another_type_or_the_same_direction_is_an_error_at_once() {
 
 /// Behaviour: NS-17.
 #[test]
-fn where_neither_names_the_other_both_wait_to_their_time_out() {
+fn endpoints_that_do_not_name_each_other_time_out() {
     let (created, _, waited) = create([writer(A, ""), reader(B, "")]);
     assert_eq!(created, [Created::TimedOut, Created::TimedOut]);
     assert_eq!(waited, [PATIENCE, PATIENCE]);

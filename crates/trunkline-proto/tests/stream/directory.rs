@@ -88,7 +88,7 @@ fn a_name_whose_owner_is_silent_is_free_after_the_lease() {
 }
 
 #[test]
-fn who_asks_before_there_is_an_endpoint_is_answered_when_there_is() {
+fn lookup_is_answered_when_the_endpoint_appears() {
     let mut sut = Directory::default();
     for asker in [5, 6, 7] {
         let answer = sut.lookup(NOW, asker, &url("wave"), B, || unreachable!());
@@ -116,7 +116,7 @@ fn ticket(sut: &mut Directory, number: u8) -> [u8; 16] {
 }
 
 #[test]
-fn a_ticket_is_good_once_for_who_asked_and_for_ten_seconds() {
+fn ticket_is_valid_once_for_its_requester_for_ten_seconds() {
     let mut sut = Directory::default();
     assert_eq!(register(&mut sut, 1, "wave"), Ok(()));
     let code = |result: Result<u64, trunkline_proto::Fault>| result.map_err(|fault| fault.code);

@@ -1,5 +1,5 @@
-//! A writer that drops what a slow reader does not fetch: each element comes once and in order, or
-//! is told as lost, once and at its place, whatever becomes of the connections.
+//! A writer that drops elements that a slow reader does not fetch: each element arrives once and in
+//! order, or is reported as lost, once and at its position, regardless of the connections.
 
 use proptest::prelude::*;
 use trunkline_proto::message::stream::seal::seal;
@@ -26,7 +26,7 @@ fn world(varies: bool) -> World {
     world
 }
 
-/// The next element has a length of its own, where elements vary.
+/// The length of the next element depends on its number, for variable-size elements.
 fn write(world: &mut World, varies: bool) -> bool {
     match varies {
         true => {
@@ -44,7 +44,7 @@ fn read(world: &mut World, varies: bool) -> bool {
     }
 }
 
-/// Ends the stream, and reads everything: nothing is missing that was not told.
+/// Ends the stream, and reads everything: every missing element was reported.
 fn finish(world: &mut World, varies: bool, written: u64) {
     world.heal();
     world.writer.link.close();
@@ -67,7 +67,7 @@ fn finish(world: &mut World, varies: bool, written: u64) {
 
 /// Behaviour: B-62.
 #[test]
-fn what_is_dropped_is_told_once_where_it_is_missing() {
+fn drops_are_reported_once_at_the_gap() {
     for varies in [false, true] {
         let mut sut = world(varies);
         // 5 fill the reader's buffer, and 5 more the writer's.
@@ -93,12 +93,12 @@ fn what_is_dropped_is_told_once_where_it_is_missing() {
     }
 }
 
-/// What was sent and not acknowledged may be dropped: when it came it is not lost, and when it did
-/// not it is.
+/// Elements that were sent and not acknowledged may be dropped: they are lost only if they did not
+/// arrive.
 ///
 /// Behaviour: B-62.
 #[test]
-fn what_was_on_its_way_is_lost_only_when_it_did_not_come() {
+fn dropped_data_in_flight_is_lost_only_if_it_did_not_arrive() {
     for varies in [false, true] {
         for comes in [true, false] {
             let mut sut = world(varies);
@@ -121,12 +121,12 @@ fn what_was_on_its_way_is_lost_only_when_it_did_not_come() {
     }
 }
 
-/// The frame that tells of a loss is cut at each of its bytes, and so is what comes before and
-/// behind it.
+/// The frame that reports a loss is cut at each of its bytes, and so are the frames before and
+/// after it.
 ///
 /// Behaviour: B-62.
 #[test]
-fn a_loss_is_told_once_wherever_the_connection_is_cut() {
+fn loss_is_reported_once_wherever_the_connection_is_cut() {
     for varies in [false, true] {
         for cut in 0..120 {
             let mut sut = world(varies);
@@ -134,7 +134,7 @@ fn a_loss_is_told_once_wherever_the_connection_is_cut() {
                 write(&mut sut, varies);
                 sut.run(ms(5));
             }
-            // There is credit for what is kept, and the reader hears of neither.
+            // There is credit for the kept elements, and the reader learns of neither loss.
             for _ in 0..4 {
                 read(&mut sut, varies);
             }
@@ -146,7 +146,7 @@ fn a_loss_is_told_once_wherever_the_connection_is_cut() {
             sut.writer.drop_all_but(2);
             write(&mut sut, varies);
             cut_behind(&mut sut, cut);
-            // Another one, while nobody is there.
+            // Another one, while disconnected.
             if cut % 2 == 0 {
                 write(&mut sut, varies);
                 sut.writer.drop_all_but(1);
@@ -171,7 +171,7 @@ fn an_end_that_was_announced_moves_with_what_is_lost() {
         sut.cut();
         sut.writer.drop_all_but(2);
         sut.writer.link.close();
-        // Nothing is dropped any more.
+        // Nothing more is dropped.
         sut.writer.drop_all_but(0);
         assert_eq!(sut.writer.fill(), 2);
         finish(&mut sut, varies, 10);
@@ -180,7 +180,7 @@ fn an_end_that_was_announced_moves_with_what_is_lost() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_reader_that_cannot_be_told_is_refused() {
+fn reader_without_loss_reports_is_refused() {
     let (mut w, r) = options(5, 5, false);
     w.drops = true;
     let mut sut = World::with(w, r);
@@ -195,7 +195,7 @@ fn a_reader_that_cannot_be_told_is_refused() {
     assert!(sut.writer.link.peer().is_none());
 }
 
-/// So many bytes of what the writer sends now come, are acknowledged, and the connection ends.
+/// The writer's next `bytes` bytes arrive and are acknowledged, then the connection ends.
 fn cut_behind(world: &mut World, bytes: usize) {
     let piece = std::mem::replace(&mut world.net.piece, 1);
     world.pump();
@@ -217,7 +217,7 @@ enum Step {
     Run(u8),
     Cut,
     Heal,
-    /// What is on its way to the reader is lost behind so many bytes, and then the connection.
+    /// Bytes in transit to the reader are lost after this many, and then the connection.
     CutAt(u8),
 }
 
@@ -236,7 +236,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Behaviour: B-62.
     #[test]
-    fn each_element_comes_or_is_told_as_lost(
+    fn every_element_arrives_or_is_reported_lost(
         steps in prop::collection::vec(step(), 1..60), varies: bool, piece in 1..40_usize,
     ) {
         let mut sut = world(varies);
@@ -350,7 +350,7 @@ fn a_reader_does_not_believe_a_loss_that_cannot_be_true() {
     let mut ends = reader(Features::DROPS);
     give(&mut ends, |out| encode_end(16, out));
     assert_refused(ends, lost(8, 3), "lost at 8");
-    // What is right is taken, and the half element begins anew.
+    // The valid part is accepted, and the half element starts again.
     let mut sut = reader(Features::DROPS);
     give(&mut sut, lost(8, 9));
     assert!(sut.is_connected());
@@ -409,7 +409,7 @@ fn a_writer_does_not_believe_a_reader_that_knows_of_more_than_is_lost() {
         (at(6 * SIZE, 3), "acknowledges 48 bytes"),
         (at(4 * SIZE, 3), "it has 32 bytes where it had 40"),
     ] {
-        // The peer itself, as its secret says.
+        // The real peer, with its secret.
         let mut peer = sut.reader.link.clone();
         let mut out = Vec::new();
         peer.handle_dialled(sut.now, 77, None);

@@ -1,5 +1,5 @@
-//! A peer that does not keep to the protocol: the connection ends with a sentence, the stream's
-//! data stays as it was, and an honest peer goes on from there.
+//! A peer that violates the protocol: the connection ends with a sentence, the stream's data is
+//! unchanged, and an honest peer continues from there.
 
 use trunkline_proto::Disconnect;
 use trunkline_proto::message::closing::Refused;
@@ -156,7 +156,7 @@ fn sentence(cause: Option<&Disconnect>) -> String {
     }
 }
 
-/// The writer has ended the connection in these words, kept its elements, and goes on with an
+/// The writer has ended the connection in these words, kept its elements, and continues with an
 /// honest reader.
 fn assert_writer_refuses(mut sut: WriterLink, words: &str) {
     let said = sentence(sut.wants_close());
@@ -173,7 +173,7 @@ fn assert_writer_refuses(mut sut: WriterLink, words: &str) {
 }
 
 #[test]
-fn a_writer_ends_the_connection_of_a_reader_whose_acknowledgement_cannot_be_true() {
+fn writer_disconnects_a_reader_with_an_impossible_acknowledgement() {
     let honest = Ack {
         arrived: 2 * SIZE,
         ..Ack::from_state(reader_at(0, 0))
@@ -229,7 +229,7 @@ fn a_writer_ends_the_connection_of_a_reader_whose_acknowledgement_cannot_be_true
 }
 
 #[test]
-fn a_writer_ends_the_connection_of_a_peer_that_behaves_as_a_writer() {
+fn writer_disconnects_a_peer_that_acts_as_a_writer() {
     let head = DataHead {
         position: 0,
         len: 8,
@@ -251,11 +251,11 @@ fn a_writer_ends_the_connection_of_a_peer_that_behaves_as_a_writer() {
         out.extend([0xff; 16]);
         seal(out, 0);
     });
-    // The checksums are of what is there; the length is of what never comes.
+    // The checksums cover the existing bytes; the length announces bytes that never arrive.
     assert_writer_refuses(sut, "a frame of kind 255 with 4294967295 bytes");
 }
 
-/// One bit of an acknowledgement that is altered on the way frees nothing.
+/// One flipped bit of an acknowledgement frees nothing.
 ///
 /// Behaviour: NS-60, NS-61.
 #[test]
@@ -302,7 +302,7 @@ fn a_writer_does_not_believe_a_hello_that_cannot_be_true() {
     }
 }
 
-/// The reader has ended the connection in these words, kept its elements, and goes on with an
+/// The reader has ended the connection in these words, kept its elements, and continues with an
 /// honest writer.
 fn assert_reader_refuses(mut sut: ReaderLink, words: &str) {
     let said = sentence(sut.wants_close());
@@ -322,7 +322,7 @@ fn assert_reader_refuses(mut sut: ReaderLink, words: &str) {
 }
 
 #[test]
-fn a_reader_ends_the_connection_of_a_writer_whose_bytes_do_not_belong_there() {
+fn reader_disconnects_a_writer_with_misplaced_bytes() {
     for (position, len, crc32c, words) in [
         (
             2 * SIZE,
@@ -356,7 +356,7 @@ fn a_reader_ends_the_connection_of_a_writer_whose_bytes_do_not_belong_there() {
 }
 
 #[test]
-fn a_reader_ends_the_connection_of_a_writer_that_changes_its_end() {
+fn reader_disconnects_a_writer_that_changes_its_end() {
     let ends: [(u64, &str); 3] = [
         (4 * SIZE, "to end at 32"),
         (2 * SIZE, "to end at 16"),
@@ -384,7 +384,7 @@ fn a_reader_ends_the_connection_of_a_writer_that_changes_its_end() {
 }
 
 #[test]
-fn a_reader_ends_the_connection_of_a_peer_that_behaves_as_a_reader() {
+fn reader_disconnects_a_peer_that_acts_as_a_reader() {
     let mut sut = reader(false);
     let mut out = Vec::new();
     Ack::from_state(reader_at(0, 0)).encode(&mut out);
@@ -419,7 +419,7 @@ fn a_reader_does_not_believe_a_hello_that_cannot_be_true() {
 }
 
 #[test]
-fn bytes_of_a_connection_that_was_replaced_are_not_heard() {
+fn bytes_of_a_replaced_connection_are_ignored() {
     let mut sut = writer();
     let state = EndState::Reader(reader_at(2 * SIZE, 0));
     let accepted = sut.handle_hello(NOW, 2, &hello(READER, state, 2)).unwrap();
@@ -440,7 +440,7 @@ fn bytes_of_a_connection_that_was_replaced_are_not_heard() {
 }
 
 #[test]
-fn a_hello_that_was_held_up_does_not_replace_a_later_one() {
+fn delayed_hello_does_not_replace_a_later_one() {
     let mut sut = writer();
     let state = EndState::Reader(reader_at(2 * SIZE, 0));
     sut.handle_hello(NOW, 3, &hello(READER, state, 3)).unwrap();
@@ -452,7 +452,7 @@ fn a_hello_that_was_held_up_does_not_replace_a_later_one() {
 }
 
 #[test]
-fn what_is_asked_for_beyond_everything_does_no_harm() {
+fn request_beyond_the_last_position_is_harmless() {
     let mut sut = reader(false);
     let mut out = Vec::new();
     for until in Until::ASKED {
@@ -467,7 +467,7 @@ fn what_is_asked_for_beyond_everything_does_no_harm() {
 }
 
 #[test]
-fn a_first_hello_that_cannot_be_true_leaves_nothing_behind() {
+fn impossible_first_hello_leaves_no_state() {
     let (w, _) = options(5, 5, false);
     let mut sut = WriterLink::writer(w, NOW);
     let nonsense = EndState::Reader(reader_at(2 * SIZE, 3 * SIZE));

@@ -1,5 +1,5 @@
-//! Somebody takes the place of an end whose incarnation it knows: from the document alone, with the
-//! right incarnations, later dials and any positions, and without the secret of the pair.
+//! An impostor takes the place of an end whose incarnation it knows: with the documentation, the
+//! right incarnations, later dials and any positions, but without the secret of the pair.
 
 use trunkline_proto::message::stream::{
     EndState, ReaderState, StreamEnd, StreamHello, StreamWelcome, WriterState,
@@ -9,7 +9,7 @@ use trunkline_proto::{Disconnect, FaultCode, Frame, VersionRange};
 
 use crate::rig::{SIZE, World, ms, options};
 
-/// What one says that dials in the name of `end`, and knows whom it means.
+/// The hello of a dialler that acts in the name of `end` and knows its peer.
 fn hello_as(end: StreamEnd, of: &Link<impl Half>) -> StreamHello {
     StreamHello {
         versions: VersionRange::OURS,
@@ -22,7 +22,7 @@ fn hello_as(end: StreamEnd, of: &Link<impl Half>) -> StreamHello {
     }
 }
 
-/// Hellos of somebody who knows everything but the secret.
+/// Hellos of an attacker that knows everything but the secret.
 fn attempts(hello: &StreamHello) -> Vec<StreamHello> {
     let mut tries = Vec::new();
     let proofs = [None, Some(Secret([0; 32])), Some(Secret([0xff; 32]))];
@@ -63,7 +63,7 @@ fn has_digits(sentence: &str) -> bool {
 
 /// Behaviour: NS-66, NS-71.
 #[test]
-fn a_dialled_end_is_not_taken_over_by_one_that_has_the_incarnation_and_a_later_dial() {
+fn incarnation_and_later_dial_alone_do_not_take_over_an_endpoint() {
     for writer_dials in [true, false] {
         for is_cut in [false, true] {
             let mut sut = World::connected(10, 10, writer_dials);
@@ -108,7 +108,7 @@ fn a_dialled_end_is_not_taken_over_by_one_that_has_the_incarnation_and_a_later_d
 
 /// Behaviour: NS-66, NS-71.
 #[test]
-fn an_end_that_dials_takes_nobody_for_its_peer_that_has_not_the_secret() {
+fn dialling_end_accepts_only_a_peer_with_the_secret() {
     for writer_dials in [true, false] {
         let mut sut = World::connected(10, 10, writer_dials);
         assert!(sut.write(5));
@@ -135,7 +135,7 @@ fn an_end_that_dials_takes_nobody_for_its_peer_that_has_not_the_secret() {
             let Some(Disconnect::Malformed { sentence }) = close else {
                 panic!("{close:?}");
             };
-            // Nothing else that it says counts.
+            // The rest of its hello is ignored.
             assert!(sentence.contains("is not the endpoint"), "{sentence}");
         }
         // It dials again, and finds its peer.
@@ -165,11 +165,11 @@ fn answered<H: Half>(
     close
 }
 
-/// What an end has said once is of no use to somebody who has heard it.
+/// An overheard hello is useless to an attacker.
 ///
 /// Behaviour: NS-66.
 #[test]
-fn a_hello_that_was_heard_is_not_accepted_twice() {
+fn overheard_hello_is_not_accepted_again() {
     let mut sut = World::connected(10, 10, true);
     assert!(sut.write(2));
     sut.run(ms(20));
@@ -193,7 +193,7 @@ fn a_hello_that_was_heard_is_not_accepted_twice() {
         share: None,
         ..hello
     };
-    // It was not heard since: its next dial may come without having been answered.
+    // It was not received since: its next dial may arrive without an answer to the previous one.
     sut.reader
         .link
         .handle_disconnected(now, 701, Disconnect::PeerClosed);
@@ -203,7 +203,7 @@ fn a_hello_that_was_heard_is_not_accepted_twice() {
 
 /// Behaviour: B-60.
 #[test]
-fn a_journal_that_knows_its_peer_takes_no_other_life_of_it_without_the_secret() {
+fn journal_accepts_a_new_run_of_its_peer_only_with_the_secret() {
     let (mut w, mut r) = options(10, 10, true);
     (w.has_journal, r.has_journal) = (true, true);
     let mut sut = World::with(w, r.clone());
@@ -212,7 +212,7 @@ fn a_journal_that_knows_its_peer_takes_no_other_life_of_it_without_the_secret() 
     sut.run(ms(20));
     let pair = *sut.reader.link.pair().unwrap();
     let end = sut.reader.link.peer().unwrap().clone();
-    // The reader's program was started again, and the writer's too, it is said.
+    // The reader's program was restarted, and reportedly the writer's too.
     r.incarnation.0[0] = 77;
     r.pair = Some(pair);
     r.peer_lineage = Some(pair.lineage);

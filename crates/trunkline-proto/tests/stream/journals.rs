@@ -1,4 +1,4 @@
-//! Endpoints with journals are killed and come back: nothing lost, nothing doubled.
+//! Endpoints with journals are killed and restarted: nothing is lost or duplicated.
 
 use proptest::prelude::*;
 use trunkline_proto::FaultCode;
@@ -11,12 +11,12 @@ use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, keep_pair, ms, options};
 enum Event {
     Write(u64),
     Read(u64),
-    /// The reader's program has stored what it has read.
+    /// The reader's program has stored the elements that it has read.
     Sync,
     Run(u64),
     Cut,
     Heal,
-    /// The program is killed and started again. The other end is told, or is not.
+    /// The program is killed and restarted. The other end is notified, or is not.
     KillWriter(bool),
     KillReader(bool),
 }
@@ -35,8 +35,8 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Two endpoints and what their journals hold: of the writer all that it was given, of the reader
-/// what it had read when it was last stored.
+/// Two endpoints and the content of their journals: that of the writer has everything written, that
+/// of the reader its state at the last store.
 struct Journaled {
     world: World,
     options: (LinkOptions, LinkOptions),
@@ -111,10 +111,10 @@ impl Journaled {
     }
 }
 
-/// A disk that loses what it had confirmed: the writer comes back with less than its reader has
-/// stored, and is dialled by it. Both are told, and how much it is. Behaviour: NS-71, B-60.
+/// A disk that loses confirmed data: the writer restarts with less than its reader has stored, and
+/// is dialled by it. Both get an error with the difference. Behaviour: NS-71, B-60.
 #[test]
-fn a_writer_whose_journal_has_lost_what_its_reader_has_is_over_and_so_is_the_reader() {
+fn writer_journal_behind_its_reader_ends_both_ends() {
     for writer_dials in [true, false] {
         let mut sut = Journaled::new(8, 8, writer_dials);
         sut.world.run(ms(10));

@@ -1,7 +1,7 @@
 //! Both ends of a stream over a network in memory that loses, delays and reorders, in simulated
 //! time.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod closing;
 mod creation;

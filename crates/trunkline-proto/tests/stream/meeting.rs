@@ -1,4 +1,4 @@
-//! Whom an endpoint takes as its peer, and what becomes of one that was created anew.
+//! Which peers an endpoint accepts, and what happens to one that was recreated.
 
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::stream::{ReaderState, StreamHello, WriterState};
@@ -10,7 +10,7 @@ use crate::rig::{ReaderEnd, SIZE, World, WriterEnd, keep_pair, ms, options};
 
 const NOW: Tick = Tick::from_nanos(1);
 
-/// The hello that an active writer made with these options says.
+/// Returns the hello of an active writer with these options.
 fn hello_of(options: LinkOptions) -> StreamHello {
     let mut link = WriterLink::writer(options, NOW);
     link.handle_dialled(NOW, 1, None);
@@ -23,7 +23,7 @@ fn hello_of(options: LinkOptions) -> StreamHello {
     StreamHello::decode(&frame).unwrap()
 }
 
-/// What a passive reader answers to an active writer with these options.
+/// Returns the answer of a passive reader to an active writer with these options.
 fn answer(change: impl FnOnce(&mut LinkOptions, &mut LinkOptions)) -> Result<(), Refused> {
     let (mut w, mut r) = options(5, 5, true);
     change(&mut w, &mut r);
@@ -38,7 +38,7 @@ fn answer(change: impl FnOnce(&mut LinkOptions, &mut LinkOptions)) -> Result<(),
 #[test]
 fn endpoints_are_linked_when_they_fit() {
     assert_eq!(answer(|_, _| {}), Ok(()));
-    // Of two that name each other the lesser dials, and that is the reader here.
+    // The lesser of two ends that name each other dials; here that is the reader.
     let refused = answer(|w, r| r.peer_url = w.url.clone()).unwrap_err();
     assert_eq!(refused.code, FaultCode::StreamOutdated);
     assert!(refused.retry_after.is_some());
@@ -111,7 +111,7 @@ fn the_end_that_dials_learns_of_another_type_at_once() {
 }
 
 #[test]
-fn versions_that_do_not_meet_are_refused() {
+fn versions_without_overlap_are_refused() {
     let (w, r) = options(5, 5, true);
     let mut hello = hello_of(w);
     hello.versions = VersionRange { min: 7, max: 8 };
@@ -141,7 +141,7 @@ fn a_connected_endpoint_takes_no_second_peer() {
 }
 
 #[test]
-fn a_restart_of_either_end_is_told_to_both() {
+fn restart_of_either_end_is_reported_to_both() {
     for writer_dials in [true, false] {
         for writer_restarts in [true, false] {
             let mut sut = World::connected(5, 5, writer_dials);
@@ -183,7 +183,7 @@ fn with_journals(writer_dials: bool) -> (LinkOptions, LinkOptions) {
 }
 
 #[test]
-fn a_reader_with_a_journal_goes_on_from_it() {
+fn reader_continues_from_its_journal() {
     for writer_dials in [true, false] {
         let (w, r) = with_journals(writer_dials);
         let mut sut = World::with(w, r.clone());
@@ -219,7 +219,7 @@ fn a_reader_with_a_journal_goes_on_from_it() {
 }
 
 #[test]
-fn a_writer_with_a_journal_goes_on_from_it() {
+fn writer_continues_from_its_journal() {
     for writer_dials in [true, false] {
         let (w, r) = with_journals(writer_dials);
         let mut sut = World::with(w.clone(), r);

@@ -1,12 +1,12 @@
-//! Whatever the network does: nothing lost, doubled or reordered, no more than the buffers hold,
-//! and what a flush or a close says is true.
+//! Under any network faults: nothing is lost, duplicated or reordered, the buffers stay within
+//! their bounds, and the results of flush and close are true.
 
 use proptest::prelude::*;
 use trunkline_proto::stream::Until;
 
 use crate::rig::{SIZE, World, ms, options, varying};
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Debug)]
 enum Event {
     Write(u64),
@@ -14,13 +14,13 @@ enum Event {
     Run(u64),
     Cut,
     Heal,
-    /// Nothing goes through any more, and nobody is told.
+    /// The connections stall silently.
     Freeze,
-    /// One end does not hear any more, and does not know.
+    /// One end silently stops receiving.
     HalfOpen(bool),
-    /// What is on its way to one end comes later, perhaps behind what a later connection brings.
+    /// Data in transit to one end arrives later, perhaps after that of a later connection.
     HoldUp(bool, u64),
-    /// A byte on its way to one end is altered.
+    /// A byte in transit to one end is altered.
     Alter(bool, usize),
     Flush(Until),
     Pieces(usize),
@@ -46,7 +46,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// The same, and altered bytes.
+/// Like [`event`], and altered bytes.
 fn event_with_errors() -> impl Strategy<Value = Event> {
     prop_oneof![
         12 => event(),
@@ -76,7 +76,7 @@ fn act(world: &mut World, event: &Event, asked: &mut Vec<(Until, u64)>) {
     }
 }
 
-/// What holds at any time.
+/// The invariants at any time.
 fn check(world: &World, asked: &[(Until, u64)]) {
     let (writer, reader) = (&world.writer, &world.reader);
     assert!(
@@ -124,7 +124,7 @@ fn settle(world: &mut World, asked: &[(Until, u64)]) {
 proptest! {
     /// Behaviour: NS-01, NS-42, NS-43, NS-44, NS-60, NS-61, NS-62, NS-66, NS-67, NS-68.
     #[test]
-    fn nothing_is_lost_doubled_or_reordered(
+    fn nothing_is_lost_duplicated_or_reordered(
         writer_dials: bool,
         sizes in (1..20_u64, 1..20_u64),
         is_leaky: bool,
@@ -220,7 +220,7 @@ proptest! {
 
     /// Behaviour: NS-40, NS-45, NS-47.
     #[test]
-    fn a_close_says_what_the_reader_lacks(
+    fn close_reports_what_the_reader_lacks(
         writer_dials: bool,
         sizes in (1..20_u64, 1..20_u64),
         events in prop::collection::vec(event(), 1..40),
@@ -249,7 +249,7 @@ proptest! {
             prop_assert!(!is_whole);
             prop_assert!((left.elements - left.in_doubt..=left.elements).contains(&lacking));
         }
-        // What the reader has, it reads to the last.
+        // The reader reads everything that it has.
         while world.reader.fill() > 0 {
             prop_assert!(world.read(1));
         }

@@ -19,7 +19,7 @@ fn thirteen_steps_of_flow_control() {
         sut.now = sut.now.saturating_add(ms(1));
         sut.deliver();
         assert_eq!(sut.fills(), (3, 3));
-        // 4. The program writes 2 before it hears of that.
+        // 4. The program writes 2 before it learns of that.
         assert!(sut.write(2));
         assert_eq!(sut.fills(), (5, 3));
         // 5. The acknowledgement of 3 comes.
@@ -34,7 +34,7 @@ fn thirteen_steps_of_flow_control() {
         assert_eq!(sut.fills(), (2, 3));
         assert_eq!(sut.writer.link.disconnections(), 1);
         assert_eq!(sut.reader.link.disconnections(), 1);
-        // 7. Writing 4 blocks: 3 are free. It is no error.
+        // 7. Writing 4 blocks: 3 are free. This is not an error.
         assert!(!sut.write(4));
         assert_eq!(sut.fills(), (2, 3));
         assert_eq!(sut.writer.link.fault(), None);
@@ -56,7 +56,7 @@ fn thirteen_steps_of_flow_control() {
         assert_eq!((sut.fills(), sut.may_send()), ((4, 3), 2));
         sut.pump();
         assert_eq!((sut.writer.fill(), sut.may_send()), (4, 0));
-        // All of it comes in order, once.
+        // Everything arrives in order, once.
         assert!(sut.read(3));
         sut.run(ms(5));
         assert!(sut.read(4));

@@ -1,4 +1,4 @@
-//! Who takes the place of an end that is gone, or that never knew that it was connected.
+//! Successors of an end that is gone, or that never learned that it was connected.
 
 use trunkline_proto::FaultCode;
 use trunkline_proto::message::stream::{ReaderState, Until, WriterState};
@@ -33,7 +33,7 @@ fn assert_no_fault(sut: &World) {
 /// Its time limit passes while it is being connected, and its program tries again. Behaviour:
 /// NS-12, NS-14.
 #[test]
-fn a_dial_whose_program_has_given_up_leaves_no_peer_behind() {
+fn abandoned_dial_leaves_no_peer() {
     for writer_dials in [true, false] {
         let (w, r) = options(5, 5, writer_dials);
         let mut sut = World::with(w.clone(), r.clone());
@@ -62,7 +62,7 @@ fn a_dial_whose_program_has_given_up_leaves_no_peer_behind() {
 /// The one that gave up had read of another stream, so that this one begins where it was; the next
 /// one begins there too.
 #[test]
-fn who_comes_behind_one_that_gave_up_begins_where_the_stream_does() {
+fn successor_of_an_abandoned_peer_starts_at_the_beginning() {
     let (w, mut r) = options(8, 8, false);
     r.takes_successor = true;
     let at = ReaderState {
@@ -83,9 +83,10 @@ fn who_comes_behind_one_that_gave_up_begins_where_the_stream_does() {
     assert_eq!(sut.reader.link.ready(), (5 * SIZE, 5));
 }
 
-/// Another life of a peer that was heard dies before it is: no stranger takes its place.
+/// Another incarnation of a connected peer dies before its hello arrives: no other endpoint takes
+/// its place.
 #[test]
-fn a_life_that_was_not_heard_makes_no_room_for_a_stranger() {
+fn unheard_incarnation_does_not_admit_another_endpoint() {
     for writer_dials in [true, false] {
         let (mut w, mut r) = options(8, 8, writer_dials);
         (w.has_journal, r.has_journal) = (true, true);
@@ -128,9 +129,9 @@ fn a_life_that_was_not_heard_makes_no_room_for_a_stranger() {
     }
 }
 
-/// What was dialled last is still the peer, as long as no other one comes.
+/// The end that was dialled last remains the peer until another one arrives.
 #[test]
-fn who_was_not_answered_comes_again() {
+fn unanswered_endpoint_retries() {
     for writer_dials in [true, false] {
         let mut sut = World::new(5, 5, writer_dials);
         lose_the_answer(&mut sut);
@@ -144,7 +145,7 @@ fn who_was_not_answered_comes_again() {
 
 /// A reader that takes another's place is not answered, and does not know yet where it begins.
 #[test]
-fn a_successor_of_the_reader_that_was_not_answered_comes_again() {
+fn unanswered_successor_of_the_reader_retries() {
     let (mut w, r) = options(8, 5, false);
     w.takes_successor = true;
     w.freed_at = Until::Read;
@@ -231,9 +232,9 @@ fn a_reader_at_its_end_takes_no_successor() {
     assert_eq!(sut.reader.link.peer().unwrap().incarnation.0[0], 1);
 }
 
-/// A reader whose journal knows the end of a stream looks for nobody but the writer of that.
+/// A reader whose journal knows the end of a stream accepts only the writer of that stream.
 #[test]
-fn a_reader_that_goes_on_at_its_end_leaves_the_next_writer_alone() {
+fn reader_restored_at_the_end_ignores_the_next_writer() {
     for writer_dials in [true, false] {
         let (w, mut r) = options(5, 5, writer_dials);
         (r.has_journal, r.peer_lineage) = (true, Some([9; 8]));
@@ -257,7 +258,7 @@ fn a_reader_that_goes_on_at_its_end_leaves_the_next_writer_alone() {
     }
 }
 
-/// The writer of a stream that has ended does not know yet, and comes once more; the journal of the
+/// The writer of a stream that has ended does not know yet, and comes again; the journal of the
 /// reader waits for the next one.
 #[test]
 fn a_journal_whose_stream_has_ended_is_not_harmed_by_its_writer() {
@@ -278,7 +279,7 @@ fn a_journal_whose_stream_has_ended_is_not_harmed_by_its_writer() {
 
 /// The journal of the reader it means is gone: the stream is over for both. Behaviour: NS-71.
 #[test]
-fn a_journal_is_not_taken_for_that_of_another_stream() {
+fn journal_of_another_stream_is_refused() {
     let (mut w, mut r) = options(5, 5, true);
     (w.has_journal, r.has_journal) = (true, true);
     let mut sut = World::with(w, r.clone());
@@ -286,7 +287,7 @@ fn a_journal_is_not_taken_for_that_of_another_stream() {
     assert!(sut.write(3));
     sut.run(ms(10));
     sut.cut();
-    // What stays the same through the lives of an endpoint is in the other half.
+    // Values that are the same for all incarnations of an endpoint are in the other half.
     (r.incarnation.0[0], r.incarnation.0[8]) = (7, 7);
     sut.reader = ReaderEnd::new(r, sut.now);
     sut.heal();
@@ -296,10 +297,10 @@ fn a_journal_is_not_taken_for_that_of_another_stream() {
     assert!(sut.reader.link.peer().is_none());
 }
 
-/// One end has a journal, and the program of the other begins anew without one, while the first one
-/// runs or when it is in its next life too. Behaviour: NS-71, B-60.
+/// One end has a journal, and the program of the other starts again without one, while the first
+/// one runs or when it is in its next run too. Behaviour: NS-71, B-60.
 #[test]
-fn an_end_without_a_journal_that_begins_anew_is_told_and_so_is_the_one_with_one() {
+fn restart_without_a_journal_is_reported_to_both_ends() {
     for case in 0..8 {
         let [writer_dials, writer_has_journal, is_next_life] = [1, 2, 4].map(|bit| case & bit > 0);
         let (mut w, mut r) = options(8, 5, writer_dials);
@@ -317,7 +318,7 @@ fn an_end_without_a_journal_that_begins_anew_is_told_and_so_is_the_one_with_one(
         };
         kept.peer_lineage = Some(lineage(new.incarnation));
         kept.incarnation.0[0] = 5;
-        // What stays the same through the lives of an endpoint is in the other half.
+        // Values that are the same for all incarnations of an endpoint are in the other half.
         (new.incarnation.0[0], new.incarnation.0[8]) = (7, 7);
         match writer_has_journal {
             true => sut.reader = ReaderEnd::new(r.clone(), sut.now),
@@ -371,7 +372,7 @@ fn an_end_without_a_journal_that_begins_anew_is_told_and_so_is_the_one_with_one(
 
 /// A reader that reads 2 of 5 elements and dies, and one that takes its place.
 #[test]
-fn a_successor_of_the_reader_goes_on_where_elements_are_kept() {
+fn successor_of_the_reader_continues_at_the_kept_elements() {
     let (mut w, r) = options(8, 5, false);
     w.takes_successor = true;
     w.freed_at = Until::Read;
@@ -395,9 +396,9 @@ fn a_successor_of_the_reader_goes_on_where_elements_are_kept() {
     assert!(sut.read(5) && sut.reader.next == 7, "from element 2 on");
 }
 
-/// A writer that takes another's place does not get its answer, and says its greeting again.
+/// A writer that takes another's place does not get its answer, and repeats its hello.
 #[test]
-fn a_successor_that_was_not_answered_comes_again() {
+fn unanswered_successor_retries() {
     let (w, mut r) = options(8, 5, true);
     r.takes_successor = true;
     let mut sut = World::with(w.clone(), r);
@@ -420,7 +421,7 @@ fn a_successor_that_was_not_answered_comes_again() {
     assert!(sut.read(2), "from element 3 on");
 }
 
-/// A writer dies within an element; what the reader has of it is dropped.
+/// A writer dies within an element; the part that the reader has of it is dropped.
 #[test]
 fn a_successor_of_the_writer_begins_a_whole_element() {
     for writer_dials in [true, false] {

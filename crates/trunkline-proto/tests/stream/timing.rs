@@ -1,4 +1,4 @@
-//! When the ends speak, and when they notice that nobody does.
+//! When the ends send, and when they detect a silent peer.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use trunkline_types::Tick;
 
 use crate::rig::{End, SIZE, World, ms, options, varying};
 
-/// When the writer heard of what was sent at `from`, within `limit`.
+/// The time at which the writer learned of the data sent at `position`, within `limit`.
 fn acknowledged_after(sut: &mut World, position: u64, limit: Duration) -> Option<Duration> {
     let from = sut.now;
     while sut.now.since(from) <= limit {
@@ -36,7 +36,7 @@ fn less_is_acknowledged_within_a_millisecond() {
         after >= ms(1) && after < Duration::from_micros(1400),
         "{after:?}"
     );
-    // And once for all that comes in between.
+    // And once for everything that arrives in between.
     assert!(sut.write(1));
     sut.run(Duration::from_micros(500));
     assert!(sut.write(1));
@@ -74,7 +74,7 @@ fn elements_that_keep_coming_are_acknowledged_every_twenty_milliseconds() {
 }
 
 #[test]
-fn what_a_flush_asks_for_is_acknowledged_at_once() {
+fn flush_request_is_acknowledged_at_once() {
     let mut sut = World::connected(100, 40, true);
     assert!(sut.write(1));
     sut.writer.link.flush(Until::Available);
@@ -144,7 +144,7 @@ fn a_dead_peer_is_noticed_by_both_ends_within_three_and_a_half_seconds() {
             assert_eq!(sut.writer.link.disconnections(), 1);
             assert_eq!(sut.reader.link.disconnections(), 1);
             assert!(sut.writer.link.away_since().is_some());
-            // Neither is an error, for ever.
+            // Neither is an error, forever.
             sut.run(ms(3_600_000));
             assert_eq!(
                 (sut.writer.link.fault(), sut.reader.link.fault()),
@@ -166,7 +166,7 @@ fn a_quiet_connection_stays_up() {
 }
 
 #[test]
-fn a_peer_that_stays_away_for_too_long_ends_the_stream_with_an_error() {
+fn absence_beyond_the_limit_ends_the_stream_with_an_error() {
     let (mut w, r) = options(10, 10, true);
     w.gone_after = Some(Duration::from_secs(60));
     let mut sut = World::with(w, r);
@@ -184,7 +184,7 @@ fn a_peer_that_stays_away_for_too_long_ends_the_stream_with_an_error() {
 }
 
 #[test]
-fn a_hello_that_is_not_answered_is_given_up_after_five_seconds() {
+fn unanswered_hello_times_out_after_five_seconds() {
     let mut sut = World::new(10, 10, true);
     sut.pump();
     sut.net.freeze();
@@ -202,8 +202,8 @@ fn an_outage_of_ten_seconds_at_100_kb_a_second_is_held_by_a_megabyte() {
     let capacity = 1_000_000 / SIZE;
     for writer_dials in [true, false] {
         let mut sut = World::connected(capacity, capacity, writer_dials);
-        // 100 kB/s in pieces of 10 ms, for 20 s; cut from 5 s to 15 s. The first dial after that
-        // may be up to 0.4 s later; so long, and no longer, a write may wait.
+        // 100 kB/s in parts of 10 ms, for 20 s; cut from 5 s to 15 s. The first dial after that may
+        // be up to 0.4 s later, and a write may wait no longer than that.
         let mut waited = 0;
         for step in 0..2000 {
             match step {
@@ -235,16 +235,16 @@ fn an_outage_of_ten_seconds_at_100_kb_a_second_is_held_by_a_megabyte() {
     }
 }
 
-/// A buffer that has room for the outage and for the longest wait before a dial is enough, whatever
-/// the random part of that wait is.
+/// A buffer with room for the outage and for the longest delay before a dial is enough, regardless
+/// of the random part of that delay.
 ///
 /// Behaviour: NS-67, NS-70.
 #[test]
-fn a_buffer_for_the_outage_and_the_longest_redial_never_makes_a_write_wait() {
+fn buffer_for_outage_and_longest_redial_never_blocks_a_write() {
     const PIECE: u64 = 125;
     let (outage, step) = (ms(10_000), ms(10));
     let pieces = (outage + REDIAL_MAX).as_millis() / step.as_millis();
-    // One that is written at the moment of the cut, and one that is on its way then.
+    // One that is written at the moment of the cut, and one that is in transit then.
     let capacity = (pieces as u64 + 2) * PIECE;
     let mut longest = Duration::ZERO;
     for (seed, writer_dials) in (0..10).flat_map(|seed| [(seed, true), (seed, false)]) {
@@ -276,7 +276,7 @@ fn a_buffer_for_the_outage_and_the_longest_redial_never_makes_a_write_wait() {
 }
 
 #[test]
-fn what_a_flush_asked_for_before_a_cut_is_asked_for_again() {
+fn flush_request_is_repeated_after_a_cut() {
     for writer_dials in [true, false] {
         let mut sut = World::connected(100, 40, writer_dials);
         assert!(sut.write(3));

@@ -8,10 +8,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::{Backend, BackendKind, PlainWrites, Uring};
+use super::{Backend, BackendKind, LocalFile, PlainWrites, Uring};
 use crate::place::{Place, sync_folder};
 
-/// The requested backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendWanted {
     /// io_uring if it is available, otherwise plain writes; [`FileReport`] says which was chosen.
@@ -19,7 +18,6 @@ pub enum BackendWanted {
     BestThereIs,
     /// io_uring only.
     Uring,
-    /// Plain writes only.
     PlainWrites,
 }
 
@@ -31,13 +29,11 @@ pub enum Directness {
     IfPossible,
     /// Direct, or fail.
     Required,
-    /// Through the cache.
     Cached,
 }
 
 /// The reason why a better choice was not available.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum WhyNot {
     /// io_uring exists but may not be used.
     NotPermitted {
@@ -114,9 +110,7 @@ impl WhyNot {
 
 /// The backend and the use of the page cache for a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct FileReport {
-    /// The backend in use.
     pub backend: BackendKind,
     /// True if I/O bypasses the page cache.
     pub is_direct: bool,
@@ -127,9 +121,7 @@ pub struct FileReport {
 /// A new file, ready to be written.
 #[derive(Debug)]
 pub struct OpenedFile {
-    /// The backend that writes the file.
     pub backend: Box<dyn Backend>,
-    /// The choice of backend and its reasons.
     pub report: FileReport,
 }
 
@@ -161,7 +153,6 @@ pub fn open_file(
 /// An existing file, ready to be read.
 #[derive(Debug)]
 pub struct FileToRead {
-    /// The backend that reads the file, and the choice of it.
     pub opened: OpenedFile,
     /// The length in bytes when the file was opened.
     pub length: u64,
@@ -236,30 +227,38 @@ fn open_direct(
 
 fn with_backend(
     file: File,
-    mut place: Option<Place>,
+    place: Option<Place>,
     wanted: BackendWanted,
     is_direct: bool,
     writes_max: usize,
     mut why_not: Vec<WhyNot>,
 ) -> io::Result<OpenedFile> {
-    let mut backend: Option<Box<dyn Backend>> = None;
+    let mut local = LocalFile {
+        file,
+        is_direct,
+        place,
+    };
     if wanted != BackendWanted::PlainWrites {
-        match Uring::new(file.try_clone()?, is_direct, writes_max) {
-            Ok(uring) => backend = Some(Box::new(uring.named(place.take()))),
-            Err(reason) if wanted == BackendWanted::Uring => return Err(unsupported(reason)),
-            Err(reason) => why_not.push(reason),
+        match Uring::new(local, writes_max) {
+            Ok(uring) => return Ok(opened(Box::new(uring), is_direct, why_not)),
+            Err((_, reason)) if wanted == BackendWanted::Uring => return Err(unsupported(reason)),
+            Err((file, reason)) => {
+                local = file;
+                why_not.push(reason);
+            }
         }
     }
-    let backend = match backend {
-        Some(backend) => backend,
-        None => Box::new(PlainWrites::new(file, is_direct, writes_max)?.named(place)),
-    };
+    let backend = Box::new(PlainWrites::new(local, writes_max)?);
+    Ok(opened(backend, is_direct, why_not))
+}
+
+fn opened(backend: Box<dyn Backend>, is_direct: bool, why_not: Vec<WhyNot>) -> OpenedFile {
     let report = FileReport {
         backend: backend.kind(),
         is_direct,
         why_not,
     };
-    Ok(OpenedFile { backend, report })
+    OpenedFile { backend, report }
 }
 
 fn unsupported(reason: WhyNot) -> io::Error {

@@ -7,6 +7,7 @@ mod sim_disk;
 mod uring;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -19,11 +20,10 @@ pub use self::plain::PlainWrites;
 #[cfg(feature = "sim")]
 pub use self::sim_disk::{SimDisk, SimFault};
 pub use self::uring::Uring;
-use crate::place::Displaced;
+use crate::clock::monotonic;
+use crate::place::{Displaced, Place};
 
-/// The kind of a backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum BackendKind {
     /// io_uring, with registered memory.
     Uring,
@@ -40,6 +40,28 @@ impl fmt::Display for BackendKind {
     }
 }
 
+/// Alignment of direct writes in bytes.
+const BLOCK_BYTES: usize = 4096;
+
+/// An open file, and how it was opened.
+#[derive(Debug)]
+pub struct LocalFile {
+    file: File,
+    is_direct: bool,
+    /// The name of the file to watch.
+    place: Option<Place>,
+}
+
+impl LocalFile {
+    pub fn new(file: File, is_direct: bool) -> Self {
+        Self {
+            file,
+            is_direct,
+            place: None,
+        }
+    }
+}
+
 /// Identifies the operation of a completion; chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Token(pub u64);
@@ -49,7 +71,6 @@ pub struct Token(pub u64);
 pub struct Span {
     /// The first byte.
     pub start: NonNull<u8>,
-    /// The length in bytes.
     pub bytes: usize,
 }
 
@@ -82,9 +103,7 @@ unsafe impl Send for Span {}
 pub struct Write {
     /// Returned with the completion.
     pub token: Token,
-    /// The position in the file.
     pub position: u64,
-    /// The bytes to write.
     pub memory: Span,
 }
 
@@ -93,16 +112,13 @@ pub struct Write {
 pub struct Read {
     /// Returned with the completion.
     pub token: Token,
-    /// The position in the file.
     pub position: u64,
-    /// The memory to read into.
     pub memory: Span,
 }
 
 /// A completed write, read or sync.
 #[derive(Debug)]
 pub struct Completed {
-    /// The token of the operation.
     pub token: Token,
     /// Bytes written or read, possibly fewer than requested; 0 for a sync and for a read at the end
     /// of the file.
@@ -112,7 +128,6 @@ pub struct Completed {
 /// The time to wait for a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Do not wait.
     No,
     /// Wait until [`Backend::now`] reaches this time.
     Until(Duration),
@@ -122,15 +137,28 @@ pub enum Wait {
 ///
 /// Dropping a backend waits until no operation is running.
 pub trait Backend: Send + fmt::Debug {
-    /// Returns the kind of this backend.
     fn kind(&self) -> BackendKind;
+
+    /// Returns the local file of this backend, on which the methods with a default work.
+    fn local(&self) -> io::Result<&LocalFile> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Returns the unit of which addresses, positions and lengths must be multiples; 1 if there is
     /// none.
-    fn block_bytes(&self) -> usize;
+    fn block_bytes(&self) -> usize {
+        match self.local() {
+            Ok(LocalFile {
+                is_direct: true, ..
+            }) => BLOCK_BYTES,
+            _ => 1,
+        }
+    }
 
     /// Returns the time by which waits are bounded.
-    fn now(&self) -> Duration;
+    fn now(&self) -> Duration {
+        monotonic()
+    }
 
     /// Registers the memory that will be written from or read into. Called once, before the first
     /// operation. Returns `None` if the memory is registered with the kernel or registering has no
@@ -168,9 +196,6 @@ pub trait Backend: Send + fmt::Debug {
     fn submit_sync(&mut self, token: Token) -> io::Result<()>;
 
     /// Returns the next completion, or `None` if none arrives in time.
-    ///
-    /// # Errors
-    /// The system's error.
     fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>>;
 
     /// Reserves space on the disk without making the file longer.
@@ -178,15 +203,23 @@ pub trait Backend: Send + fmt::Debug {
     /// # Errors
     /// `StorageFull`: there is not enough space. `Unsupported`: the file system cannot reserve
     /// space.
-    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()>;
+    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
+        let file = &self.local()?.file;
+        let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+        loop {
+            match rustix::fs::fallocate(file, flags, position, bytes) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
 
     /// Extends the file with zeros to `length` bytes, which must be more than it has.
     ///
     /// # Errors
     /// `Unsupported`: it has no benefit with this backend. Otherwise the system's error.
     fn lengthen(&mut self, length: u64) -> io::Result<()> {
-        let _ = length;
-        Err(io::ErrorKind::Unsupported.into())
+        self.local()?.file.set_len(length)
     }
 
     /// Returns the free bytes of the file system, not counting reserved ones.
@@ -194,92 +227,23 @@ pub trait Backend: Send + fmt::Debug {
     /// # Errors
     /// `Unsupported`: the file system does not report them. Otherwise the system's error.
     fn room(&self) -> io::Result<u64> {
-        Err(io::ErrorKind::Unsupported.into())
+        room(&self.local()?.file)
     }
 
     /// Returns the location of the file if the name it was created with no longer refers to it.
     fn displaced(&self) -> Option<Displaced> {
-        None
+        let local = self.local().ok()?;
+        local.place.as_ref()?.displaced(&local.file)
     }
 
     /// Truncates the file to `length` and frees the space reserved after it. No operation may be
     /// running.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn trim(&mut self, length: u64) -> io::Result<()>;
-}
-
-impl Backend for Box<dyn Backend> {
-    fn kind(&self) -> BackendKind {
-        (**self).kind()
-    }
-
-    fn block_bytes(&self) -> usize {
-        (**self).block_bytes()
-    }
-
-    fn now(&self) -> Duration {
-        (**self).now()
-    }
-
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
-        // SAFETY: guaranteed by the caller.
-        unsafe { (**self).register(memory) }
-    }
-
-    unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
-        // SAFETY: guaranteed by the caller.
-        unsafe { (**self).submit(write) }
-    }
-
-    unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
-        // SAFETY: guaranteed by the caller.
-        unsafe { (**self).submit_read(read) }
-    }
-
-    fn submit_sync(&mut self, token: Token) -> io::Result<()> {
-        (**self).submit_sync(token)
-    }
-
-    fn completed(&mut self, wait: Wait) -> io::Result<Option<Completed>> {
-        (**self).completed(wait)
-    }
-
-    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
-        (**self).reserve(position, bytes)
-    }
-
-    fn lengthen(&mut self, length: u64) -> io::Result<()> {
-        (**self).lengthen(length)
-    }
-
-    fn room(&self) -> io::Result<u64> {
-        (**self).room()
-    }
-
-    fn displaced(&self) -> Option<Displaced> {
-        (**self).displaced()
-    }
-
     fn trim(&mut self, length: u64) -> io::Result<()> {
-        (**self).trim(length)
+        self.local()?.file.set_len(length)
     }
 }
 
-/// Implements [`Backend::reserve`] for a local file.
-fn reserve(file: &std::fs::File, position: u64, bytes: u64) -> io::Result<()> {
-    let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
-    loop {
-        match rustix::fs::fallocate(file, flags, position, bytes) {
-            Err(rustix::io::Errno::INTR) => {}
-            done => return Ok(done?),
-        }
-    }
-}
-
-/// Implements [`Backend::room`] for a local file.
-pub(crate) fn room(file: &std::fs::File) -> io::Result<u64> {
+pub(crate) fn room(file: &File) -> io::Result<u64> {
     let stats = rustix::fs::fstatvfs(file)?;
     if stats.f_blocks == 0 {
         // Some user-space file systems answer with zeros.

@@ -5,21 +5,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
+use super::{Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Wait, WhyNot, Write};
 use crate::clock::monotonic;
-use crate::place::{Displaced, Place};
-
-/// Alignment of direct writes in bytes.
-const BLOCK_BYTES: usize = 4096;
 
 /// The backend that works on every system.
 #[derive(Debug)]
 pub struct PlainWrites {
-    file: File,
-    is_direct: bool,
-    place: Option<Place>,
+    local: LocalFile,
     /// Set to `None` to end the thread.
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Completed>,
@@ -34,32 +27,20 @@ enum Job {
 }
 
 impl PlainWrites {
-    /// Takes ownership of an open file; `is_direct` says how it was opened.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    pub fn new(file: File, is_direct: bool, writes_max: usize) -> io::Result<Self> {
+    pub fn new(local: LocalFile, writes_max: usize) -> io::Result<Self> {
         let (jobs, to_do) = sync_channel(writes_max + 1);
         // Room for every job, so that the thread never waits for completions to be taken.
         let (finished, done) = sync_channel(writes_max + 2);
-        let for_thread = file.try_clone()?;
+        let for_thread = local.file.try_clone()?;
         let thread = std::thread::Builder::new()
             .name("record-writes".to_owned())
             .spawn(move || work(&for_thread, &to_do, &finished))?;
         Ok(Self {
-            file,
-            is_direct,
-            place: None,
+            local,
             jobs: Some(jobs),
             done,
             thread: Some(thread),
         })
-    }
-
-    /// Sets the name of the file to watch.
-    pub(super) fn named(mut self, place: Option<Place>) -> Self {
-        self.place = place;
-        self
     }
 
     fn give(&self, job: Job) -> io::Result<()> {
@@ -108,15 +89,8 @@ impl Backend for PlainWrites {
         BackendKind::PlainWrites
     }
 
-    fn block_bytes(&self) -> usize {
-        match self.is_direct {
-            true => BLOCK_BYTES,
-            false => 1,
-        }
-    }
-
-    fn now(&self) -> Duration {
-        monotonic()
+    fn local(&self) -> io::Result<&LocalFile> {
+        Ok(&self.local)
     }
 
     unsafe fn register(&mut self, _: &[Span]) -> Option<WhyNot> {
@@ -149,26 +123,6 @@ impl Backend for PlainWrites {
                 Err(RecvTimeoutError::Disconnected) => Err(ended()),
             },
         }
-    }
-
-    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
-        super::reserve(&self.file, position, bytes)
-    }
-
-    fn lengthen(&mut self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
-    }
-
-    fn room(&self) -> io::Result<u64> {
-        super::room(&self.file)
-    }
-
-    fn displaced(&self) -> Option<Displaced> {
-        self.place.as_ref()?.displaced(&self.file)
-    }
-
-    fn trim(&mut self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
     }
 }
 

@@ -14,9 +14,7 @@ use crate::place::Displaced;
 /// Size of a sector, which a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// The fault of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum SimFault {
     /// The operation fails with this system error number and has no effect.
     Fails(i32),
@@ -69,7 +67,6 @@ enum Operation {
 impl SimDisk {
     /// Creates an empty disk. The seed determines the order in which operations complete.
     /// Operations that are not aligned to whole blocks fail, as with direct I/O.
-    #[must_use]
     pub fn new(seed: u64, block_bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             random: fastrand::Rng::with_seed(seed),
@@ -109,7 +106,6 @@ impl SimDisk {
         self.state().displaced = displaced;
     }
 
-    /// Sets the total room of the disk in bytes.
     pub fn set_room(&self, bytes: u64) {
         self.state().room_bytes = bytes;
     }
@@ -120,26 +116,22 @@ impl SimDisk {
     }
 
     /// Returns the number of operations begun so far, including refused ones.
-    #[must_use]
     pub fn operations(&self) -> u64 {
         self.state().operations
     }
 
     /// Returns the position up to which room is reserved.
-    #[must_use]
     pub fn reserved_to(&self) -> u64 {
         self.state().reserved_to
     }
 
     /// Returns the file as the operating system sees it.
-    #[must_use]
     pub fn file(&self) -> Vec<u8> {
         self.state().file()
     }
 
     /// Returns every file content that is possible if the program is killed now: the completed
     /// writes, and for each running write nothing, its first half, or all.
-    #[must_use]
     pub fn files_after_kill(&self) -> Vec<Vec<u8>> {
         let state = self.state();
         let mut files = vec![state.file()];
@@ -166,7 +158,6 @@ impl SimDisk {
     /// Returns a file content that is possible if power is lost now. Synced writes are in it; of
     /// every other write nothing, the first half, or all, as the seed determines. The extended
     /// length may be lost too.
-    #[must_use]
     pub fn file_after_power_loss(&self, seed: u64) -> Vec<u8> {
         let state = self.state();
         let mut random = fastrand::Rng::with_seed(seed);

@@ -3,18 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
 
 use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
-use super::{Backend, BackendKind, Completed, Read, Span, Token, Wait, WhyNot, Write};
+use super::{Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Wait, WhyNot, Write};
 use crate::clock::monotonic;
-use crate::place::{Displaced, Place};
-
-/// Alignment of direct writes in bytes.
-const BLOCK_BYTES: usize = 4096;
 
 /// Longest piece of memory that the kernel registers as one buffer.
 const PIECE_MAX: usize = 1 << 30;
@@ -23,46 +18,25 @@ const PIECE_MAX: usize = 1 << 30;
 /// fails.
 const LOOK_AGAIN_MS: libc::c_int = 100;
 
-/// The backend for speed.
 pub struct Uring {
     ring: IoUring,
-    file: File,
-    is_direct: bool,
-    place: Option<Place>,
+    local: LocalFile,
     registered: Vec<Span>,
     /// Operations begun whose completion has not been taken.
     running: usize,
 }
 
 impl Uring {
-    /// Takes ownership of an open file; `is_direct` says how it was opened.
-    ///
-    /// # Errors
-    /// [`WhyNot`]: io_uring is not available.
-    pub fn new(file: File, is_direct: bool, writes_max: usize) -> Result<Self, WhyNot> {
-        let not = |error: io::Error| WhyNot::of_uring(&error);
-        // One more entry for a sync.
-        let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
-        let ring = IoUring::new(entries).map_err(not)?;
-        if !ring.params().is_feature_ext_arg() {
-            return Err(WhyNot::TooOld);
+    pub fn new(local: LocalFile, writes_max: usize) -> Result<Self, (LocalFile, WhyNot)> {
+        match ring_for(&local.file, writes_max) {
+            Ok(ring) => Ok(Self {
+                ring,
+                local,
+                registered: Vec::new(),
+                running: 0,
+            }),
+            Err(why_not) => Err((local, why_not)),
         }
-        let submitter = ring.submitter();
-        submitter.register_files(&[file.as_raw_fd()]).map_err(not)?;
-        Ok(Self {
-            ring,
-            file,
-            is_direct,
-            place: None,
-            registered: Vec::new(),
-            running: 0,
-        })
-    }
-
-    /// Sets the name of the file to watch.
-    pub(super) fn named(mut self, place: Option<Place>) -> Self {
-        self.place = place;
-        self
     }
 
     /// Returns the index of the registered piece that contains a span.
@@ -123,6 +97,19 @@ impl Uring {
     }
 }
 
+fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, WhyNot> {
+    let not = |error: io::Error| WhyNot::of_uring(&error);
+    // One more entry for a sync.
+    let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
+    let ring = IoUring::new(entries).map_err(not)?;
+    if !ring.params().is_feature_ext_arg() {
+        return Err(WhyNot::TooOld);
+    }
+    let submitter = ring.submitter();
+    submitter.register_files(&[file.as_raw_fd()]).map_err(not)?;
+    Ok(ring)
+}
+
 /// Splits memory into pieces that can be registered.
 fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
     let begins = (0..span.bytes).step_by(PIECE_MAX);
@@ -140,15 +127,8 @@ impl Backend for Uring {
         BackendKind::Uring
     }
 
-    fn block_bytes(&self) -> usize {
-        match self.is_direct {
-            true => BLOCK_BYTES,
-            false => 1,
-        }
-    }
-
-    fn now(&self) -> Duration {
-        monotonic()
+    fn local(&self) -> io::Result<&LocalFile> {
+        Ok(&self.local)
     }
 
     unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
@@ -235,26 +215,6 @@ impl Backend for Uring {
             }
         }
     }
-
-    fn reserve(&mut self, position: u64, bytes: u64) -> io::Result<()> {
-        super::reserve(&self.file, position, bytes)
-    }
-
-    fn lengthen(&mut self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
-    }
-
-    fn room(&self) -> io::Result<u64> {
-        super::room(&self.file)
-    }
-
-    fn displaced(&self) -> Option<Displaced> {
-        self.place.as_ref()?.displaced(&self.file)
-    }
-
-    fn trim(&mut self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)
-    }
 }
 
 impl Drop for Uring {
@@ -279,7 +239,7 @@ impl Drop for Uring {
 impl std::fmt::Debug for Uring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Uring")
-            .field("is_direct", &self.is_direct)
+            .field("local", &self.local)
             .field("running", &self.running)
             .finish_non_exhaustive()
     }

@@ -24,7 +24,6 @@ pub struct PacedDrain {
 
 impl PacedDrain {
     /// Creates a drain that takes the rows of `drain` when `pacer` makes them due.
-    #[must_use]
     pub fn new(drain: RegionDrain, pacer: Pacer) -> Self {
         Self {
             drain,
@@ -41,9 +40,6 @@ impl PacedDrain {
     /// delays all later rows by as much. A due row that has no room causes the same delay, from
     /// this call to the next. A caller that waits for room reports this by calling with empty
     /// `bytes`.
-    ///
-    /// # Errors
-    /// [`PlaybackError`].
     pub fn take(&mut self, now: Duration, bytes: &mut [u8]) -> Result<u64, PlaybackError> {
         let there = self.drain.available().map_err(NoRegion::from)?;
         if there == 0 && !self.has_begun {
@@ -82,33 +78,25 @@ impl PacedDrain {
     }
 
     /// Returns when the next row is due; `None` if that is not known or it is due now.
-    ///
-    /// # Errors
-    /// [`PlaybackError`].
     pub fn next_due(&mut self) -> Result<Option<Duration>, PlaybackError> {
         self.pacer.next_due()
     }
 
-    /// Returns the number of rows taken.
-    #[must_use]
     pub fn taken(&self) -> u64 {
         self.pacer.taken()
     }
 
     /// Returns true once all rows of the recording were taken.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.pacer.is_over()
     }
 
     /// Returns how many times a due row was missing.
-    #[must_use]
     pub fn underruns(&self) -> u64 {
         self.underruns
     }
 
     /// Returns the delay of the rows against their original times.
-    #[must_use]
     pub fn lateness(&self) -> Duration {
         self.pacer.lateness()
     }

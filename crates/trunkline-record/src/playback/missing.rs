@@ -7,7 +7,6 @@ use crate::tdms_file::series_file;
 
 /// A part that the recording should have and that cannot be played.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum MissingPart {
     /// Files of the series, as their numbers show. The files after them are played.
     Files {
@@ -20,7 +19,6 @@ pub enum MissingPart {
     Updates {
         /// The file after the missing updates.
         path: PathBuf,
-        /// Number of missing updates.
         updates: u64,
         /// Number of variables they belong to.
         variables: u64,
@@ -29,16 +27,10 @@ pub enum MissingPart {
     Rows {
         /// The file after the missing rows.
         path: PathBuf,
-        /// Number of missing rows.
         rows: u64,
     },
     /// The end of a file, which is played up to the damage.
-    End {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        why: String,
-    },
+    End { path: PathBuf, why: String },
 }
 
 impl fmt::Display for MissingPart {

@@ -9,7 +9,6 @@ use super::times::RecordedTimes;
 /// The speed of playback.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Pace {
-    /// As recorded.
     #[default]
     Original,
     /// A multiple of the original speed: 2.0 takes half the time.
@@ -20,9 +19,6 @@ pub enum Pace {
 
 impl Pace {
     /// Returns the multiple of the original speed; `None` means as fast as possible.
-    ///
-    /// # Errors
-    /// [`PlaybackError::Speed`].
     pub(crate) fn speed(self) -> Result<Option<f64>, PlaybackError> {
         match self {
             Self::Original => Ok(Some(1.0)),
@@ -152,9 +148,6 @@ impl Pacer {
 
     /// Returns when the next row is due, on the clock of [`take`](Self::take); `None` if all rows
     /// were given out or it is due already.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
     pub fn next_due(&mut self) -> Result<Option<Duration>, PlaybackError> {
         let (Some(speed), Some(began)) = (self.speed, self.began) else {
             return Ok(None);
@@ -171,9 +164,6 @@ impl Pacer {
 
     /// Makes the next row due at `now` at the earliest, because it was not available before.
     /// Returns the delay this adds.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
     pub fn late(&mut self, now: Duration) -> Result<Duration, PlaybackError> {
         let by = match self.next_due()? {
             Some(due) => now.saturating_sub(due),
@@ -189,19 +179,16 @@ impl Pacer {
     }
 
     /// Returns the number of rows given out.
-    #[must_use]
     pub fn taken(&self) -> u64 {
         self.next
     }
 
     /// Returns true once all rows were given out.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.next == self.rows
     }
 
     /// Returns the delay of the rows against their original times.
-    #[must_use]
     pub fn lateness(&self) -> Duration {
         self.late
     }

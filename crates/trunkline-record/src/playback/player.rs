@@ -15,7 +15,6 @@ use super::recording::{PlayedFile, Recording, find, open};
 use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_to_read};
 use crate::read_queue::{ReadOptions, ReadQueue};
 
-/// Options of a [`TdmsPlayback`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlayOptions {
     /// Rows of a region. A region has fewer where a piece of the file ends, or if the ring cannot
@@ -41,9 +40,7 @@ impl Default for PlayOptions {
     }
 }
 
-/// The progress of playback.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct PlayProgress {
     /// Rows whose reading has begun.
     pub begun: u64,
@@ -76,7 +73,6 @@ pub struct TdmsPlayback {
     recording: Recording,
     options: PlayOptions,
     opens: Box<Opens>,
-    /// Number of files opened.
     files: usize,
     source: Source,
     begun: u64,
@@ -88,7 +84,7 @@ pub struct TdmsPlayback {
 enum Source {
     None,
     InPlace {
-        queue: Box<ReadQueue<Box<dyn Backend>>>,
+        queue: Box<ReadQueue>,
         extents: std::vec::IntoIter<RowExtent>,
         extent: RowExtent,
         rows_left: u64,
@@ -103,9 +99,6 @@ enum Source {
 impl TdmsPlayback {
     /// Creates a playback of `recording` into the ring of `memory`, whose elements are the
     /// recording's rows.
-    ///
-    /// # Errors
-    /// [`PlaybackError::OtherRows`].
     pub fn new(
         recording: Recording,
         memory: Arc<RegionMemory>,
@@ -122,9 +115,6 @@ impl TdmsPlayback {
 
     /// As [`new`](Self::new), with backends supplied by the caller, for tests. `opens` creates the
     /// backend for a file and a number of reads at a time, and returns it with the file's length.
-    ///
-    /// # Errors
-    /// [`PlaybackError::OtherRows`].
     pub fn with_backends(
         recording: Recording,
         memory: Arc<RegionMemory>,
@@ -186,26 +176,16 @@ impl TdmsPlayback {
     }
 
     /// Waits until one of the running reads completes; returns at once if none is running.
-    ///
-    /// # Errors
-    /// [`PlaybackError::Queue`].
     pub fn wait_for_one(&mut self, wait: Duration) -> Result<(), PlaybackError> {
         let path = self.path().to_owned();
         match &mut self.source {
-            Source::InPlace { queue, .. } => {
-                queue
-                    .wait_for_one(wait)
-                    .map_err(|source| PlaybackError::Queue {
-                        path,
-                        source: Box::new(source),
-                    })
-            }
+            Source::InPlace { queue, .. } => queue
+                .wait_for_one(wait)
+                .map_err(|source| PlaybackError::queue(path, source)),
             _ => Ok(()),
         }
     }
 
-    /// Returns the progress of playback.
-    #[must_use]
     pub fn progress(&self) -> PlayProgress {
         let running = match &self.source {
             Source::InPlace { queue, .. } => queue.outstanding(),
@@ -223,8 +203,6 @@ impl TdmsPlayback {
         }
     }
 
-    /// Returns the recording that is played.
-    #[must_use]
     pub fn recording(&self) -> &Recording {
         &self.recording
     }
@@ -277,10 +255,7 @@ impl TdmsPlayback {
         };
         let memories = vec![self.memory.clone()];
         let queue = ReadQueue::new(backend, length, options, memories);
-        let queue = queue.map_err(|source| PlaybackError::Queue {
-            path,
-            source: Box::new(source),
-        })?;
+        let queue = queue.map_err(|source| PlaybackError::queue(path, source))?;
         self.source = Source::InPlace {
             queue: Box::new(queue),
             extents: extents.into_iter(),
@@ -303,10 +278,7 @@ impl TdmsPlayback {
     /// Returns true once nothing of this file is left.
     fn fill_in_place(&mut self) -> Result<bool, PlaybackError> {
         let path = self.path().to_owned();
-        let in_queue = |source| PlaybackError::Queue {
-            path: path.clone(),
-            source: Box::new(source),
-        };
+        let in_queue = |source| PlaybackError::queue(path.clone(), source);
         let row_bytes = self.recording.row_bytes() as u64;
         let region_rows = self.region_rows();
         let Source::InPlace {
@@ -380,10 +352,7 @@ impl TdmsPlayback {
                     true => found.read_scaled_into_rows(*row, place, bytes),
                     false => found.read_into_rows(*row, place, bytes),
                 };
-                let read = read.map_err(|source| PlaybackError::Read {
-                    path: path.clone(),
-                    source: Box::new(source),
-                })?;
+                let read = read.map_err(|source| PlaybackError::read(path.clone(), source))?;
                 if read < count {
                     return Err(PlaybackError::OtherFile {
                         path,

@@ -37,11 +37,8 @@ pub struct Selection {
     pub times: Option<Text>,
 }
 
-/// A channel of a row.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub struct PlayedChannel {
-    /// The channel's path.
     pub path: ObjectPath,
     /// The type of its values in a row.
     pub data_type: TdmsType,
@@ -53,7 +50,6 @@ pub struct PlayedChannel {
 
 /// Missing rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct Gap {
     /// The row after the gap, counted over all files.
     pub row: u64,
@@ -61,7 +57,6 @@ pub struct Gap {
     pub lost: u64,
 }
 
-/// One file of a recording.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct PlayedFile {
     pub(super) path: PathBuf,
@@ -283,25 +278,20 @@ impl Recording {
     }
 
     /// Returns the channels of a row, in order.
-    #[must_use]
     pub fn channels(&self) -> &[PlayedChannel] {
         &self.channels
     }
 
-    /// Returns the group of the channels.
-    #[must_use]
     pub fn group(&self) -> &Text {
         &self.group
     }
 
     /// Returns the bytes of a row, which is the element size of a ring for it.
-    #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
     /// Returns the rows of all files.
-    #[must_use]
     pub fn rows(&self) -> u64 {
         let rows = self.files.iter().map(|file| file.rows);
         rows.fold(0, u64::saturating_add)
@@ -314,25 +304,21 @@ impl Recording {
 
     /// Returns the parts of the recording that are missing, in the order of the files. Missing rows
     /// are also among the [`gaps`](Self::gaps).
-    #[must_use]
     pub fn missing(&self) -> &[MissingPart] {
         &self.missing
     }
 
     /// Returns the places where rows are missing.
-    #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
     /// Returns the seconds between rows; `None` if the file does not contain them.
-    #[must_use]
     pub fn increment(&self) -> Option<f64> {
         self.increment
     }
 
     /// Returns the rows that are read into the ring without decoding.
-    #[must_use]
     pub fn rows_in_place(&self) -> u64 {
         let in_place = self.files.iter().filter(|file| file.in_place.is_some());
         in_place.map(|file| file.rows).sum()
@@ -404,7 +390,6 @@ fn has_scale(channel: &Channel<'_, File>) -> bool {
     matches!(channel.scaling(), trunkline_tdms::Scaling::Chain(_))
 }
 
-/// Returns the gaps recorded in a group's properties.
 fn gaps_of(properties: &Properties) -> impl Iterator<Item = Gap> {
     let number = |name: String| properties.get(name.as_bytes())?.as_u64();
     (1..=GAPS_MAX).map_while(move |gap| {

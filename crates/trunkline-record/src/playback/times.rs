@@ -10,7 +10,6 @@ use super::error::PlaybackError;
 use super::pace::Gaps;
 use super::recording::{Recording, find, open};
 
-/// Number of times read at once.
 const READ_ROWS: usize = 4096;
 
 /// Reads a channel of times alongside the rows.
@@ -77,10 +76,7 @@ impl RecordedTimes {
             let wanted = times.get_mut(..left.min(READ_ROWS)).unwrap_or_default();
             let channel = find(file, path, &self.channel)?;
             let count = channel.read_into(self.read, wanted);
-            let count = count.map_err(|source| PlaybackError::Read {
-                path: path.clone(),
-                source: Box::new(source),
-            })?;
+            let count = count.map_err(|source| PlaybackError::read(path.clone(), source))?;
             if count == 0 {
                 self.open = None;
                 continue;

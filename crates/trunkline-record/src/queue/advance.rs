@@ -6,10 +6,10 @@ use rustix::io::Errno;
 
 use super::sums::{SumsCompleted, SumsFile};
 use super::{SYNC, WriteQueue};
-use crate::backend::{Backend, Completed, Wait};
+use crate::backend::{Completed, Wait};
 use crate::error::{FailedStep, QueueError};
 
-impl<B: Backend> WriteQueue<B> {
+impl WriteQueue {
     /// Retires what is in the file and begins every write that is due. Must be called after each
     /// change of what is outstanding, and after each failure.
     ///
@@ -45,7 +45,7 @@ impl<B: Backend> WriteQueue<B> {
         while self.step(Wait::No)? {}
         if self.space.room.is_due(self.backend.now()) {
             self.look_at_names();
-            self.space.look(&self.backend, self.outstanding.position);
+            self.space.look(&*self.backend, self.outstanding.position);
         }
         Ok(())
     }

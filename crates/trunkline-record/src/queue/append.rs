@@ -7,7 +7,7 @@ use trunkline_tdms::BodySum;
 
 use super::outstanding::Body;
 use super::{WritePath, WriteQueue};
-use crate::backend::{Backend, Wait};
+use crate::backend::Wait;
 use crate::error::{QueueError, Refused};
 
 /// Limits of a segment: its number of regions, its bytes unless it is one longer region, and the
@@ -27,12 +27,8 @@ pub(super) struct Collected {
     since: Duration,
 }
 
-impl<B: Backend> WriteQueue<B> {
+impl WriteQueue {
     /// Waits until one more region may be outstanding, at most for the time set in the options.
-    ///
-    /// # Errors
-    /// [`QueueError::Busy`], [`QueueError::Failed`], [`QueueError::Closed`],
-    /// [`QueueError::Backend`].
     pub fn make_room(&mut self) -> Result<(), QueueError> {
         if self.is_closed {
             return Err(QueueError::Closed);
@@ -95,9 +91,6 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Writes a segment that consists of a header only. Returns at once unless the maximum number
     /// of segments is outstanding.
-    ///
-    /// # Errors
-    /// [`QueueError`]; nothing was written.
     pub fn append_header(&mut self, header: &[u8]) -> Result<(), QueueError> {
         self.make_room()?;
         let end = self.check(header, 0, &[])?;
@@ -108,9 +101,6 @@ impl<B: Backend> WriteQueue<B> {
 
     /// Ensures that a segment with this region can be appended, whatever its header: waits until
     /// one more may be outstanding, and reserves room on the disk.
-    ///
-    /// # Errors
-    /// Those of [`append`](Self::append).
     pub fn make_room_for(&mut self, region: &ReadRegion) -> Result<(), QueueError> {
         self.make_room()?;
         self.fits(region)?;
@@ -139,7 +129,7 @@ impl<B: Backend> WriteQueue<B> {
     /// chunk of that segment.
     pub(crate) fn extend(&mut self, region: ReadRegion) {
         let end = self.position() + region.bytes().len() as u64;
-        self.space.lengthen(&mut self.backend, end);
+        self.space.lengthen(&mut *self.backend, end);
         self.add(Body::Region(region, false), &[]);
         self.advance();
     }
@@ -166,9 +156,6 @@ impl<B: Backend> WriteQueue<B> {
     }
 
     /// Ensures that a region can be collected and become a segment later.
-    ///
-    /// # Errors
-    /// As [`make_room`](Self::make_room), and [`QueueError::DiskFull`].
     pub(crate) fn make_room_to_collect(&mut self) -> Result<(), QueueError> {
         if self.collected.bytes > 0 {
             // The room was reserved before and is still there.
@@ -224,7 +211,7 @@ impl<B: Backend> WriteQueue<B> {
     fn reserve(&mut self, end: u64) -> Result<(), QueueError> {
         let end = end.saturating_add(self.outstanding.placeholder_bytes as u64);
         let sums = self.sums.as_mut();
-        self.space.reserve(&mut self.backend, sums, end)
+        self.space.reserve(&mut *self.backend, sums, end)
     }
 
     /// Returns true if a region is aligned for a direct write.
@@ -273,7 +260,7 @@ impl<B: Backend> WriteQueue<B> {
         if self.outstanding.next() > 0 {
             // The opening segment does not extend the file, so a file that was not opened
             // completely stays short.
-            self.space.lengthen(&mut self.backend, end);
+            self.space.lengthen(&mut *self.backend, end);
         }
         let body_sum = self.sums.as_ref().map(|_| BodySum::default());
         self.outstanding.begin(header, end, self.now(), body_sum);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::sums::SumsFile;
 use super::{Closed, Durability, SYNC, WriteQueue};
-use crate::backend::{Backend, Wait};
+use crate::backend::Wait;
 use crate::error::{FailedStep, QueueError, os_error};
 
 /// The running syncs, and what earlier ones have made durable.
@@ -19,7 +19,6 @@ pub(super) struct Syncing {
 }
 
 impl Syncing {
-    /// Records that a sync has completed.
     pub(super) fn complete_one(&mut self, is_removed: bool) {
         self.running = self.running.saturating_sub(1);
         if self.running == 0
@@ -32,12 +31,9 @@ impl Syncing {
     }
 }
 
-impl<B: Backend> WriteQueue<B> {
+impl WriteQueue {
     /// Begins to make durable what has been written so far. Returns false if a sync is already
     /// running or there is nothing to do. [`progress`](Self::progress) shows when it is done.
-    ///
-    /// # Errors
-    /// [`QueueError::Backend`], [`QueueError::Failed`].
     pub fn begin_sync(&mut self) -> Result<bool, QueueError> {
         self.poll()?;
         self.look_at_names();
@@ -79,9 +75,6 @@ impl<B: Backend> WriteQueue<B> {
     }
 
     /// Waits until everything appended has the given durability.
-    ///
-    /// # Errors
-    /// [`QueueError::NotDone`], [`QueueError::Failed`], [`QueueError::Backend`].
     pub fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), QueueError> {
         let until = self.now().saturating_add(wait);
         loop {

@@ -41,11 +41,11 @@ const SYNC: Token = Token(u64::MAX);
 
 /// Writes segments to one file, in the order of the calls, with several writes running at a time.
 #[derive(Debug)]
-pub struct WriteQueue<B: Backend> {
+pub struct WriteQueue {
     // The backends come first: dropping them waits for running writes. The memory they write from
     // is dropped after them.
-    backend: B,
-    sums: Option<SumsFile<B>>,
+    backend: Box<dyn Backend>,
+    sums: Option<SumsFile>,
     outstanding: Outstanding,
     _memories: Vec<Arc<RegionMemory>>,
     not_registered: Option<WhyNot>,
@@ -68,9 +68,13 @@ pub struct WriteQueue<B: Backend> {
     is_given_up: bool,
 }
 
-impl<B: Backend> WriteQueue<B> {
+impl WriteQueue {
     /// Creates a queue for a new file. Regions come from `memories`.
-    pub fn new(mut backend: B, options: QueueOptions, memories: Vec<Arc<RegionMemory>>) -> Self {
+    pub fn new(
+        mut backend: Box<dyn Backend>,
+        options: QueueOptions,
+        memories: Vec<Arc<RegionMemory>>,
+    ) -> Self {
         let outstanding = Outstanding::new(&options, backend.block_bytes().max(1));
         let mut spans = outstanding.spans().to_vec();
         spans.extend(memories.iter().map(|memory| {
@@ -107,7 +111,7 @@ impl<B: Backend> WriteQueue<B> {
     ///
     /// # Errors
     /// [`QueueError::Backend`]: the checksum file was opened for direct writes.
-    pub fn with_sums(mut self, backend: B) -> Result<Self, QueueError> {
+    pub fn with_sums(mut self, backend: Box<dyn Backend>) -> Result<Self, QueueError> {
         if backend.block_bytes() > 1 {
             let text = "checksums are written through the system's cache; open their file for \
                         cached writes";
@@ -134,7 +138,6 @@ impl<B: Backend> WriteQueue<B> {
         self.sums.as_ref().map(|sums| sums.id().number())
     }
 
-    /// Returns the options of this queue.
     pub fn options(&self) -> &QueueOptions {
         &self.options
     }
@@ -145,9 +148,8 @@ impl<B: Backend> WriteQueue<B> {
         self.not_registered.as_ref()
     }
 
-    /// Returns the backend.
-    pub fn backend(&self) -> &B {
-        &self.backend
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
     }
 
     /// Returns the block size to which headers and bodies must be padded; 1 if there is none.
@@ -175,7 +177,6 @@ impl<B: Backend> WriteQueue<B> {
         self.outstanding.max + sums + 2
     }
 
-    /// Returns the progress of this queue.
     pub fn progress(&self) -> Progress {
         Progress {
             accepted: self.position(),
@@ -244,7 +245,7 @@ impl<B: Backend> WriteQueue<B> {
     }
 }
 
-impl<B: Backend> Drop for WriteQueue<B> {
+impl Drop for WriteQueue {
     fn drop(&mut self) {
         if self.outstanding.written == 0 || self.is_given_up {
             for path in &self.unwritten {

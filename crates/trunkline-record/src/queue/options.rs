@@ -58,7 +58,6 @@ impl Default for QueueOptions {
 
 impl QueueOptions {
     /// Returns the number of writes that a backend must run at a time for these options.
-    #[must_use]
     pub fn writes_max(&self) -> usize {
         // At the same time run a region's body and its unaligned end, headers of earlier segments,
         // and the placeholders of those and of the next segment.

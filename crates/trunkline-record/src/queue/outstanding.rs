@@ -23,7 +23,7 @@ use trunkline_tdms::{BodySum, SegmentSum, lengthen_segment, unwritten_segment};
 use super::QueueOptions;
 use super::part::{Chunk, Part, PartState, Segment};
 use super::sums::SumsFile;
-use crate::backend::{Backend, Span, Token, Write};
+use crate::backend::{Span, Token, Write};
 use crate::error::{FailedStep, Failure, os_error};
 use crate::staging::Staging;
 
@@ -126,7 +126,6 @@ impl Outstanding {
         self.count() == 0 && !self.next_placeholder.is_running
     }
 
-    /// Returns the number of the next segment.
     pub(super) fn next(&self) -> u64 {
         self.oldest + self.segments.len() as u64
     }
@@ -160,7 +159,6 @@ impl Outstanding {
             .map_or(&self.next_placeholder, |segment| &segment.placeholder)
     }
 
-    /// Returns the state of a part, unless it is not outstanding.
     fn part_mut(&mut self, part: Part) -> Option<&mut PartState> {
         match part {
             Part::Placeholder(number) if number == self.next() => Some(&mut self.next_placeholder),
@@ -357,7 +355,7 @@ impl Outstanding {
 
     /// Releases regions that are in the file or never will be, and retires the chunks and segments
     /// that are in the file together with all before them.
-    pub(super) fn retire<B: Backend>(&mut self, mut sums: Option<&mut SumsFile<B>>) {
+    pub(super) fn retire(&mut self, mut sums: Option<&mut SumsFile>) {
         for (number, chunk) in (self.oldest_chunk..).zip(&mut self.chunks) {
             if chunk.is_done(number >= self.failed_chunk)
                 && let Some(region) = chunk.region.take()

@@ -119,7 +119,6 @@ impl PartState {
 /// Values that follow one header: a region, or data that was copied.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// The number of its segment.
     pub(super) segment: u64,
     pub(super) position: u64,
     /// Held until it is in the file.

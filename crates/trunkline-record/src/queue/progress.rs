@@ -16,7 +16,6 @@ pub enum Durability {
 
 /// The state of reserving disk space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Reservation {
     /// Space is reserved ahead of what is written.
     Ahead,
@@ -37,7 +36,6 @@ pub enum WritePath {
 
 /// The progress of a queue. Positions are bytes of the file at which a region or a segment ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct Progress {
     /// Appended up to here.
     pub accepted: u64,
@@ -67,9 +65,7 @@ pub struct Progress {
 
 /// The final state of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct Closed {
-    /// The length in bytes.
     pub length: u64,
     /// The durability of all of it.
     pub durability: Durability,

@@ -10,7 +10,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The state of the free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum RoomState {
-    /// Enough space.
     #[default]
     Enough,
     /// Less space than the alarm threshold.
@@ -21,7 +20,6 @@ pub enum RoomState {
 
 /// Free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
 pub struct Room {
     /// The state of the free space.
     pub state: RoomState,

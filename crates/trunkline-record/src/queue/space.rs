@@ -38,10 +38,10 @@ impl Space {
     }
 
     /// Reserves space for data up to `end`, more ahead, and space for checksums.
-    pub(super) fn reserve<B: Backend>(
+    pub(super) fn reserve(
         &mut self,
-        backend: &mut B,
-        sums: Option<&mut SumsFile<B>>,
+        backend: &mut dyn Backend,
+        sums: Option<&mut SumsFile>,
         end: u64,
     ) -> Result<(), QueueError> {
         if self.reservation != Reservation::Ahead {
@@ -72,7 +72,7 @@ impl Space {
         }
     }
 
-    fn reserve_ahead(&mut self, backend: &mut impl Backend, needed: u64) -> io::Result<()> {
+    fn reserve_ahead(&mut self, backend: &mut dyn Backend, needed: u64) -> io::Result<()> {
         if needed == 0 {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl Space {
     ///
     /// A reader takes the file's length at the time of opening for the end. It must not see a
     /// segment that extends beyond, because it would look there for the next one.
-    pub(super) fn lengthen(&mut self, backend: &mut impl Backend, end: u64) {
+    pub(super) fn lengthen(&mut self, backend: &mut dyn Backend, end: u64) {
         let bytes = self.lengthen_bytes;
         if bytes == 0 || end.saturating_add(bytes) <= self.lengthened_to {
             return;
@@ -107,7 +107,7 @@ impl Space {
     }
 
     /// Queries the room of the file system, when data up to `position` is appended.
-    pub(super) fn look(&mut self, backend: &impl Backend, position: u64) {
+    pub(super) fn look(&mut self, backend: &dyn Backend, position: u64) {
         let ahead = match self.reservation {
             Reservation::Ahead => self.reserved_to.saturating_sub(position),
             _ => 0,

@@ -20,14 +20,13 @@ const BATCH_BYTES: usize = 4096;
 pub(super) const ENTRIES_MAX: usize = 2 * BATCH_BYTES / SUMS_ENTRY_BYTES;
 /// Disk space reserved at a time.
 pub(super) const RESERVE_BYTES: u64 = 64 << 10;
-/// The token of writes.
 const WRITE: Token = Token(0);
 
 /// The checksum file, and the entries not yet in it.
 #[derive(Debug)]
-pub(super) struct SumsFile<B: Backend> {
+pub(super) struct SumsFile {
     // First, because dropping the backend waits for running writes.
-    backend: B,
+    backend: Box<dyn Backend>,
     /// Two places: one collects entries while the other is written.
     staging: Staging,
     id: SumsId,
@@ -53,8 +52,8 @@ pub(super) enum SumsCompleted {
     Sync(io::Result<()>),
 }
 
-impl<B: Backend> SumsFile<B> {
-    pub(super) fn new(mut backend: B, id: SumsId) -> Self {
+impl SumsFile {
+    pub(super) fn new(mut backend: Box<dyn Backend>, id: SumsId) -> Self {
         let mut staging = Staging::new(2, BATCH_BYTES);
         // SAFETY: `self` keeps the memory until the backend, its first field, has been dropped. A
         // failure to register is ignored, because writes from this memory are few and small.

@@ -24,7 +24,6 @@ use self::slot::Slot;
 use crate::backend::{Backend, Span, Wait, WhyNot};
 use crate::staging::Staging;
 
-/// Options of a [`ReadQueue`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadOptions {
     /// Maximum number of outstanding reads. Default: 4.
@@ -54,22 +53,18 @@ impl Default for ReadOptions {
 
 impl ReadOptions {
     /// Returns the number of reads that a backend must run at a time for these options.
-    #[must_use]
     pub fn reads_max(&self) -> usize {
         // The whole blocks of a region and its unaligned ends are read at the same time.
         2 * self.outstanding_max.get()
     }
 }
 
-/// The progress of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct ReadProgress {
     /// Bytes whose reading has begun.
     pub begun: u64,
     /// Bytes in the ring, up to the first read that is outstanding.
     pub read: u64,
-    /// Total number of bytes to read.
     pub total: u64,
     /// Regions begun and not yet in the ring.
     pub outstanding: usize,
@@ -84,10 +79,10 @@ pub struct ReadProgress {
 
 /// Reads one file into regions, which the device receives in the order of the calls.
 #[derive(Debug)]
-pub struct ReadQueue<B: Backend> {
+pub struct ReadQueue {
     // The backend comes first: dropping it waits for running reads. The memory they read into is
     // dropped after it.
-    backend: B,
+    backend: Box<dyn Backend>,
     slots: Box<[Slot]>,
     staging: Staging,
     _memories: Vec<Arc<RegionMemory>>,
@@ -111,13 +106,13 @@ pub struct ReadQueue<B: Backend> {
     bytes_copied: u64,
 }
 
-impl<B: Backend> ReadQueue<B> {
+impl ReadQueue {
     /// Creates a queue for a file of `length` bytes, which is read into regions of `memories`.
     ///
     /// # Errors
     /// [`ReadQueueError::BeyondEnd`]: the options ask for more than the file has.
     pub fn new(
-        mut backend: B,
+        mut backend: Box<dyn Backend>,
         length: u64,
         options: ReadOptions,
         memories: Vec<Arc<RegionMemory>>,
@@ -170,9 +165,8 @@ impl<B: Backend> ReadQueue<B> {
         self.not_registered.as_ref()
     }
 
-    /// Returns the backend.
-    pub fn backend(&self) -> &B {
-        &self.backend
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
     }
 
     /// Returns the block size. Data is read without a copy if its position in the file and its
@@ -196,13 +190,11 @@ impl<B: Backend> ReadQueue<B> {
         self.total - self.begun
     }
 
-    /// Returns the number of regions being read into.
     pub fn outstanding(&self) -> usize {
         // At most the number of slots, which is a `usize`.
         (self.next - self.oldest) as usize
     }
 
-    /// Returns the progress of this queue.
     pub fn progress(&self) -> ReadProgress {
         ReadProgress {
             begun: self.begun,
@@ -216,9 +208,6 @@ impl<B: Backend> ReadQueue<B> {
     }
 
     /// Waits until one more region may be read into, at most for the time set in the options.
-    ///
-    /// # Errors
-    /// [`ReadQueueError::Busy`], [`ReadQueueError::Failed`], [`ReadQueueError::Backend`].
     pub fn make_room(&mut self) -> Result<(), ReadQueueError> {
         self.poll()?;
         let waited = self.options.wait;
@@ -311,9 +300,6 @@ impl<B: Backend> ReadQueue<B> {
     }
 
     /// Waits until everything begun is in the ring.
-    ///
-    /// # Errors
-    /// [`ReadQueueError::NotDone`], [`ReadQueueError::Failed`], [`ReadQueueError::Backend`].
     pub fn wait(&mut self, wait: Duration) -> Result<(), ReadQueueError> {
         let until = self.backend.now().saturating_add(wait);
         while self.outstanding() > 0 {
@@ -328,9 +314,6 @@ impl<B: Backend> ReadQueue<B> {
     }
 
     /// Waits until one of the running reads completes; returns at once if none is running.
-    ///
-    /// # Errors
-    /// [`ReadQueueError::Backend`].
     pub fn wait_for_one(&mut self, wait: Duration) -> Result<(), ReadQueueError> {
         if self.outstanding() > 0 {
             let until = self.backend.now().saturating_add(wait);

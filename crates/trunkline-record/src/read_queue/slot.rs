@@ -207,7 +207,7 @@ mod tests {
     ///
     /// Behaviour: ZC-25.
     #[test]
-    fn a_read_that_is_put_off_again_and_again_is_no_end_of_the_file() {
+    fn repeatedly_deferred_read_is_not_the_end_of_the_file() {
         let error = rustix::io::Errno::AGAIN.raw_os_error();
         let put_off = || Err(io::Error::from_raw_os_error(error));
         let mut memory = vec![0_u8; 8192];
@@ -238,7 +238,7 @@ mod tests {
 
     /// Behaviour: ZC-13.
     #[test]
-    fn what_lies_in_memory_as_in_the_file_is_read_in_place_up_to_whole_blocks() {
+    fn data_with_equal_alignment_is_read_in_place_in_whole_blocks() {
         let mut memory = vec![0_u8; 8 * 4096];
         let begin = memory.as_ptr().align_offset(4096);
         let mut lengths = |position, odd: usize, bytes| {

@@ -4,9 +4,9 @@ use std::ptr;
 
 use super::slot::{Part, Piece};
 use super::{ReadFailure, ReadFault, ReadQueue, ReadQueueError};
-use crate::backend::{Backend, Completed, Read, Token, Wait};
+use crate::backend::{Completed, Read, Token, Wait};
 
-impl<B: Backend> ReadQueue<B> {
+impl ReadQueue {
     /// Begins the reads that can begin, and finishes the region if it is filled.
     pub(super) fn advance(&mut self, number: u64) {
         let place = self.place(number);

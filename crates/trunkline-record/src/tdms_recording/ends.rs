@@ -1,7 +1,6 @@
 //! Segments not yet in the file, and the number of rows that are.
 
 use super::TdmsRecording;
-use crate::backend::Backend;
 
 /// The end of a segment, and what the file contains once the segment is in it.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +12,7 @@ pub(super) struct SegmentEnd {
     lost: u64,
 }
 
-impl<B: Backend> TdmsRecording<B> {
+impl TdmsRecording {
     /// Records that a segment was appended.
     pub(super) fn note_end(&mut self) {
         let position = self.queue.position();

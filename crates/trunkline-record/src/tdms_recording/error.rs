@@ -22,36 +22,21 @@ pub struct TdmsLayout {
 
 /// The reason why rows are not recorded.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum RecordError {
     /// The format cannot represent it.
     #[error(transparent)]
     Format(#[from] WriteError),
-    /// The type has no fixed size.
     #[error(
         "channel {channel} holds {data_type}, which has no fixed size; record it as a variable"
     )]
-    NoSize {
-        /// The channel.
-        channel: Text,
-        /// Its type.
-        data_type: TdmsType,
-    },
-    /// The layout has no channels.
+    NoSize { channel: Text, data_type: TdmsType },
     #[error("the recording has no channels; name at least one")]
     NoChannels,
-    /// The ring's elements do not have the size of a row of these channels.
     #[error(
         "the ring has elements of {element_bytes} bytes, and a row of these channels has \
          {row_bytes}; make them the same"
     )]
-    OtherRows {
-        /// Bytes of an element.
-        element_bytes: u64,
-        /// Bytes of a row.
-        row_bytes: u64,
-    },
-    /// A header did not fit, so the file can have no further rows.
+    OtherRows { element_bytes: u64, row_bytes: u64 },
     #[error(
         "an earlier header did not fit into the memory for it, so this file can have no further \
          rows; close it, and continue in another one with a larger header_bytes_max"
@@ -60,7 +45,6 @@ pub enum RecordError {
     /// The region was not written; it is still held in the error.
     #[error(transparent)]
     Refused(#[from] Box<Refused>),
-    /// The queue failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

@@ -4,13 +4,11 @@ use trunkline_ring::ReadRegion;
 use trunkline_tdms::Arrangement;
 
 use super::{RecordError, TdmsRecording};
-use crate::backend::Backend;
 use crate::error::QueueError;
 use crate::queue::FullDisk;
 
 /// Rows lost while the disk was full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
 pub struct DiskStop {
     /// True while rows are being lost.
     pub is_stopped: bool,
@@ -20,7 +18,7 @@ pub struct DiskStop {
     pub rows_lost: u64,
 }
 
-impl<B: Backend> TdmsRecording<B> {
+impl TdmsRecording {
     /// Returns what was lost while the disk was full; nothing unless [`FullDisk::Lose`] is set.
     pub fn disk_stop(&self) -> DiskStop {
         self.stop

@@ -17,7 +17,6 @@ use trunkline_tdms::{
 use self::ends::SegmentEnd;
 pub use self::error::{RecordError, TdmsLayout};
 pub use self::gaps::DiskStop;
-use crate::backend::Backend;
 use crate::error::{QueueError, Refused};
 use crate::queue::{Closed, Durability, Progress, WriteQueue};
 
@@ -28,8 +27,8 @@ use crate::queue::{Closed, Durability, Progress, WriteQueue};
 /// (number in the file of the first row after the gap) and `gap_N_lost` (rows missing before it),
 /// with N counted from 1.
 #[derive(Debug)]
-pub struct TdmsRecording<B: Backend> {
-    queue: WriteQueue<B>,
+pub struct TdmsRecording {
+    queue: WriteQueue,
     writer: Writer,
     group: ObjectPath,
     channels: Vec<ChannelId>,
@@ -56,7 +55,7 @@ pub struct TdmsRecording<B: Backend> {
     behind: Vec<u8>,
 }
 
-impl<B: Backend> TdmsRecording<B> {
+impl TdmsRecording {
     /// Starts a recording into the file of `queue`, to which nothing has been appended. On return
     /// the file is on the disk with its channels and without values, so it can be opened whatever
     /// happens later. `wait` bounds the time this takes.
@@ -65,7 +64,7 @@ impl<B: Backend> TdmsRecording<B> {
     /// [`RecordError`]. A file of [`tdms_queue`](crate::tdms_queue) is then removed: it contains no
     /// row, and the name can be used again.
     pub fn start(
-        queue: WriteQueue<B>,
+        queue: WriteQueue,
         layout: &TdmsLayout,
         wait: Duration,
     ) -> Result<Self, RecordError> {
@@ -89,7 +88,7 @@ impl<B: Backend> TdmsRecording<B> {
         Ok(self.queue.flush(Durability::OnDisk, wait)?)
     }
 
-    fn new(queue: WriteQueue<B>, layout: &TdmsLayout) -> Result<Self, RecordError> {
+    fn new(queue: WriteQueue, layout: &TdmsLayout) -> Result<Self, RecordError> {
         let block_bytes = NonZeroU64::new(queue.block_bytes() as u64);
         let mut writer = Writer::new(WriterOptions {
             block_bytes: block_bytes.filter(|block| block.get() > 1),
@@ -147,9 +146,6 @@ impl<B: Backend> TdmsRecording<B> {
     }
 
     /// Sets a property, which is written with the next region.
-    ///
-    /// # Errors
-    /// [`RecordError::Format`].
     pub fn set(
         &mut self,
         path: &ObjectPath,
@@ -310,21 +306,16 @@ impl<B: Backend> TdmsRecording<B> {
         self.is_over
     }
 
-    /// Returns the queue that writes the file.
-    pub fn queue(&self) -> &WriteQueue<B> {
+    pub fn queue(&self) -> &WriteQueue {
         &self.queue
     }
 
-    /// Returns the progress of the file.
     pub fn progress(&self) -> Progress {
         self.queue.progress()
     }
 
     /// Processes completions that have arrived, without waiting, and releases their regions. Writes
     /// copied rows that have reached their maximum age.
-    ///
-    /// # Errors
-    /// [`RecordError::Queue`].
     pub fn poll(&mut self) -> Result<(), RecordError> {
         self.queue.poll()?;
         if self.queue.is_collected_old() && self.progress().failure.is_none() {
@@ -336,9 +327,6 @@ impl<B: Backend> TdmsRecording<B> {
 
     /// Begins to make written data durable, as [`WriteQueue::begin_sync`]. Copied rows that wait
     /// for more are not included.
-    ///
-    /// # Errors
-    /// [`RecordError::Queue`].
     pub fn begin_sync(&mut self) -> Result<bool, RecordError> {
         Ok(self.queue.begin_sync()?)
     }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_json_as_far_as_that_has_them() {
+    fn attributes_become_json_where_representable() {
         assert_eq!(to_text(&of(&[])), "");
         let usual = of(&[
             ("unit", Value::String("V".into())),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_comes_back() {
+    fn every_bit_round_trips() {
         let nan = f64::from_bits(0x7ff8_0000_0000_1234);
         for odd in [
             Value::F64(nan),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_say_no_attributes() {
+    fn other_texts_are_not_attributes() {
         for text in [
             "wire:",
             "wire:0",

@@ -133,20 +133,10 @@ fn push_one(columns: &mut [Values], column: usize, value: &Value) {
         return;
     };
     match (column, value) {
-        (Values::Bool(all), Value::Bool(value)) => all.push(*value),
-        (Values::I8(all), Value::I8(value)) => all.push(*value),
-        (Values::I16(all), Value::I16(value)) => all.push(*value),
-        (Values::I32(all), Value::I32(value)) => all.push(*value),
-        (Values::I64(all), Value::I64(value)) => all.push(*value),
-        (Values::U8(all), Value::U8(value)) => all.push(*value),
-        (Values::U16(all), Value::U16(value)) => all.push(*value),
-        (Values::U32(all), Value::U32(value) | Value::Enum(value)) => all.push(*value),
-        (Values::U64(all), Value::U64(value)) => all.push(*value),
-        (Values::F32(all), Value::F32(value)) => all.push(*value),
-        (Values::F64(all), Value::F64(value)) => all.push(*value),
+        (Values::U32(all), Value::Enum(value)) => all.push(*value),
         (Values::String(all), Value::String(value)) => all.push(Text::from(&**value)),
         (Values::Time(all), Value::Timestamp(value)) => all.push((*value).into()),
-        _ => {}
+        (column, value) => push_plain(column, value),
     }
 }
 
@@ -156,26 +146,51 @@ fn push_elements(columns: &mut [Values], run: Run, elements: &Elements) {
         return;
     };
     match (column, elements) {
-        (Values::Bool(all), Elements::Bool(more)) => all.extend_from_slice(more),
-        (Values::I8(all), Elements::I8(more)) => all.extend_from_slice(more),
-        (Values::I16(all), Elements::I16(more)) => all.extend_from_slice(more),
-        (Values::I32(all), Elements::I32(more)) => all.extend_from_slice(more),
-        (Values::I64(all), Elements::I64(more)) => all.extend_from_slice(more),
-        (Values::U8(all), Elements::U8(more)) => all.extend_from_slice(more),
-        (Values::U16(all), Elements::U16(more)) => all.extend_from_slice(more),
-        (Values::U32(all), Elements::U32(more)) => all.extend_from_slice(more),
-        (Values::U64(all), Elements::U64(more)) => all.extend_from_slice(more),
-        (Values::F32(all), Elements::F32(more)) => all.extend_from_slice(more),
-        (Values::F64(all), Elements::F64(more)) => all.extend_from_slice(more),
         (Values::String(all), Elements::String(more)) => {
             all.extend(more.iter().map(|text| Text::from(&**text)));
         }
         (Values::Time(all), Elements::Timestamp(more)) => {
             all.extend(more.iter().map(|time| TdmsTime::from(*time)));
         }
-        _ => {}
+        (column, more) => extend_plain(column, more),
     }
 }
+
+/// Converts the types that are the same in columns, values and arrays. Others are left out: they
+/// cannot occur, because a value is of the layout's type.
+macro_rules! plain {
+    ($($of:ident)*) => {
+        fn push_plain(column: &mut Values, value: &Value) {
+            match (column, value) {
+                $((Values::$of(all), Value::$of(value)) => all.push(*value),)*
+                _ => {}
+            }
+        }
+
+        fn extend_plain(column: &mut Values, elements: &Elements) {
+            match (column, elements) {
+                $((Values::$of(all), Elements::$of(more)) => all.extend_from_slice(more),)*
+                _ => {}
+            }
+        }
+
+        fn plain_value(values: &Values, at: usize) -> Option<Value> {
+            match values {
+                $(Values::$of(all) => all.get(at).copied().map(Value::$of),)*
+                _ => None,
+            }
+        }
+
+        fn plain_elements(values: &Values, range: Range<usize>) -> Option<Elements> {
+            match values {
+                $(Values::$of(all) => Some(Elements::$of(all.get(range)?.to_vec())),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+plain! { Bool I8 I16 I32 I64 U8 U16 U32 U64 F32 F64 }
 
 /// Supplies the values of columns in order.
 pub(super) trait Source {
@@ -269,24 +284,11 @@ fn number<S: Source>(column: usize, source: &mut S) -> Result<u32, S::Error> {
 
 fn one<S: Source>(column: usize, data_type: &DataType, source: &mut S) -> Result<Value, S::Error> {
     let (values, at) = source.next(column, 1)?;
-    let value = match values {
-        Values::Bool(all) => all.get(at).map(|value| Value::Bool(*value)),
-        Values::I8(all) => all.get(at).map(|value| Value::I8(*value)),
-        Values::I16(all) => all.get(at).map(|value| Value::I16(*value)),
-        Values::I32(all) => all.get(at).map(|value| Value::I32(*value)),
-        Values::I64(all) => all.get(at).map(|value| Value::I64(*value)),
-        Values::U8(all) => all.get(at).map(|value| Value::U8(*value)),
-        Values::U16(all) => all.get(at).map(|value| Value::U16(*value)),
-        Values::U32(all) => all.get(at).map(|value| match data_type {
-            DataType::Enum(_) => Value::Enum(*value),
-            _ => Value::U32(*value),
-        }),
-        Values::U64(all) => all.get(at).map(|value| Value::U64(*value)),
-        Values::F32(all) => all.get(at).map(|value| Value::F32(*value)),
-        Values::F64(all) => all.get(at).map(|value| Value::F64(*value)),
-        Values::String(all) => all.get(at).map(|value| Value::String(text(value))),
-        Values::Time(all) => all.get(at).map(|value| Value::Timestamp(time(*value))),
-        _ => None,
+    let value = match (values, data_type) {
+        (Values::U32(all), DataType::Enum(_)) => all.get(at).copied().map(Value::Enum),
+        (Values::String(all), _) => all.get(at).map(|value| Value::String(text(value))),
+        (Values::Time(all), _) => all.get(at).map(|value| Value::Timestamp(time(*value))),
+        (plain, _) => plain_value(plain, at),
     };
     value.ok_or_else(|| source.wrong(column, "no such value"))
 }
@@ -306,25 +308,17 @@ fn elements<S: Source>(
 }
 
 fn taken(values: &Values, range: Range<usize>) -> Option<Elements> {
-    Some(match values {
-        Values::Bool(all) => Elements::Bool(all.get(range)?.to_vec()),
-        Values::I8(all) => Elements::I8(all.get(range)?.to_vec()),
-        Values::I16(all) => Elements::I16(all.get(range)?.to_vec()),
-        Values::I32(all) => Elements::I32(all.get(range)?.to_vec()),
-        Values::I64(all) => Elements::I64(all.get(range)?.to_vec()),
-        Values::U8(all) => Elements::U8(all.get(range)?.to_vec()),
-        Values::U16(all) => Elements::U16(all.get(range)?.to_vec()),
-        Values::U32(all) => Elements::U32(all.get(range)?.to_vec()),
-        Values::U64(all) => Elements::U64(all.get(range)?.to_vec()),
-        Values::F32(all) => Elements::F32(all.get(range)?.to_vec()),
-        Values::F64(all) => Elements::F64(all.get(range)?.to_vec()),
-        Values::String(all) => Elements::String(all.get(range)?.iter().map(text).collect()),
+    match values {
+        Values::String(all) => {
+            let texts = all.get(range)?.iter().map(text);
+            Some(Elements::String(texts.collect()))
+        }
         Values::Time(all) => {
             let times = all.get(range)?.iter().map(|one| time(*one));
-            Elements::Timestamp(times.collect())
+            Some(Elements::Timestamp(times.collect()))
         }
-        _ => return None,
-    })
+        plain => plain_elements(plain, range),
+    }
 }
 
 /// Returns text as recorded; invalid UTF-8 is converted as for display.

@@ -2,16 +2,15 @@
 //! of them.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use trunkline_types::{DataType, Quality, Sample, Timestamp, Value};
 
-use super::error::{VariableProgress, VariableRecordError};
+use super::error::VariableRecordError;
 use super::file::Segments;
 use super::recording::{VariableId, layout_of};
-use super::series::{EndedVariables, VariableSeries};
-use crate::place::Displaced;
-use crate::queue::Room;
+use super::series::VariableSeries;
 use crate::tdms_series::Rotation;
 
 /// Records elements of a stream, each with the time at which it was taken from the stream, in one
@@ -51,7 +50,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
         Ok(Self { series, elements })
     }
 
-    /// Returns true if more elements may be taken. If not, [`write_out`](Self::write_out) makes
+    /// Returns true if more elements may be taken. If not, `write_out` makes
     /// room once the file accepts data.
     pub fn has_room(&self) -> bool {
         !self.series.is_over_full()
@@ -70,71 +69,24 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> ElementSeries<S, O> {
         };
         self.series.keep(self.elements, &sample)
     }
+}
 
-    /// As [`VariableSeries::write_out`].
-    ///
-    /// # Errors
-    /// As [`VariableSeries::write_out`].
-    pub fn write_out(&mut self, now: Duration) -> Result<(), VariableRecordError> {
-        self.series.write_out(now)
+/// The rest is as in [`VariableSeries`]; the updates of its progress are the elements.
+impl<S, O> Deref for ElementSeries<S, O> {
+    type Target = VariableSeries<S, O>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.series
     }
+}
 
-    /// As [`VariableSeries::sync`].
-    ///
-    /// # Errors
-    /// As [`VariableSeries::sync`].
-    pub fn sync(&mut self, now: Duration) -> Result<(), VariableRecordError> {
-        self.series.sync(now)
-    }
-
-    /// As [`VariableSeries::finish`].
-    ///
-    /// # Errors
-    /// As [`VariableSeries::finish`].
-    pub fn finish(&mut self, now: Duration) -> Result<(), VariableRecordError> {
-        self.series.finish(now)
-    }
-
-    /// As [`VariableSeries::give_up_waiting`].
-    pub fn give_up_waiting(&mut self) -> u64 {
-        self.series.give_up_waiting()
-    }
-
-    /// Returns the progress over all files; its updates are the elements.
-    pub fn progress(&self) -> VariableProgress {
-        self.series.progress()
-    }
-
-    /// As [`VariableSeries::number`].
-    pub fn number(&self) -> u32 {
-        self.series.number()
-    }
-
-    /// As [`VariableSeries::take_ended`].
-    pub fn take_ended(&mut self) -> Option<EndedVariables> {
-        self.series.take_ended()
-    }
-
-    /// As [`VariableSeries::displaced`].
-    pub fn displaced(&self) -> Option<&Displaced> {
-        self.series.displaced()
-    }
-
-    /// As [`VariableSeries::sums_displaced`].
-    pub fn sums_displaced(&self) -> Option<&Displaced> {
-        self.series.sums_displaced()
-    }
-
-    /// As [`VariableSeries::room`].
-    pub fn room(&self) -> Room {
-        self.series.room()
+impl<S, O> DerefMut for ElementSeries<S, O> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.series
     }
 }
 
 /// Checks that elements of a type can be recorded as the group `name`.
-///
-/// # Errors
-/// [`VariableRecordError::Type`], [`VariableRecordError::TooManyParts`].
 pub fn check_elements(name: &str, data_type: &DataType) -> Result<(), VariableRecordError> {
     layout_of(name, data_type).map(|_| ())
 }

@@ -10,54 +10,29 @@ use crate::place::{Displaced, Whereabouts};
 
 /// The reason why a variable, or an update of it, is not recorded.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum VariableRecordError {
-    /// Values of this type cannot be stored in channels.
     #[error("{name} holds {data_type}, which is not recorded; record its parts separately")]
-    Type {
-        /// The variable's name.
-        name: String,
-        /// The variable's type.
-        data_type: DataType,
-    },
-    /// The type needs more channels than a variable may have.
+    Type { name: String, data_type: DataType },
     #[error("{name}: its type needs more than {max} channels; record its parts separately")]
-    TooManyParts {
-        /// The variable's name.
-        name: String,
-        /// Maximum number of channels of one variable.
-        max: usize,
-    },
+    TooManyParts { name: String, max: usize },
     /// A variable, or an update of it, has another type than the variable had when it was added.
     #[error("{name}: an update has another type than those before; record it in another file")]
-    OtherType {
-        /// The variable's name.
-        name: String,
-    },
-    /// The value is longer than any that a variable can have.
+    OtherType { name: String },
     #[error("{name}: a value has more than {VALUE_BYTES_MAX} bytes; record it as a stream")]
-    TooLong {
-        /// The variable's name.
-        name: String,
-    },
+    TooLong { name: String },
     /// The format cannot represent it.
     #[error("{name}: {source}")]
     Format {
-        /// The variable's name.
         name: String,
-        /// The cause.
         source: Box<WriteError>,
     },
-    /// The variable is not part of this recording.
     #[error("the variable belongs to another recording; add it to this one first")]
     Unknown,
-    /// The file accepts no data now. Waiting updates are written once it does.
     #[error("the file accepts no data now: {0}; the waiting updates are tried again")]
     File(#[from] io::Error),
-    /// The file was removed or replaced while it was written.
     #[error(
-        "{}, and its content is lost ({updates} updates); record in another file, which no program \
-         removes{}",
+        "{}, and its content is lost ({updates} updates); record to another file, and make \
+         sure that no program removes it{}",
         displaced,
         copy_hint(displaced)
     )]
@@ -74,7 +49,6 @@ pub enum VariableRecordError {
         io::Error::from_raw_os_error(*os_error)
     )]
     Sync {
-        /// The system's error number.
         os_error: i32,
         /// Number of updates that were safe from a power loss before.
         on_disk: u64,
@@ -83,7 +57,6 @@ pub enum VariableRecordError {
 
 impl VariableRecordError {
     /// Returns true if the disk is full. Waiting updates are written once there is room.
-    #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(
             self,
@@ -107,11 +80,8 @@ fn copy_hint(displaced: &Displaced) -> String {
     }
 }
 
-/// The progress of a recording of variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
 pub struct VariableProgress {
-    /// Number of variables.
     pub variables: u64,
     /// Updates accepted.
     pub updates: u64,
@@ -128,6 +98,5 @@ pub struct VariableProgress {
     pub unknown_gaps: u64,
     /// Bytes of the file, or of all files of a series.
     pub bytes: u64,
-    /// Bytes waiting to be written.
     pub waiting_bytes: usize,
 }

@@ -49,7 +49,6 @@ pub trait Segments {
     }
 }
 
-/// A new local file.
 #[derive(Debug)]
 pub struct SegmentFile {
     file: File,
@@ -58,7 +57,6 @@ pub struct SegmentFile {
     sums: Option<Sums>,
 }
 
-/// The checksum file.
 #[derive(Debug)]
 struct Sums {
     file: File,
@@ -79,15 +77,11 @@ impl SegmentFile {
 
     /// As [`create`](Self::create), with checksums in `x.tdms.sums`. Every segment has its entry
     /// there before it counts as written.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
     pub fn create_summed(path: &Path) -> io::Result<Self> {
         Self::made(path, true)
     }
 
     /// Returns the backend report, which is the same for every such file.
-    #[must_use]
     pub fn report() -> FileReport {
         FileReport {
             backend: BackendKind::PlainWrites,
@@ -197,7 +191,6 @@ impl Segments for SegmentFile {
     }
 }
 
-/// Returns a writer for a new file.
 pub(super) fn writer_of(out: &impl Segments) -> Writer {
     let mut writer = Writer::new(WriterOptions::default());
     if let Some(number) = out.sums_number() {

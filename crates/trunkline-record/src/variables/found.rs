@@ -23,7 +23,6 @@ pub(super) struct Found {
     pub(super) skipped: Vec<ObjectPath>,
 }
 
-/// Reads one variable.
 #[derive(Debug)]
 pub(super) struct VariableReader {
     pub(super) value: Part,
@@ -54,7 +53,6 @@ pub(super) struct InSeries {
     pub(super) row: Option<u64>,
 }
 
-/// The source of the times of values.
 #[derive(Debug)]
 pub(super) enum Times {
     Channel(ColumnReader),

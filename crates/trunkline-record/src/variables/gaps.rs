@@ -2,7 +2,6 @@
 
 use trunkline_tdms::{ObjectPath, WriteError, Writer};
 
-/// Gaps of one variable in one file.
 #[derive(Debug)]
 pub(super) struct Gaps {
     /// Updates missing before the next one; `None` if the number is unknown.
@@ -47,7 +46,6 @@ impl Gaps {
         }
     }
 
-    /// Returns true if a gap is not in the file yet.
     pub(super) fn are_waiting(&self) -> bool {
         self.missing != Some(0) || !self.noted.is_empty()
     }

@@ -16,7 +16,6 @@ use trunkline_types::{DataType, ElementType};
 
 use super::VALUE;
 
-/// Maximum number of channels of one variable.
 pub(super) const COLUMNS_MAX: usize = 16_384;
 
 /// The channels of a variable and their meaning.
@@ -63,7 +62,6 @@ pub(super) struct Run {
 pub(super) enum NoLayout {
     /// More than [`COLUMNS_MAX`] columns.
     TooManyColumns,
-    /// The type is unknown to this version.
     UnknownType,
 }
 
@@ -170,7 +168,6 @@ fn element_type(element: ElementType) -> Result<TdmsType, NoLayout> {
         ElementType::F64 => TdmsType::F64,
         ElementType::String => TdmsType::String,
         ElementType::Timestamp => TdmsType::Time,
-        _ => return Err(NoLayout::UnknownType),
     })
 }
 
@@ -186,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_channels_of_their_own_names() {
+    fn parts_have_channels_with_their_names() {
         assert_eq!(names("f64"), ["value"]);
         assert_eq!(names("array(f64, *)"), ["value", "value.count"]);
         assert_eq!(

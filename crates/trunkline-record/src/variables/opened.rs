@@ -41,10 +41,7 @@ pub(super) struct Begins {
 impl Opened {
     pub(super) fn open(path: &Path) -> Result<Self, PlaybackError> {
         let file = open_recording(path)?;
-        let found = Found::of(&file).map_err(|source| PlaybackError::Read {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })?;
+        let found = Found::of(&file).map_err(|source| PlaybackError::read(path, source))?;
         let columns: usize = found.readers.iter().map(|one| one.columns.len() + 2).sum();
         let columns = columns.max(1) as u64;
         Ok(Self {
@@ -94,7 +91,6 @@ impl Opened {
         Ok(begins)
     }
 
-    /// Returns the time of an update.
     pub(super) fn time_of(
         &self,
         reader: &VariableReader,

@@ -12,13 +12,10 @@ use super::joined::Joined;
 use super::opened::{Begins, Opened};
 use crate::playback::{MissingPart, PlaybackError, numbered_files};
 
-/// A variable of a recording.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub struct PlayedVariable {
     /// The name: that of its group, or of its group and channel.
     pub name: String,
-    /// The type of its values.
     pub data_type: DataType,
     /// Number of updates in all files; each counts once.
     pub updates: u64,
@@ -34,16 +31,13 @@ pub struct PlayedVariable {
     pub unknown_gaps: u64,
 }
 
-/// An update of a recording.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub struct PlayedUpdate {
     /// The variable, as an index into [`RecordedVariables::variables`].
     pub variable: usize,
     /// Time since the first update of the recording. It never decreases. Updates that predate the
     /// recording or their file are played at once.
     pub after: Duration,
-    /// The value.
     pub value: Value,
     /// When the value was measured.
     pub source_timestamp: Timestamp,
@@ -87,16 +81,12 @@ struct Current {
 #[derive(Debug)]
 struct SeriesFile {
     path: PathBuf,
-    /// True if files before it are missing.
     is_behind_missing: bool,
 }
 
 impl RecordedVariables {
     /// Opens a single file, even if it belongs to a series. Channels that cannot be played are left
     /// out: [`skipped`](Self::skipped).
-    ///
-    /// # Errors
-    /// [`PlaybackError`].
     pub fn open(path: &Path) -> Result<Self, PlaybackError> {
         Self::of(vec![(1, path.to_owned())], path)
     }
@@ -189,20 +179,17 @@ impl RecordedVariables {
     }
 
     /// Returns the variables, in the order of the files.
-    #[must_use]
     pub fn variables(&self) -> &[PlayedVariable] {
         &self.joined.variables
     }
 
     /// Returns the channels that cannot be played: their values have no times, no variable has
     /// values of their type, or other channels of their variable are missing or have another type.
-    #[must_use]
     pub fn skipped(&self) -> &[ObjectPath] {
         &self.skipped
     }
 
     /// Returns the parts of the recording that are missing, in the order of the files.
-    #[must_use]
     pub fn missing(&self) -> &[MissingPart] {
         &self.missing
     }

@@ -39,7 +39,6 @@ pub(super) struct Recorded {
     last: Option<Sample>,
 }
 
-/// The channels of a variable in the file.
 #[derive(Debug)]
 struct Channels {
     time: ChannelId,

@@ -21,7 +21,6 @@ const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
 /// Upper limit of `waiting_bytes_max`: the text of one segment must be shorter than 4 GiB.
 const WAITING_BYTES_MAX: usize = 1 << 30;
 
-/// The kind of rows in a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rows {
     /// Updates of variables. Each further file of a series begins with the last one.
@@ -30,7 +29,6 @@ pub(super) enum Rows {
     Elements,
 }
 
-/// Identifies a variable of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VariableId(u32);
 
@@ -54,7 +52,6 @@ pub struct VariableRecording<S> {
     writer: Writer,
     rows: Rows,
     variables: Vec<Recorded>,
-    /// The index of each variable in `variables`.
     by_name: HashMap<ObjectPath, VariableId>,
     waiting_bytes_max: usize,
     waiting: usize,
@@ -115,7 +112,6 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// Makes this a recording of stream elements.
     pub(super) fn of_elements(self) -> Self {
         Self {
             rows: Rows::Elements,
@@ -158,9 +154,6 @@ impl<S: Segments> VariableRecording<S> {
 
     /// Sets the unit and the description of a variable; either may be empty. They are written with
     /// the next segment and into every further file.
-    ///
-    /// # Errors
-    /// [`VariableRecordError::Unknown`], [`VariableRecordError::Format`].
     pub fn describe(
         &mut self,
         variable: VariableId,
@@ -239,9 +232,6 @@ impl<S: Segments> VariableRecording<S> {
 
     /// Accepts the value that a variable had when its recording began, however old it is. If it is
     /// the first update, playback does not wait between it and the next one.
-    ///
-    /// # Errors
-    /// As [`take`](Self::take).
     pub fn take_initial(
         &mut self,
         variable: VariableId,
@@ -273,7 +263,6 @@ impl<S: Segments> VariableRecording<S> {
         self.is_full(bytes_of(sample))
     }
 
-    /// Checks that an update can be recorded as one of this variable.
     fn check(&self, variable: VariableId, sample: &Sample) -> Result<(), VariableRecordError> {
         let one = self.variables.get(variable.0 as usize);
         let one = one.ok_or(VariableRecordError::Unknown)?;
@@ -291,9 +280,6 @@ impl<S: Segments> VariableRecording<S> {
 
     /// Records that updates of a variable are missing before its next one; `None` means an unknown
     /// number.
-    ///
-    /// # Errors
-    /// [`VariableRecordError::Unknown`].
     pub fn note_lost(
         &mut self,
         variable: VariableId,
@@ -418,9 +404,6 @@ impl<S: Segments> VariableRecording<S> {
     /// Continues in a new file, which receives the last value of each variable in this one and the
     /// updates that this one did not accept. Updates that this file may be missing become a gap
     /// there.
-    ///
-    /// # Errors
-    /// [`VariableRecordError::Format`].
     pub(super) fn continue_in(&mut self, out: S) -> Result<(), VariableRecordError> {
         self.writer = writer_of(&out);
         self.out = out;
@@ -501,7 +484,6 @@ impl<S: Segments> VariableRecording<S> {
         updates
     }
 
-    /// Returns the progress of this recording.
     pub fn progress(&self) -> VariableProgress {
         VariableProgress {
             waiting_bytes: self.waiting + self.pending_bytes + self.pending.len(),
@@ -528,10 +510,6 @@ fn bytes_of(sample: &Sample) -> usize {
     columns::byte_len(&sample.value) + UPDATE_BYTES
 }
 
-/// Returns the channels for values of this type.
-///
-/// # Errors
-/// [`VariableRecordError::Type`], [`VariableRecordError::TooManyParts`].
 pub(super) fn layout_of(name: &str, data_type: &DataType) -> Result<Layout, VariableRecordError> {
     Layout::of(data_type).map_err(|no_layout| match no_layout {
         NoLayout::TooManyColumns => VariableRecordError::TooManyParts {

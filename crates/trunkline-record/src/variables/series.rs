@@ -15,13 +15,10 @@ use crate::tdms_series::Rotation;
 
 /// A file of a series that accepts no more data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct EndedVariables {
     /// The number of the file in the series, counted from 1.
     pub number: u32,
-    /// Updates in it.
     pub updates: u64,
-    /// Its length in bytes.
     pub bytes: u64,
     /// True if the file survives a power loss. Otherwise the next file records a gap, because
     /// updates may be missing.
@@ -84,7 +81,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         })
     }
 
-    /// As [`start`](Self::start), for stream elements.
     pub(super) fn start_elements(
         open: O,
         rotation: Option<Rotation>,
@@ -99,9 +95,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     }
 
     /// As [`VariableRecording::add`], for this file and all further ones.
-    ///
-    /// # Errors
-    /// As [`VariableRecording::add`].
     pub fn add(
         &mut self,
         name: &str,
@@ -110,10 +103,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.add(name, data_type)
     }
 
-    /// As [`VariableRecording::describe`].
-    ///
-    /// # Errors
-    /// As [`VariableRecording::describe`].
     pub fn describe(
         &mut self,
         variable: VariableId,
@@ -123,10 +112,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.describe(variable, unit, description)
     }
 
-    /// As [`VariableRecording::take`].
-    ///
-    /// # Errors
-    /// As [`VariableRecording::take`].
     pub fn take(
         &mut self,
         variable: VariableId,
@@ -139,9 +124,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     }
 
     /// As [`VariableRecording::take_initial`]; `now` is as for [`take`](Self::take).
-    ///
-    /// # Errors
-    /// As [`VariableRecording::take_initial`].
     pub fn take_initial(
         &mut self,
         variable: VariableId,
@@ -160,7 +142,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         }
     }
 
-    /// As [`VariableRecording::keep`].
     pub(super) fn keep(
         &mut self,
         variable: VariableId,
@@ -169,15 +150,10 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.keep(variable, sample)
     }
 
-    /// As [`VariableRecording::is_over_full`].
     pub(super) fn is_over_full(&self) -> bool {
         self.recording.is_over_full()
     }
 
-    /// As [`VariableRecording::note_lost`].
-    ///
-    /// # Errors
-    /// As [`VariableRecording::note_lost`].
     pub fn note_lost(
         &mut self,
         variable: VariableId,
@@ -204,10 +180,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.write(now, VariableRecording::sync)
     }
 
-    /// Ends the recording, as [`VariableRecording::finish`].
-    ///
-    /// # Errors
-    /// As [`sync`](Self::sync).
     pub fn finish(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::finish)
     }
@@ -318,7 +290,6 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.room.room()
     }
 
-    /// As [`VariableRecording::give_up_waiting`].
     pub fn give_up_waiting(&mut self) -> u64 {
         self.recording.give_up_waiting()
     }

@@ -1,5 +1,4 @@
-//! Everything that can be played of a file, or of the series that begins with it, whatever is in
-//! it.
+//! Plays everything in a file, or in the series that begins with it, with any content.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +34,7 @@ pub fn exercise(path: &Path) {
         for _ in 0..STEPS {
             let update = match recorded.next_update() {
                 Ok(Some(update)) => update,
-                // The others go on.
+                // The others continue.
                 Err(PlaybackError::Damaged { .. }) => continue,
                 Ok(None) | Err(_) => break,
             };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use trunkline_tdms::{Arrangement, Data, TdmsType, Writer, WriterOptions};
 
-/// A file of one group `g`, of the channels `a` and `b`, with whatever else.
+/// A file of one group `g` with the channels `a` and `b`, and further content.
 pub fn write(path: &Path, rows: i64, arrangement: Arrangement, set: impl FnOnce(&mut Writer)) {
     let mut writer = Writer::new(WriterOptions::default());
     let a = writer.channel("g", "a", TdmsType::I64).unwrap();

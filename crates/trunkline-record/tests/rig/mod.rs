@@ -1,4 +1,4 @@
-//! What the tests share: a ring that a device fills with numbers, and files that are checked.
+//! Shared fixture: a ring filled with numbers, and checks of the recorded files.
 #![allow(dead_code, reason = "each test file uses what it needs of it")]
 
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use trunkline_record::{Backend, QueueOptions, TdmsLayout, TdmsRecording, WriteQu
 use trunkline_ring::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline_tdms::{ObjectPath, ReadAt, TdmsFile, TdmsType};
 
-/// Long enough for any disk; a test that needs it has failed.
+/// Long enough for any disk; a test that waits this long fails.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Operations of the disk until a file is open: two placeholders, the first segment and its sync.
+/// Disk operations needed to open a file: two placeholders, the first segment and its sync.
 pub const OPENING: u64 = 4;
 
 /// Bytes of a row: a number and its negative.
@@ -24,8 +24,8 @@ pub struct Ring {
     pub reader: RegionReader,
 }
 
-/// A recording to a disk of a test.
-pub type Sut = TdmsRecording<trunkline_record::SimDisk>;
+/// A recording to a simulated disk.
+pub type Sut = TdmsRecording;
 
 pub fn ring(rows: usize) -> Ring {
     let made = RegionMemory::to_record(ROW, rows, PagesWanted::Ordinary, 16);
@@ -37,7 +37,7 @@ pub fn ring(rows: usize) -> Ring {
     }
 }
 
-/// Rows that say which they are.
+/// Rows that contain their own number.
 pub fn rows(range: std::ops::Range<i64>) -> Vec<u8> {
     range
         .flat_map(|row| [row, -row])
@@ -57,8 +57,7 @@ pub fn layout() -> TdmsLayout {
     }
 }
 
-/// As unless set, but that nothing is copied, and that files are not made much longer than what a
-/// test writes.
+/// The defaults, except that nothing is copied and files are lengthened in small steps.
 pub fn options() -> QueueOptions {
     QueueOptions {
         lengthen_bytes: 64 << 10,
@@ -67,12 +66,24 @@ pub fn options() -> QueueOptions {
     }
 }
 
-pub fn recording<B: Backend>(backend: B, ring: &Ring, options: QueueOptions) -> TdmsRecording<B> {
+pub fn recording(
+    backend: impl Backend + 'static,
+    ring: &Ring,
+    options: QueueOptions,
+) -> TdmsRecording {
+    recording_of(Box::new(backend), ring, options)
+}
+
+pub fn recording_of(
+    backend: Box<dyn Backend>,
+    ring: &Ring,
+    options: QueueOptions,
+) -> TdmsRecording {
     let queue = WriteQueue::new(backend, options, vec![ring.memory.clone()]);
     TdmsRecording::start(queue, &layout(), LONG).unwrap()
 }
 
-/// The numbers in a file; its two channels agree as far as both go.
+/// Returns the numbers in a file; panics if its two channels differ.
 pub fn numbers<R: ReadAt>(file: R) -> Vec<i64> {
     let file = TdmsFile::open(file).unwrap();
     let channel = |name| -> Vec<i64> {
@@ -89,7 +100,8 @@ pub fn numbers<R: ReadAt>(file: R) -> Vec<i64> {
     numbers
 }
 
-/// The file holds the first rows, whole, in order, and at least `least` of them.
+/// Asserts that the file holds a prefix of the rows, at least `least` and at most `most`. Returns
+/// their number.
 pub fn assert_prefix<R: ReadAt>(file: R, least: u64, most: u64) -> u64 {
     let numbers = numbers(file);
     let is_prefix = numbers.iter().copied().eq(0..numbers.len() as i64);
@@ -102,8 +114,8 @@ pub fn assert_prefix<R: ReadAt>(file: R, least: u64, most: u64) -> u64 {
     count
 }
 
-/// Whether a reader that goes from lead-in to lead-in finds one wherever it looks, as npTDMS does:
-/// the file ends between two segments, or with one that is not complete.
+/// Returns true if a reader that follows the lead-ins, as npTDMS does, finds one at every position:
+/// the file ends between two segments, or with an incomplete one.
 pub fn has_no_gap(file: &[u8]) -> bool {
     let mut at = 0_u64;
     while let Some(lead_in) = file
@@ -117,7 +129,8 @@ pub fn has_no_gap(file: &[u8]) -> bool {
         match next {
             _ if !lead_in.starts_with(b"TDSm") => return false,
             Some(next) => at = next,
-            // It has to end within the metadata, or what is behind that is taken for values.
+            // It must end within the metadata; otherwise readers take the bytes after it for
+            // values.
             None => return begin.checked_add(metadata).is_none_or(|data| data > end),
         }
     }

@@ -34,22 +34,18 @@ impl ElementConsumer {
         }
     }
 
-    /// The shape of the ring: element size and capacity.
-    #[must_use]
     #[inline]
     pub fn shape(&self) -> RingShape {
         self.memory.shape
     }
 
     /// Position before which everything was released.
-    #[must_use]
     #[inline]
     pub fn read(&self) -> u64 {
         self.read.position
     }
 
     /// Number of elements released since the beginning.
-    #[must_use]
     #[inline]
     pub fn read_elements(&self) -> u64 {
         elements(self.memory.shape, self.read)
@@ -99,7 +95,6 @@ impl ElementConsumer {
     /// are contiguous, as they always are in mirrored memory. Returns `None` if not all of them are
     /// known to be available: call [`has`](Self::has) first.
     #[cfg(not(loom))]
-    #[must_use]
     pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
         let ahead = self.ahead(position, len)?;
         let at = self.memory.index_after(self.index, ahead);

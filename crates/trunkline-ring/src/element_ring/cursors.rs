@@ -54,7 +54,6 @@ pub struct ElementCursor {
 
 impl ElementMemory {
     /// Returns the reading end for several readers; use it instead of [`consumer`](Self::consumer).
-    #[must_use]
     pub fn cursors(self) -> ElementCursors {
         let table = Table {
             places: BTreeMap::new(),
@@ -70,14 +69,11 @@ impl ElementMemory {
 }
 
 impl ElementCursors {
-    /// The shape of the ring: element size and capacity.
-    #[must_use]
     pub fn shape(&self) -> RingShape {
         self.0.memory.shape
     }
 
     /// Place of the oldest byte that the ring keeps.
-    #[must_use]
     pub fn freed(&self) -> RingStart {
         let freed = self.0.table().freed;
         RingStart {
@@ -86,20 +82,16 @@ impl ElementCursors {
         }
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.table().places.len()
     }
 
-    /// Returns true if there is no cursor.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Adds a cursor at the oldest byte that the ring keeps. Also returns the number of cursors
     /// before it.
-    #[must_use]
     pub fn join(&self) -> (ElementCursor, usize) {
         let mut table = self.0.table();
         let others = table.places.len();
@@ -145,7 +137,6 @@ impl Shared {
 
 impl ElementCursor {
     /// Place of this cursor: it has passed everything before.
-    #[must_use]
     pub fn place(&self) -> RingStart {
         RingStart {
             elements: elements(self.ring.memory.shape, self.place),
@@ -169,7 +160,6 @@ impl ElementCursor {
     /// are contiguous, as they always are in mirrored memory. Returns `None` if not all of them are
     /// known to be available: call [`written`](Self::written) first.
     #[cfg(not(loom))]
-    #[must_use]
     pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
         let at = self.index(position, len)?;
         // SAFETY: inside the written part. The producer gets it back only after this cursor has
@@ -276,7 +266,6 @@ impl std::fmt::Debug for ElementCursor {
 }
 
 /// Creates a ring with several readers in private memory that is not mirrored.
-#[must_use]
 pub fn element_ring_of_many(
     shape: RingShape,
     start: RingStart,

@@ -15,27 +15,23 @@ pub struct SharedFills {
 
 impl SharedFills {
     /// Capacity of the ring that serves as both buffers.
-    #[must_use]
     pub const fn capacity(self) -> u64 {
         self.writer.saturating_add(self.reader)
     }
 
     /// Amount that has reached the reader's buffer since the beginning, if `written` was written
     /// and `read` was taken out.
-    #[must_use]
     pub const fn transferred(self, written: u64, read: u64) -> u64 {
         let reach = read.saturating_add(self.reader);
         if written < reach { written } else { reach }
     }
 
     /// Amount in the writer's buffer.
-    #[must_use]
     pub const fn in_writer(self, written: u64, read: u64) -> u64 {
         written.saturating_sub(self.transferred(written, read))
     }
 
     /// Amount in the reader's buffer.
-    #[must_use]
     pub const fn in_reader(self, written: u64, read: u64) -> u64 {
         self.transferred(written, read).saturating_sub(read)
     }

@@ -95,7 +95,6 @@ impl ElementMemory {
     }
 
     /// Makes this end count from `start` on. The memory must begin there too.
-    #[must_use]
     pub fn starting_at(mut self, start: RingStart) -> Self {
         self.start = start;
         self
@@ -110,20 +109,15 @@ impl ElementMemory {
         }
     }
 
-    /// Returns the writing end.
-    #[must_use]
     pub fn producer(self) -> ElementProducer {
         ElementProducer::new(self)
     }
 
-    /// Returns the reading end.
-    #[must_use]
     pub fn consumer(self) -> ElementConsumer {
         ElementConsumer::new(self)
     }
 
     /// Returns an observer, which is neither of the two ends.
-    #[must_use]
     pub fn observer(self) -> ElementObserver {
         ElementObserver::new(self)
     }
@@ -135,7 +129,6 @@ impl ElementMemory {
         unsafe { self.header.as_ref() }
     }
 
-    /// The index of the first byte.
     pub(super) fn first_index(&self) -> usize {
         // Below the ring's size, which is a usize.
         (self.start.position % self.bytes.len() as u64) as usize
@@ -154,7 +147,6 @@ impl ElementMemory {
 }
 
 /// Creates a ring in private memory that is not mirrored.
-#[must_use]
 pub fn element_ring(shape: RingShape, start: RingStart) -> (ElementProducer, ElementConsumer) {
     let (for_producer, for_consumer) = plain(shape, start);
     (for_producer.producer(), for_consumer.consumer())

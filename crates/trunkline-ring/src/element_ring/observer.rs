@@ -23,8 +23,6 @@ impl ElementObserver {
         }
     }
 
-    /// The shape of the ring: element size and capacity.
-    #[must_use]
     pub fn shape(&self) -> RingShape {
         self.memory.shape
     }

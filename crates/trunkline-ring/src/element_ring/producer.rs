@@ -33,22 +33,18 @@ impl ElementProducer {
         }
     }
 
-    /// The shape of the ring: element size and capacity.
-    #[must_use]
     #[inline]
     pub fn shape(&self) -> RingShape {
         self.memory.shape
     }
 
     /// Position up to which bytes were published.
-    #[must_use]
     #[inline]
     pub fn written(&self) -> u64 {
         self.written.position
     }
 
     /// Number of elements published since the beginning.
-    #[must_use]
     #[inline]
     pub fn written_elements(&self) -> u64 {
         elements(self.memory.shape, self.written)
@@ -241,7 +237,6 @@ impl ElementProducer {
     }
 }
 
-/// Number of elements before a place.
 #[inline]
 pub(super) fn elements(shape: RingShape, place: RingStart) -> u64 {
     match shape.element_bytes() {

@@ -12,7 +12,6 @@ pub struct RingShape {
 impl RingShape {
     /// A ring of `capacity` elements of `element_bytes` each. Returns `None` if either is 0 or the
     /// address space is too small.
-    #[must_use]
     pub const fn fixed(element_bytes: usize, capacity: usize) -> Option<Self> {
         let Some(bytes_max) = element_bytes.checked_mul(capacity) else {
             return None;
@@ -29,7 +28,6 @@ impl RingShape {
 
     /// A ring of at most `capacity` elements with at most `bytes_max` bytes in total. Returns
     /// `None` if either is 0 or the address space is too small.
-    #[must_use]
     pub const fn variable(bytes_max: usize, capacity: usize) -> Option<Self> {
         if capacity == 0 || bytes_max == 0 || bytes_max > isize::MAX as usize / 2 {
             return None;
@@ -42,7 +40,6 @@ impl RingShape {
     }
 
     /// Size of an element in bytes; `None` if elements vary.
-    #[must_use]
     #[inline]
     pub const fn element_bytes(self) -> Option<usize> {
         match self.element_bytes {
@@ -51,15 +48,11 @@ impl RingShape {
         }
     }
 
-    /// Maximum number of elements in the ring.
-    #[must_use]
     #[inline]
     pub const fn capacity(self) -> u64 {
         self.capacity
     }
 
-    /// Maximum number of bytes in the ring.
-    #[must_use]
     #[inline]
     pub const fn bytes_max(self) -> usize {
         self.bytes_max

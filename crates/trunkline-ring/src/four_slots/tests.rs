@@ -11,7 +11,7 @@ fn read(cell: &FourSlots) -> (u64, [u64; 2]) {
 
 /// Behaviour: SP-12, SP-13.
 #[test]
-fn writer_that_stops_holds_up_neither_writers_nor_readers() {
+fn stopped_writer_blocks_neither_writers_nor_readers() {
     let cell = FourSlots::new(2);
     cell.write(&[1, 1]).unwrap();
     let stopped = cell.claim().unwrap();
@@ -31,7 +31,7 @@ fn writer_that_stops_holds_up_neither_writers_nor_readers() {
 
 /// Behaviour: SP-12.
 #[test]
-fn newest_claim_wins_whatever_the_order_of_the_ends() {
+fn newest_claim_wins_in_any_order_of_completion() {
     for order in [
         [0, 1, 2],
         [0, 2, 1],

@@ -14,7 +14,6 @@ pub struct Cursor {
 
 impl Cursor {
     /// Continues at `index`, for example one that was taken but not processed.
-    #[must_use]
     pub const fn at(index: u32) -> Self {
         Self { next: index }
     }
@@ -24,7 +23,6 @@ impl Cursor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {
-    /// Number of indices returned.
     pub count: usize,
     /// True if the limit was reached and marks may be left. No later mark will request a wake-up
     /// for them: call again.
@@ -92,7 +90,6 @@ pub struct Drain<'a> {
     start: Option<Place>,
     /// The location that the fields below refer to: `word` belongs to a word of a chunk of a group.
     place: Place,
-    /// Marks to return.
     word: u64,
     /// Words of the chunk to visit.
     summary: u64,
@@ -128,7 +125,6 @@ impl Iterator for Drain<'_> {
 
 impl<'a> Drain<'a> {
     /// Returns true if marked indices may be left.
-    #[must_use]
     pub fn has_more(&self) -> bool {
         self.word | self.summary | self.root | self.top | self.top_around != 0
     }

@@ -35,7 +35,7 @@ impl WordCell for Overtaking {
 }
 
 #[test]
-fn overtaken_reader_gives_its_previous_reading_and_says_so() {
+fn overtaken_reader_returns_its_previous_reading_and_reports_it() {
     let cell = Overtaking::default();
     let mut reader = Reader::new(&cell);
     cell.count.set(1);
@@ -73,7 +73,7 @@ fn overtaken_reader_gives_its_previous_reading_and_says_so() {
 }
 
 #[test]
-fn reader_that_never_had_a_complete_reading_has_words_of_zero() {
+fn reader_without_a_complete_reading_returns_zeros() {
     let cell = Overtaking::default();
     cell.count.set(3);
     cell.is_overtaking.set(true);

@@ -99,20 +99,15 @@ impl RegionMemory {
         }))
     }
 
-    /// The kind of pages that the memory consists of.
-    #[must_use]
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// The shape of the ring: element size and capacity.
-    #[must_use]
     pub fn shape(&self) -> RingShape {
         self.shape
     }
 
     /// Address and length of the ring's bytes, for a backend to register with the kernel.
-    #[must_use]
     pub fn span(&self) -> (NonNull<u8>, usize) {
         (self.mapped.start(), self.shape.bytes_max())
     }
@@ -121,7 +116,6 @@ impl RegionMemory {
     ///
     /// # Safety
     /// In this process no other writing end is created from this memory.
-    #[must_use]
     pub unsafe fn filler(self: &Arc<Self>) -> RegionFiller {
         RegionFiller::new(self.parts())
     }
@@ -130,7 +124,6 @@ impl RegionMemory {
     ///
     /// # Safety
     /// In this process no other reading end is created from this memory.
-    #[must_use]
     pub unsafe fn reader(self: &Arc<Self>, lent_max: usize) -> RegionReader {
         RegionReader::new(self.parts(), lent_max)
     }

@@ -25,14 +25,11 @@ impl RegionDrain {
         }
     }
 
-    /// Size of an element in bytes.
-    #[must_use]
     pub fn element_bytes(&self) -> usize {
         // A region ring always has elements of one size.
         self.consumer.shape().element_bytes().unwrap_or(1)
     }
 
-    /// Returns the number of elements that are available now.
     pub fn available(&mut self) -> Result<u64, Corrupt> {
         Ok(self.consumer.available()?.1)
     }
@@ -55,13 +52,11 @@ impl RegionDrain {
     }
 
     /// Number of elements that were missing when the device needed them.
-    #[must_use]
     pub fn missed(&self) -> u64 {
         self.losses.losses().elements()
     }
 
     /// Number of times that elements began to be missing.
-    #[must_use]
     pub fn underruns(&self) -> u64 {
         self.losses.losses().times()
     }

@@ -25,33 +25,25 @@ impl RegionFiller {
         }
     }
 
-    /// Size of an element in bytes.
-    #[must_use]
     pub fn element_bytes(&self) -> usize {
         // A region ring always has elements of one size.
         self.producer.shape().element_bytes().unwrap_or(1)
     }
 
-    /// Maximum number of elements in the ring.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         self.producer.shape().capacity()
     }
 
     /// Number of elements put into the ring since the beginning, not counting lost ones.
-    #[must_use]
     pub fn written(&self) -> u64 {
         self.producer.written_elements()
     }
 
-    /// Number of lost elements.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.losses.losses().elements()
     }
 
     /// Number of times that elements began to be lost: the overflow flag of a device, counted.
-    #[must_use]
     pub fn overflows(&self) -> u64 {
         self.losses.losses().times()
     }
@@ -125,7 +117,6 @@ impl RegionFiller {
     }
 
     /// Returns true if the reader waits for new elements and must be woken. Costs a full fence.
-    #[must_use]
     pub fn must_wake(&mut self) -> bool {
         self.producer.must_wake()
     }

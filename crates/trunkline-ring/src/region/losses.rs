@@ -29,7 +29,6 @@ struct DeviceCounters {
     elements: AtomicU64,
     /// Number of times that a loss began.
     times: AtomicU64,
-    /// Number of gaps recorded.
     gaps: AtomicU64,
 }
 
@@ -122,7 +121,6 @@ impl LossCounter {
     }
 }
 
-/// The reader's side.
 #[derive(Debug, Default)]
 pub(super) struct LossReader {
     passed: u64,

@@ -53,7 +53,6 @@ use crate::byte_ring::Corrupt;
 
 /// The reason why no region can be lent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum NoRegion {
     /// Too few elements, or too little room. Try again later.
     NotYet {
@@ -95,7 +94,7 @@ impl std::fmt::Display for NoRegion {
                  make a new ring",
             ),
             Self::Corrupt => f.write_str(
-                "the other end of the ring has written positions that are not valid; it is at \
+                "the peer has written positions to the ring that are not valid; it is at \
                  fault, and nothing in the ring can be trusted",
             ),
         }

@@ -38,7 +38,6 @@ pub enum PagesWanted {
 
 /// The kind of pages that a ring consists of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Pages {
     /// Huge pages set aside by the administrator.
     Huge,

@@ -2,6 +2,8 @@
 
 use super::losses::LossHeader;
 use crate::element_ring::ElementMemory;
+#[cfg(loom)]
+use crate::element_ring::{self, RingShape, RingStart};
 use crate::sync::Arc;
 
 /// Owns the counters and keeps them valid.
@@ -35,9 +37,8 @@ impl PlainLosses {
 
 /// Creates a ring for loom, without a mapping, that a device fills.
 #[cfg(loom)]
-#[must_use]
 pub fn region_ring_to_record(
-    shape: crate::RingShape,
+    shape: RingShape,
     lent_max: usize,
 ) -> (super::RegionFiller, super::RegionReader) {
     let (for_device, for_program) = plain(shape);
@@ -49,9 +50,8 @@ pub fn region_ring_to_record(
 
 /// Creates a ring for loom, without a mapping, that a device empties.
 #[cfg(loom)]
-#[must_use]
 pub fn region_ring_to_play(
-    shape: crate::RingShape,
+    shape: RingShape,
     lent_max: usize,
 ) -> (super::RegionWriter, super::RegionDrain) {
     let (for_program, for_device) = plain(shape);
@@ -62,8 +62,8 @@ pub fn region_ring_to_play(
 }
 
 #[cfg(loom)]
-fn plain(shape: crate::RingShape) -> (Parts, Parts) {
-    let (one, other) = crate::element_ring::plain(shape, crate::RingStart::default());
+fn plain(shape: RingShape) -> (Parts, Parts) {
+    let (one, other) = element_ring::plain(shape, RingStart::default());
     let losses = Arc::new(PlainLosses::default());
     let parts = |memory| Parts {
         memory,

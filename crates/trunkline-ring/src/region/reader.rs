@@ -73,14 +73,10 @@ impl RegionReader {
         }
     }
 
-    /// Size of an element in bytes.
-    #[must_use]
     pub fn element_bytes(&self) -> usize {
         self.lender.element_bytes()
     }
 
-    /// Maximum number of elements in the ring.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         self.lender.shape.capacity()
     }
@@ -99,19 +95,16 @@ impl RegionReader {
     }
 
     /// Number of regions lent, including those given back that wait for an earlier one.
-    #[must_use]
     pub fn lent(&self) -> usize {
         self.lender.lock().loans.lent()
     }
 
     /// Number of elements that the device has lost.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.lender.losses.losses().elements()
     }
 
     /// Number of times that the device began to lose elements.
-    #[must_use]
     pub fn overflows(&self) -> u64 {
         self.lender.losses.losses().times()
     }
@@ -208,14 +201,12 @@ impl ReadLender {
 
 impl ReadRegion {
     /// Number of elements in the region, which may be less than requested.
-    #[must_use]
     pub fn elements(&self) -> u64 {
         (self.bytes / self.lender.element_bytes()) as u64
     }
 
     /// The bytes of the elements, contiguous.
     #[cfg(not(loom))]
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: inside the written part, which belongs to the reader until the region is given
         // back on drop; the lender keeps the memory.
@@ -235,13 +226,11 @@ impl ReadRegion {
     }
 
     /// Number of its first element, counted from the beginning of the ring without lost elements.
-    #[must_use]
     pub fn position(&self) -> u64 {
         self.from / self.lender.element_bytes() as u64
     }
 
     /// Number of elements lost between the element before this region and its first.
-    #[must_use]
     pub fn lost_before(&self) -> u64 {
         self.lost_before
     }

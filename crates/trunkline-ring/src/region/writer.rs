@@ -61,14 +61,10 @@ impl RegionWriter {
         }
     }
 
-    /// Size of an element in bytes.
-    #[must_use]
     pub fn element_bytes(&self) -> usize {
         self.lender.element_bytes()
     }
 
-    /// Maximum number of elements in the ring.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         self.lender.shape.capacity()
     }
@@ -80,19 +76,16 @@ impl RegionWriter {
     }
 
     /// Number of regions lent, including finished ones that wait for an earlier one.
-    #[must_use]
     pub fn lent(&self) -> usize {
         self.lender.lock().lent()
     }
 
     /// Number of elements that were missing when the device needed them.
-    #[must_use]
     pub fn missed(&self) -> u64 {
         self.lender.losses.losses().elements()
     }
 
     /// Number of times that elements began to be missing.
-    #[must_use]
     pub fn underruns(&self) -> u64 {
         self.lender.losses.losses().times()
     }
@@ -152,19 +145,15 @@ impl WriteLender {
 
 impl WriteRegion {
     /// Number of elements the region takes, which may be less than requested.
-    #[must_use]
     pub fn elements(&self) -> u64 {
         (self.bytes / self.lender.element_bytes()) as u64
     }
 
-    /// Number of bytes of these elements.
-    #[must_use]
     pub fn byte_len(&self) -> usize {
         self.bytes
     }
 
     /// Number of its first element, counted from the beginning of the ring.
-    #[must_use]
     pub fn position(&self) -> u64 {
         self.from / self.lender.element_bytes() as u64
     }

@@ -131,7 +131,6 @@ impl SlotMemory {
         self.width
     }
 
-    /// Returns slot number `index`.
     #[inline]
     pub(crate) fn spot(&self, index: usize) -> Spot {
         assert!(

@@ -29,7 +29,7 @@ fn go_on(ring: &SlotRing, slot: Claimed, value: u64) {
 
 /// Behaviour: SP-13.
 #[test]
-fn writer_that_stops_holds_back_what_is_behind_it_and_blocks_nobody() {
+fn stopped_writer_delays_later_elements_and_blocks_no_thread() {
     let ring = SlotRing::new(4, 1);
     push(&ring, 1).unwrap();
     let stopped = stop(&ring, Turn::Push);
@@ -48,7 +48,7 @@ fn writer_that_stops_holds_back_what_is_behind_it_and_blocks_nobody() {
 
 /// Behaviour: SP-13.
 #[test]
-fn reader_that_stops_takes_up_one_slot_and_blocks_nobody() {
+fn stopped_reader_occupies_one_slot_and_blocks_no_thread() {
     let ring = SlotRing::new(2, 1);
     push(&ring, 1).unwrap();
     push(&ring, 2).unwrap();

@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn every_word_gives_some_value(word: u64) {
+    fn every_word_decodes_to_a_value(word: u64) {
         prop_assert_eq!(bool::from_word(word), word != 0);
         prop_assert_eq!(i16::from_word(word), word as i16);
     }

@@ -9,7 +9,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use crate::counting::allocations;
 use crate::operations::{Operation, Step};
 
-/// How often an operation is repeated under the filter.
+/// Repetitions of an operation under the filter.
 const REPEATS: u32 = 20_000;
 
 const STATUS_CLEAN: i32 = 0;
@@ -20,7 +20,6 @@ const STATUS_PANICKED: i32 = 12;
 /// How the system schedules the thread under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// As any other.
     Normal,
     /// Before every thread that is not real-time.
     Fifo,
@@ -38,7 +37,7 @@ pub(crate) enum Ended {
     /// It made a system call.
     Killed,
     /// Neither of these; the status of `waitpid`.
-    Otherwise(i32),
+    Other(i32),
 }
 
 /// Runs an operation many times in a child process, under the filter.
@@ -60,7 +59,8 @@ pub(crate) fn run_filtered(policy: Policy, operation: Operation) -> Ended {
 fn wait_for(child: libc::pid_t) -> i32 {
     let mut status = 0;
     loop {
-        // SAFETY: `child` is this process's, not waited for yet, and `status` is there to write to.
+        // SAFETY: `child` belongs to this process and is not reaped yet, and `status` is valid for
+        // writes.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         if waited == child {
             return status;
@@ -82,7 +82,7 @@ fn ended(status: i32) -> Ended {
         Some(STATUS_CLEAN) => Ended::Clean,
         Some(STATUS_REFUSED) => Ended::Refused,
         Some(STATUS_ALLOCATED) => Ended::Allocated,
-        _ => Ended::Otherwise(status),
+        _ => Ended::Other(status),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a real-time thread does, and what another thread does on the other side meanwhile.
+//! The operations of the real-time thread, and those of the thread on the other side.
 
 use std::sync::Arc;
 

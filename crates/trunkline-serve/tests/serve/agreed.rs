@@ -1,4 +1,4 @@
-//! What was not agreed on is not served, and what was kept is said.
+//! Features that were not agreed on are not served, and WELCOME reports kept subscriptions.
 
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Comparison, Find, FindBuilder, FindCondition};
@@ -34,7 +34,7 @@ fn a_frame_of_a_feature_that_was_not_agreed_on_is_refused() {
             pattern: "rig/*",
         }
         .encode(7, out);
-        // What every client has is served, on the same connection.
+        // Features that every client has are served on the same connection.
         let mut read = HandlesBuilder::read(out, 8);
         read.push(&1);
         read.finish(false);
@@ -52,12 +52,12 @@ fn a_frame_of_a_feature_that_was_not_agreed_on_is_refused() {
     );
 }
 
-/// What a frame says beyond its plain form is agreed on as well: without REGISTERS the extension of
-/// a write, without CONDITIONS a condition in FIND.
+/// Parts of a frame beyond its plain form must be agreed on as well: without REGISTERS the
+/// extension of a write, without CONDITIONS a condition in FIND.
 #[test]
 fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
     let world = World::with_library("rig", vec![f64_variable("x")]);
-    let x = world.engine().libraries()[0].handles[0];
+    let x = world.engine().libraries().all()[0].handles[0];
     let value = 1.0_f64.to_le_bytes();
     let forced = WriteOptions {
         verb: Ok(WriteVerb::Force),
@@ -110,7 +110,7 @@ fn parts_of_a_frame_that_were_not_agreed_on_are_refused() {
         };
         Some(
             answers
-                .map(|answer| code(answer.unwrap().1))
+                .map(|answer| code(answer.unwrap()))
                 .collect::<Vec<_>>(),
         )
     });
@@ -150,9 +150,9 @@ fn a_frame_of_the_other_side_ends_the_connection() {
     assert!(sentence.contains("engines send"), "{sentence}");
 }
 
-/// WELCOME says whether the engine has kept what the session before left.
+/// WELCOME reports whether the engine has kept the subscriptions of the previous session.
 #[test]
-fn a_client_that_comes_back_is_told_whether_its_subscriptions_were_kept() {
+fn reconnecting_client_learns_if_its_subscriptions_were_kept() {
     for (contract, expected) in [("all", true), ("latest", false)] {
         let mut pair = Pair::of(&["x"]);
         pair.subscribe(&["rig/x"], contract);

@@ -24,7 +24,7 @@ use trunkline_types::{
 
 use crate::rig::{Bell, Pair, Peer, World, client_options, define};
 
-/// A host that keeps the audit in memory, and answers at once or when it is told to.
+/// A host that keeps the audit in memory, and answers at once or on command.
 struct Host {
     engine: Engine,
     kept: Mutex<Vec<AuditEntry>>,
@@ -46,7 +46,7 @@ impl Host {
         for (query, reply) in self.waiting.lock().unwrap().drain(..) {
             let mut kept = self.kept.lock().unwrap();
             let first = kept.len() as u64 + 1;
-            kept.extend(self.engine.take_audit(first, usize::MAX));
+            kept.extend(self.engine.audit().take(first, usize::MAX));
             let from = query.from.map_or(0, |from| from as usize - 1);
             let entries = kept.iter().skip(from).cloned().map(Ok::<_, ()>);
             let (entries, next) = query.take_page(entries).unwrap();
@@ -131,7 +131,7 @@ fn write_of_a_client_is_noted_with_its_address_program_user_and_process() {
     };
     assert_eq!((put.number, put.action), (1, AuditAction::Put));
     assert_eq!(put.who, "loopback");
-    // What the peer says of itself cannot move the cursor of who reads it.
+    // The peer's description of itself cannot move the cursor of a terminal.
     assert_eq!(
         put.from,
         "127.0.0.1:50000, probe 1.0[2J, user ann, pid 4711"
@@ -149,7 +149,7 @@ fn write_of_a_client_is_noted_with_its_address_program_user_and_process() {
 }
 
 #[test]
-fn pages_are_collected_up_to_the_limit_and_say_where_they_go_on() {
+fn pages_are_bounded_and_name_where_they_continue() {
     let world = world();
     let host = Host::of(&world, false);
     let mut sut = connected(&world, &host);
@@ -189,9 +189,9 @@ fn pages_are_collected_up_to_the_limit_and_say_where_they_go_on() {
     assert_eq!(page(&mut sut, nobody).entries, []);
 }
 
-/// The store may take its time; the session goes on.
+/// The store may take its time; the session continues.
 #[test]
-fn session_goes_on_while_the_audit_is_looked_up() {
+fn session_continues_during_an_audit_query() {
     let world = world();
     let host = Host::of(&world, true);
     let mut sut = connected(&world, &host);
@@ -215,11 +215,11 @@ fn session_goes_on_while_the_audit_is_looked_up() {
     assert_eq!(page.entries.len(), 1);
 }
 
-/// Who may not administer learns nothing; what such a one tried is noted all the same.
+/// A caller without administration gets no entries; refused orders are audited nevertheless.
 ///
 /// Behaviour: B-24.
 #[test]
-fn without_the_right_to_administer_it_is_denied_and_a_refused_order_is_noted() {
+fn audit_requires_administration_and_refused_orders_are_audited() {
     let world = world();
     let host = Host::of(&world, false);
     let caller = Caller {
@@ -250,7 +250,7 @@ fn without_the_right_to_administer_it_is_denied_and_a_refused_order_is_noted() {
     });
     let faults = peer.frames(|frame| FaultMessage::decode(frame).unwrap().fault.code);
     assert_eq!(faults, [FaultCode::Denied, FaultCode::Denied]);
-    let entries = world.engine().take_audit(1, usize::MAX);
+    let entries = world.engine().audit().take(1, usize::MAX);
     let [stop] = &*entries else {
         panic!("{entries:?}");
     };
@@ -262,7 +262,7 @@ fn without_the_right_to_administer_it_is_denied_and_a_refused_order_is_noted() {
 }
 
 #[test]
-fn bad_pattern_is_a_fault_and_an_engine_without_a_host_says_so() {
+fn bad_pattern_or_missing_audit_host_is_a_fault() {
     let world = world();
     let mut peer = Peer::greeted(&world);
     peer.say(|out| {
@@ -295,7 +295,7 @@ fn engine_of_an_older_release_is_not_asked() {
 }
 
 /// A complete audit without room: nothing of what needs an entry is carried out before its host
-/// takes some, and the rest goes on.
+/// takes some, and the rest continues.
 ///
 /// Behaviour: B-24.
 #[test]
@@ -324,7 +324,7 @@ fn full_audit_parks_writes_forces_and_orders_until_its_host_takes_entries() {
     assert_eq!(world.sequence("rig/a"), 0);
 
     drop(room);
-    let mut entries = world.engine().take_audit(1, usize::MAX);
+    let mut entries = world.engine().audit().take(1, usize::MAX);
     assert_eq!(entries.len(), 1, "what was noted before");
     sut.exchange();
     let outcomes = sut.client.take_outcomes(parked).unwrap();
@@ -338,7 +338,7 @@ fn full_audit_parks_writes_forces_and_orders_until_its_host_takes_entries() {
         "by this host"
     );
     assert!(matches!(sut.client.take(clear), Some(Ok(_))));
-    entries.extend(world.engine().take_audit(2, usize::MAX));
+    entries.extend(world.engine().audit().take(2, usize::MAX));
     let actions: Vec<AuditAction> = entries.iter().map(|entry| entry.action).collect();
     assert_eq!(
         actions,
@@ -403,23 +403,25 @@ fn engine_that_stops_answers_what_waits_for_its_audit() {
     assert!(sut.client.is_settled(write));
     assert!(sut.client.take(stop).is_some());
     drop(room);
-    world.engine().take_audit(1, usize::MAX);
+    world.engine().audit().take(1, usize::MAX);
     assert_eq!(world.sequence("rig/a"), 0, "it is not carried out later");
 }
 
-/// An audit with room for nothing but what the result holds.
+/// An audit with room for nothing but the entries in the result.
 fn full_audit(world: &World) -> AuditRoom {
     let engine = world.engine();
     let (now, wall) = world.time();
-    engine.keep_audit(Box::new(Bell::default()));
-    let room = engine.claim_audit(AUDIT_NOTES_MAX - 1, now).unwrap();
+    engine.audit().keep(Box::new(Bell::default()));
+    let room = engine.audit().claim(AUDIT_NOTES_MAX - 1, now).unwrap();
     let note = OrderNote {
         action: AuditAction::EngineStart,
         name: "",
         effect: "",
         outcome: AuditOutcome::Done,
     };
-    let own = engine.claim_audit(1, now).unwrap();
-    engine.note_order(&Caller::engine(), wall, note, &own, &mut Wakes::new());
+    let own = engine.audit().claim(1, now).unwrap();
+    engine
+        .audit()
+        .note_order(&Caller::engine(), wall, note, &own, &mut Wakes::new());
     room
 }

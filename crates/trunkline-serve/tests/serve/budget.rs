@@ -1,4 +1,4 @@
-//! What requests and items of all clients together may take.
+//! The memory bound for requests and items of all clients together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn deploy(out: &mut Vec<u8>, request: u32, page: usize, more: bool) {
 }
 
 #[test]
-fn a_deploy_that_never_ends_is_refused_at_the_bound_and_gives_everything_back() {
+fn endless_deploy_is_refused_at_the_bound_and_releases_its_memory() {
     let (options, requests) = budget_of(8 * MIB);
     let world = World::with_library("rig", vec![f64_variable("x")]);
     let mut peer = greeted(&world, &options);
@@ -84,7 +84,7 @@ fn a_deploy_that_never_ends_is_refused_at_the_bound_and_gives_everything_back() 
     assert_eq!(requests.used(), 0, "what is refused is not kept");
     peer.say(|out| deploy(out, 7, 100, false));
     assert_eq!(faults(&peer), [FaultCode::MemoryFull]);
-    // Nobody else notices.
+    // No other client is affected.
     let mut bystander = Pair::on(&world);
     let x = bystander.variable("rig/x");
     assert_eq!(bystander.write([(x, 1.0)]).len(), 1);
@@ -225,7 +225,7 @@ fn items_beyond_the_memory_are_refused_one_by_one() {
     assert_eq!(requests.used(), 0);
 }
 
-/// A list that comes in several frames is refused as one: nothing answers its later frames.
+/// A list in several frames is refused as one: its later frames get no answer.
 #[test]
 fn a_request_without_memory_is_refused_once_and_the_next_one_is_served() {
     let (options, requests) = budget_of(MIB);

@@ -176,7 +176,7 @@ fn a_hundred_thousand_variables_are_opened_and_subscribed_in_one_request() {
         .filter(|reading| reading.position.sequence == 1)
         .count();
     assert_eq!(written, COUNT / 2);
-    // Each goes on with what is written.
+    // Each continues with its new values.
     (0..COUNT).for_each(|n| world.set(&names[n], -1.0));
     sut.exchange();
     assert_eq!(sut.values(id).len(), COUNT);
@@ -188,7 +188,7 @@ fn a_hundred_thousand_variables_are_opened_and_subscribed_in_one_request() {
 }
 
 #[test]
-fn answers_with_large_values_come_in_pages_as_they_are_taken() {
+fn large_answers_are_sent_in_pages_as_they_are_taken() {
     let names: Vec<String> = (0..200).map(|n| format!("b{n}")).collect();
     let variables = names
         .iter()
@@ -206,7 +206,7 @@ fn answers_with_large_values_come_in_pages_as_they_are_taken() {
         .into_iter()
         .map(|opened| opened.unwrap().variable)
         .collect();
-    // 20 MiB are asked for at once; what waits for the client is a page and a value.
+    // 20 MiB are requested at once; one page and one value are pending for the client.
     let request = sut.client.read(&variables).unwrap();
     sut.traffic = Default::default();
     let mut most = 0;
@@ -221,7 +221,7 @@ fn answers_with_large_values_come_in_pages_as_they_are_taken() {
     assert!(readings.iter().all(Result::is_ok));
     assert!(sut.traffic.to_client.count(FrameKind::Readings) >= 40);
     assert!(most < 1 << 20, "{most} bytes waited");
-    // The same with the answers to an opening.
+    // Like above, with the answers to an opening.
     let options = OpenOptions {
         read: true,
         ..OpenOptions::default()
@@ -232,7 +232,7 @@ fn answers_with_large_values_come_in_pages_as_they_are_taken() {
 
 /// Behaviour: API-10.
 #[test]
-fn names_are_searched_by_pattern_and_come_with_their_types() {
+fn names_are_searched_by_pattern_and_returned_with_types() {
     let variables = (0..3000)
         .map(|n| f64_variable(&format!("rack{}/x{n}", n % 3)))
         .chain([define("text", DataType::String, |p| {
@@ -348,7 +348,7 @@ fn items_beyond_the_limit_of_a_session_are_refused_one_by_one() {
 
 /// Behaviour: B-30, B-31.
 #[test]
-fn two_hundred_thousand_variables_are_opened_and_subscribed_to_the_first_full_set() {
+fn two_hundred_thousand_variables_get_a_complete_first_set() {
     const COUNT: usize = 200_000;
     let paths: Vec<String> = (0..COUNT).map(|n| format!("unit/value/{n:06}")).collect();
     let world = World::with_library("rig", paths.iter().map(|n| f64_variable(n)).collect());
@@ -377,8 +377,8 @@ fn two_hundred_thousand_variables_are_opened_and_subscribed_to_the_first_full_se
     assert_eq!(sut.values(id), [2.0]);
 }
 
-/// A hundred clients lose their connections at once and come back at once, while everything they
-/// subscribe goes on changing: all of them live, and have what is newest.
+/// A hundred clients lose their connections and reconnect at once, while all their variables
+/// continue changing: all of them stay connected, and have the newest values.
 /// Behaviour: B-31, B-03.
 #[test]
 fn storm_of_a_hundred_reconnecting_clients_keeps_every_client_alive() {
@@ -403,7 +403,7 @@ fn storm_of_a_hundred_reconnecting_clients_keeps_every_client_alive() {
     for _ in 0..2 {
         clients.iter_mut().for_each(Pair::cut);
         write_all();
-        // Time and writers go on while they come back, each when it dials.
+        // Time and writers continue while they reconnect, each at its own dial.
         for _ in 0..60 {
             write_all();
             world.advance(Duration::from_millis(20));

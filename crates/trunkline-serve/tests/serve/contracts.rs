@@ -1,4 +1,4 @@
-//! What a subscriber gets under each contract, and what it is told of what it does not get.
+//! The deliveries to a subscriber under each contract, and its loss reports.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use trunkline_client::{Event, SubscribeOptions};
 use trunkline_proto::FaultCode;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::ended::EndReason;
+use trunkline_proto::message::handles::{UnsubscribeBuilder, UnsubscribeHead};
 use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead};
 use trunkline_proto::message::open::{OpenBuilder, OpenTerms};
@@ -18,7 +19,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// Behaviour: NV-01, NV-02.
 #[test]
-fn what_one_client_writes_the_engine_publishes_to_all() {
+fn write_of_one_client_is_published_to_all() {
     let mut writer = Pair::of(&["x"]);
     let (mut near, mut far) = (Pair::on(&writer.world), Pair::on(&writer.world));
     let ids = [
@@ -47,7 +48,7 @@ fn what_one_client_writes_the_engine_publishes_to_all() {
 
 /// Behaviour: B-05, NV-05.
 #[test]
-fn latest_gives_the_newest_value_and_says_how_many_it_stands_for() {
+fn latest_returns_the_newest_value_and_its_coalesced_count() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "latest");
     assert_eq!(sut.values(id), [0.0]);
@@ -138,7 +139,7 @@ fn a_buffer_covers_a_burst_and_no_reader_pays_for_another() {
     slow.exchange();
     slow_has.extend(slow.values(a));
     assert_eq!(slow_has, fast_has);
-    // Always slower than the writer, it loses whatever the size.
+    // It is always slower than the writer, and loses updates at any buffer size.
     let mut lost = 0;
     for n in 0..100 {
         (0..16).for_each(|k| slow.world.set("rig/x", f64::from(n * 16 + k)));
@@ -172,7 +173,7 @@ fn first_n_keeps_the_first_and_counts_the_rest() {
 
 /// Behaviour: NV-10.
 #[test]
-fn updates_wait_for_the_wire_and_for_acknowledgements_and_for_nothing_else() {
+fn updates_wait_only_for_the_wire_and_acknowledgements() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "last:1000");
     let x = sut.variable("rig/x");
@@ -189,7 +190,7 @@ fn updates_wait_for_the_wire_and_for_acknowledgements_and_for_nothing_else() {
     assert_eq!(sut.engine_ledger(id, x).waiting, 50);
     assert_eq!(sut.engine_ledger(id, x).waiting, 0);
 
-    // This client lets ten records be on their way, and says when it has them.
+    // This client permits ten records in transit, and confirms them.
     let mut peer = Peer::silent(&sut.world);
     peer.say(|out| {
         Hello {
@@ -242,7 +243,7 @@ fn a_subscriber_begins_with_the_current_value() {
 
 /// Behaviour: NV-19.
 #[test]
-fn timestamps_tell_updates_apart_that_are_a_nanosecond_apart() {
+fn timestamps_distinguish_updates_a_nanosecond_apart() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "all");
     for _ in 0..3 {
@@ -283,7 +284,7 @@ fn all_gives_every_update_in_order_with_its_number() {
 }
 
 #[test]
-fn all_with_a_bound_of_one_goes_on_as_it_is_taken() {
+fn all_with_a_bound_of_one_continues_as_it_is_read() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "all:1");
     sut.world.set("rig/x", 1.0);
@@ -298,11 +299,11 @@ fn all_with_a_bound_of_one_goes_on_as_it_is_taken() {
 
 /// Behaviour: B-05, NV-18.
 #[test]
-fn all_ends_at_its_bound_with_the_exact_count_and_goes_on_from_there() {
+fn all_ends_at_its_bound_with_an_exact_count_and_resumes() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "all:4");
     assert_eq!(sut.values(id), [0.0]);
-    // Four are on their way or at the client, four more at the engine; the ninth is too many.
+    // Four are in transit or at the client, four more at the engine; the ninth is too many.
     for n in 1..=12 {
         sut.world.set("rig/x", f64::from(n));
         sut.exchange();
@@ -346,7 +347,7 @@ fn all_ends_at_its_bound_with_the_exact_count_and_goes_on_from_there() {
 }
 
 #[test]
-fn only_changes_holds_the_same_value_back_and_counts_it() {
+fn only_changes_filters_and_counts_repeated_values() {
     for contract in [Contract::Latest, Contract::Last(100), Contract::ALL] {
         let mut sut = Pair::of(&["x", "y"]);
         let options = SubscribeOptions {
@@ -376,7 +377,7 @@ fn only_changes_holds_the_same_value_back_and_counts_it() {
 }
 
 #[test]
-fn what_was_held_back_is_told_once_per_run_and_not_once_per_update() {
+fn filtered_updates_are_reported_once_per_run() {
     let names: Vec<String> = (0..200).map(|n| format!("x{n}")).collect();
     let world = World::with_library("rig", names.iter().map(|n| f64_variable(n)).collect());
     let mut sut = Pair::on(&world);
@@ -395,7 +396,7 @@ fn what_was_held_back_is_told_once_per_run_and_not_once_per_update() {
     sut.exchange();
     let readings = sut.readings(id);
     assert_eq!(readings.len(), 200);
-    // 1.0 was coalesced into 2.0, two more of it were held back.
+    // 1.0 was coalesced into 2.0, two more of it were filtered.
     assert!(readings.iter().all(|r| r.lost
         == Lost {
             coalesced: 1,
@@ -415,7 +416,7 @@ fn what_was_held_back_is_told_once_per_run_and_not_once_per_update() {
 }
 
 #[test]
-fn leaving_own_updates_out_is_refused_in_words() {
+fn excluding_own_updates_is_refused_with_the_reason() {
     let mut sut = Pair::of(&["x"]);
     let options = SubscribeOptions {
         own_suppressed: true,
@@ -432,7 +433,7 @@ fn leaving_own_updates_out_is_refused_in_words() {
 }
 
 #[test]
-fn an_undeployed_variable_is_told_behind_its_last_update() {
+fn undeployed_variable_is_reported_after_its_last_update() {
     let mut sut = Pair::of(&["x", "y"]);
     let id = sut.subscribe(&["rig/x", "rig/y"], "all");
     sut.values(id);
@@ -458,7 +459,8 @@ fn an_undeployed_variable_is_told_behind_its_last_update() {
             .count(trunkline_proto::FrameKind::Gone),
         1
     );
-    // It comes back by its name: another variable, so what lies between cannot be counted.
+    // It is deployed again under its name: another variable, so the updates in between cannot be
+    // counted.
     sut.world
         .deploy("rig", vec![f64_variable("x"), f64_variable("y")]);
     sut.world.set("rig/x", 5.0);
@@ -472,7 +474,7 @@ fn an_undeployed_variable_is_told_behind_its_last_update() {
 }
 
 #[test]
-fn an_owner_that_lets_writers_wait_has_them_wait_for_a_slow_subscriber() {
+fn writers_wait_for_a_slow_subscriber_if_the_owner_permits() {
     let stall = |properties: &mut trunkline_types::Properties| {
         properties.stall = Duration::from_millis(200);
     };
@@ -488,11 +490,11 @@ fn an_owner_that_lets_writers_wait_has_them_wait_for_a_slow_subscriber() {
     sut.exchange();
     assert!(!sut.client.is_settled(batch));
     assert_eq!(world.sequence("rig/x"), 4);
-    // The program takes some: the write goes on.
+    // The program takes some: the write continues.
     let values = sut.values(id);
     assert_eq!(values.len(), 1 + 5);
     assert!(sut.client.is_settled(batch));
-    // Nobody takes anything: the write goes on when the owner's patience ends.
+    // No client reads: the write continues after the owner's stall limit.
     let batch = sut
         .client
         .write((6..=10).map(|n| write(x, f64::from(n))))
@@ -517,4 +519,44 @@ fn an_owner_that_lets_writers_wait_has_them_wait_for_a_slow_subscriber() {
 
 fn write(variable: trunkline_client::VariableRef, value: f64) -> trunkline_client::Write {
     trunkline_client::Write::new(variable, trunkline_types::Value::F64(value))
+}
+
+/// An item that ends before its first update gives no credit to the others of its subscription.
+#[test]
+fn the_credit_of_a_first_reading_ends_with_its_item() {
+    let world = World::with_library("rig", vec![f64_variable("x"), f64_variable("y")]);
+    let y = world.handle("rig/y");
+    let mut sut = Peer::greeted(&world);
+    let contract = Contract::All {
+        elements: 2,
+        bytes: 1 << 20,
+    };
+    let open = |out: &mut Vec<u8>, name: &str| {
+        let subscribe = SubscribeTerms {
+            subscription: 1,
+            contract,
+            flags: SubscribeFlags::NONE,
+        };
+        let terms = OpenTerms {
+            subscribe: Some(subscribe),
+            ..OpenTerms::default()
+        };
+        let mut open = OpenBuilder::begin(out, 1, &terms);
+        open.push(&name.as_bytes());
+        open.finish(false);
+    };
+    sut.say(|out| open(out, "rig/x"));
+    sut.say(|out| {
+        open(out, "rig/y");
+        let head = UnsubscribeHead { subscription: 1 };
+        let mut unsubscribe = UnsubscribeBuilder::begin(out, 2, &head);
+        unsubscribe.push(&y);
+        unsubscribe.finish(false);
+    });
+    sut.said.clear();
+    for value in [1.0, 2.0, 3.0] {
+        world.set("rig/x", value);
+        sut.take();
+    }
+    assert_eq!(sut.records(), 2, "the third is beyond the credit");
 }

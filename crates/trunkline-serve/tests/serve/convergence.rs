@@ -1,4 +1,4 @@
-//! What the client has becomes what the engine has, whatever happens on the way.
+//! The client's values become the engine's, under any faults in transit.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,12 +14,12 @@ use trunkline_types::{Contract, DataType, Value};
 
 use super::rig::{Pair, World, define, f64_variable, value};
 
-/// A second after a fault the next keep-alive finds it, and a round trip mends it.
+/// A second after a fault the next keep-alive finds it, and a round trip repairs it.
 const PROMISED: Duration = Duration::from_secs(2);
-/// All 64 parts of the items are looked at.
+/// All 64 parts of the items are checked.
 const ROUND: Duration = Duration::from_secs(65);
 
-/// What becomes of the records of the next UPDATES frames.
+/// The treatment of the records of the next UPDATES frames.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {
     /// The whole frame is lost.
@@ -83,13 +83,13 @@ fn seen(pair: &Pair, id: SubscriptionId, item: u32) -> Option<(u64, f64)> {
 
 /// Repaired as the engine and as the client counts.
 fn repaired(pair: &Pair) -> (u64, u64) {
-    let (at_engine, _) = pair.world.engine().repaired_and_marked();
+    let (at_engine, _) = pair.world.engine().health().repaired_and_marked();
     (at_engine, pair.client.counters().repaired)
 }
 
 /// Behaviour: B-10, B-11.
 #[test]
-fn an_update_that_was_lost_on_the_way_is_repaired_within_two_seconds() {
+fn update_lost_in_transit_is_repaired_within_two_seconds() {
     for contract in ["latest", "last:10", "first:10", "all", "sampled:100ms"] {
         let mut sut = Pair::of(&["x", "y"]);
         let id = sut.subscribe(&["rig/x", "rig/y"], contract);
@@ -117,7 +117,7 @@ fn an_update_that_was_lost_on_the_way_is_repaired_within_two_seconds() {
 ///
 /// Behaviour: B-10.
 #[test]
-fn what_is_named_several_times_is_sent_once_as_far_as_there_is_room() {
+fn repeated_items_are_sent_once() {
     const VALUES: usize = 40;
     const BYTES: usize = 100_000;
     let bytes = |index| define(&format!("b{index}"), DataType::Bytes, |_| {});
@@ -150,10 +150,10 @@ fn what_is_named_several_times_is_sent_once_as_far_as_there_is_room() {
     sut.forge(&frames);
     sut.capacity = BYTES;
     sut.turn_of_session();
-    let (sent, _) = sut.world.engine().repaired_and_marked();
+    let (sent, _) = sut.world.engine().health().repaired_and_marked();
     assert!((1..=2).contains(&sent), "{sent} without room for them");
     sut.exchange();
-    let (sent, _) = sut.world.engine().repaired_and_marked();
+    let (sent, _) = sut.world.engine().health().repaired_and_marked();
     assert_eq!(sent, VALUES as u64);
 }
 
@@ -174,7 +174,7 @@ fn lose(pair: &mut Pair, kind: FrameKind) {
 ///
 /// Behaviour: B-10, B-11.
 #[test]
-fn news_that_a_variable_is_gone_which_were_lost_on_the_way_are_missed_within_two_seconds() {
+fn lost_gone_frame_is_detected_within_two_seconds() {
     for contract in ["latest", "last:10", "all", "sampled:100ms"] {
         let mut sut = Pair::of(&["x"]);
         sut.world.deploy("other", vec![f64_variable("y")]);
@@ -199,7 +199,7 @@ fn news_that_a_variable_is_gone_which_were_lost_on_the_way_are_missed_within_two
 
 /// Behaviour: B-03, B-10, B-11.
 #[test]
-fn an_end_that_was_lost_on_the_way_is_missed_and_the_subscription_goes_on() {
+fn lost_ended_frame_is_detected_and_the_subscription_continues() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "all:4");
     sut.exchange();
@@ -297,12 +297,12 @@ fn an_item_whose_number_was_altered_takes_updates_again() {
     assert_eq!(repaired(&sut), (1, 1));
 }
 
-/// The client names all items of a chunk of which one is wrong; what is on its way to it by then is
-/// no fault.
+/// The client names all items of a chunk of which one is wrong; updates then in transit to it do
+/// not count as wrong.
 ///
 /// Behaviour: B-10.
 #[test]
-fn what_is_on_its_way_is_not_repaired() {
+fn updates_in_flight_are_not_repaired() {
     for piece in 1..100 {
         let mut sut = Pair::of(&["x", "y", "z"]);
         let id = sut.subscribe(&["rig/x", "rig/y", "rig/z"], "latest");
@@ -332,7 +332,7 @@ fn what_is_on_its_way_is_not_repaired() {
 
 /// Behaviour: B-10.
 #[test]
-fn updates_that_come_twice_are_found_and_taken_once() {
+fn duplicated_updates_are_detected_and_delivered_once() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "all");
     sut.events(id);
@@ -347,7 +347,7 @@ fn updates_that_come_twice_are_found_and_taken_once() {
 
 /// Behaviour: B-10.
 #[test]
-fn what_the_next_update_mends_is_found_and_not_repaired() {
+fn difference_fixed_by_the_next_update_is_counted_but_not_repaired() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "latest");
     sut.events(id);
@@ -361,11 +361,11 @@ fn what_the_next_update_mends_is_found_and_not_repaired() {
     assert_eq!(repaired(&sut), (0, 0));
 }
 
-/// The look goes through the items in slices, and what is written meanwhile is not held up.
+/// The check goes through the items in slices, and writes meanwhile are not delayed.
 ///
 /// Behaviour: B-10, B-11.
 #[test]
-fn updates_are_sent_between_the_slices_of_a_look() {
+fn updates_are_sent_between_the_slices_of_a_check() {
     let names: Vec<String> = (0..5000).map(|n| format!("v{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut sut = Pair::of(&names);
@@ -374,7 +374,7 @@ fn updates_are_sent_between_the_slices_of_a_look() {
     let full: Vec<&str> = full.iter().map(String::as_str).collect();
     let id = sut.subscribe(&full, "latest");
     sut.events(id);
-    // A difference in the running digest asks for a look at everything.
+    // A difference in the running digest requests a check of everything.
     once(&mut sut, Fault::Drop);
     sut.world.set("rig/v1", 3.0);
     sut.exchange();
@@ -441,7 +441,7 @@ enum Step {
     Unsubscribe(usize),
     Take(usize),
     Cut,
-    /// The client's process stands still for a moment.
+    /// The client's process stalls for a moment.
     Stop,
     Redeploy,
     Restart,
@@ -477,7 +477,7 @@ fn piece() -> impl Strategy<Value = usize> {
     prop_oneof![Just(usize::MAX), 1..200usize]
 }
 
-/// A pair, its subscriptions with their items, and what is done to both.
+/// A pair, its subscriptions with their items, and the events at both.
 struct History {
     sut: Pair,
     subscriptions: Vec<(SubscriptionId, Vec<usize>)>,
@@ -540,7 +540,7 @@ impl History {
         }
     }
 
-    /// Takes everything, and compares what programs see with what the variables hold.
+    /// Reads everything, and compares the values that programs see with those of the variables.
     fn differences(&mut self) -> Vec<String> {
         let Self { sut, subscriptions } = self;
         let mut differences = Vec::new();
@@ -581,7 +581,7 @@ proptest! {
 
     /// Behaviour: B-10, B-11.
     #[test]
-    fn where_nothing_goes_wrong_nothing_is_repaired(
+    fn nothing_is_repaired_without_faults(
         steps in prop::collection::vec(step(), 1..60),
         piece in piece(),
     ) {
@@ -589,22 +589,22 @@ proptest! {
         sut.sut.piece = piece;
         for step in &steps {
             sut.carry_out(step);
-            let found = sut.sut.world.engine().repaired_and_marked();
+            let found = sut.sut.world.engine().health().repaired_and_marked();
             prop_assert_eq!(found, (0, 0), "after {:?}", step);
         }
         sut.sut.pass(ROUND);
         let counters = sut.sut.client.counters();
         prop_assert_eq!((counters.repaired, counters.diverged), (0, 0));
-        prop_assert_eq!(sut.sut.world.engine().repaired_and_marked(), (0, 0));
+        prop_assert_eq!(sut.sut.world.engine().health().repaired_and_marked(), (0, 0));
         prop_assert!(counters.unknown_frames == 0);
     }
 
-    /// Records are lost and altered on the way; then the line is good again. What the next update
-    /// mends is not counted; for what is repaired both ends count the same.
+    /// Records are lost and altered in transit; then the line is good again. Differences fixed by
+    /// the next update are not counted; both ends count the same number of repairs.
     ///
     /// Behaviour: B-10, B-11.
     #[test]
-    fn after_faults_on_the_way_the_client_has_what_the_engine_has(
+    fn client_and_engine_agree_after_faults_in_transit(
         seed in any::<u64>(),
         contracts in prop::collection::vec(prop::sample::select(
             &["latest", "last:3", "first:50", "sampled:30ms", "all:50"][..]), 1..4),

@@ -1,5 +1,5 @@
-//! Peers that are no longer there, or there in one direction only: both ends notice within the
-//! deadline, and what the connection held is given back.
+//! Peers that have vanished, or are reachable in one direction only: both ends detect it within the
+//! deadline, and the resources of the connection are released.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ struct Line {
     to_client: bool,
 }
 
-/// When each end gave the other up, from when the line broke; `None`: not within 20 s. `is_told`:
-/// that an end gives up reaches the other in the direction that still works, as a connection's
-/// reset does; without it, a broken line tells nobody.
+/// The time at which each end gave the other up, from when the line broke; `None`: not within 20 s.
+/// With `is_told`, a disconnect by one end reaches the other in the working direction, as a reset
+/// does; without it, a broken line reports nothing.
 fn given_up(
     pair: &mut Pair,
     line: Line,
@@ -84,7 +84,7 @@ fn subscribers(pair: &Pair) -> usize {
 
 /// Behaviour: B-13.
 #[test]
-fn a_line_that_breaks_in_any_direction_is_noticed_by_both_within_the_deadline() {
+fn broken_line_is_detected_by_both_ends_within_the_deadline() {
     for (to_engine, to_client) in [(false, false), (false, true), (true, false)] {
         for contract in ["latest", "all", "last:10"] {
             let mut sut = Pair::of(&["x"]);
@@ -107,7 +107,7 @@ fn a_line_that_breaks_in_any_direction_is_noticed_by_both_within_the_deadline() 
                 "{line:?} {at_engine:?}"
             );
             assert_eq!(subscribers(&sut), 0, "{line:?}");
-            // The client comes back by itself, and everything goes on.
+            // The client reconnects by itself, and everything continues.
             sut.world.set("rig/x", 5.0);
             sut.connect();
             assert_eq!(sut.values(id).last(), Some(&5.0), "{line:?}");
@@ -115,9 +115,9 @@ fn a_line_that_breaks_in_any_direction_is_noticed_by_both_within_the_deadline() 
     }
 }
 
-/// The end that hears nothing gives up at the deadline, and the other learns of it over the
-/// direction that works, however lately it has heard something itself: the keep-alives that still
-/// arrive do not put the moment off.
+/// The end that receives nothing gives up at the deadline, and the other learns of it over the
+/// working direction, regardless of how recently it received something: the keep-alives that still
+/// arrive do not delay this.
 ///
 /// Behaviour: B-13.
 #[test]
@@ -172,7 +172,7 @@ fn the_deadline_is_configured_at_the_engine_and_holds_at_both_ends() {
 
 /// Behaviour: B-12, B-13.
 #[test]
-fn behind_a_connection_that_is_down_nothing_is_shown_as_live() {
+fn values_over_a_lost_connection_are_never_shown_as_current() {
     let mut sut = Pair::of(&["x"]);
     let contract: Contract = "latest".parse().unwrap();
     let id = sut.subscribe_with(&["rig/x"], contract, Default::default());

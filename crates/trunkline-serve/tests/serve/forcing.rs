@@ -1,4 +1,4 @@
-//! The forced list over sessions: pages, what a caller may, what it sees.
+//! The forced list over sessions: pages, permissions, and its content.
 
 use trunkline_client::{ForcedList, Write, WriteOutcome};
 use trunkline_engine::Rights;
@@ -32,7 +32,7 @@ fn force(sut: &mut Pair, names: &[String]) {
 
 /// Behaviour: H-27.
 #[test]
-fn the_list_comes_in_as_many_pages_as_it_needs() {
+fn list_is_sent_in_pages() {
     let names: Vec<String> = (0..1_500).map(|n| format!("v{n}")).collect();
     let variables = names.iter().map(|name| f64_variable(name)).collect();
     let mut sut = Pair::on(&World::with_library("rig", variables));
@@ -49,11 +49,11 @@ fn the_list_comes_in_as_many_pages_as_it_needs() {
     assert!(!list(&mut sut, ForcingVerb::List).is_on);
 }
 
-/// Whoever may read sees the list; whoever may not administer cannot switch it.
+/// Every reader sees the list; switching requires administration.
 ///
 /// Behaviour: H-27.
 #[test]
-fn forcing_is_switched_by_those_who_may_administer() {
+fn switching_forcing_requires_administration() {
     let world = World::with_library(
         "rig",
         vec![
@@ -77,7 +77,7 @@ fn forcing_is_switched_by_those_who_may_administer() {
     for verb in [ForcingVerb::On, ForcingVerb::Off, ForcingVerb::Clear] {
         assert_eq!(refused(&mut reader, verb), FaultCode::Denied);
     }
-    assert!(world.engine().is_forcing());
+    assert!(world.engine().forcing().is_on());
 
     world.permit(Rights {
         read: false,
@@ -86,5 +86,5 @@ fn forcing_is_switched_by_those_who_may_administer() {
     let mut blind = Pair::on(&world);
     assert_eq!(refused(&mut blind, ForcingVerb::List), FaultCode::Denied);
     assert_eq!(list(&mut blind, ForcingVerb::Clear).total, 2);
-    assert!(world.engine().forced().is_empty());
+    assert!(world.engine().forcing().all().is_empty());
 }

@@ -62,10 +62,10 @@ fn code(outcome: &WriteOutcome) -> FaultCode {
     }
 }
 
-/// Another session follows the variables: under `all` it gets each group in one piece.
+/// Another session follows the variables: under `all` it gets each group undivided.
 /// Behaviour: B-23.
 #[test]
-fn other_sessions_get_the_group_in_one_piece() {
+fn other_sessions_get_the_group_contiguous() {
     let mut sut = abc();
     let variables = open_all(&mut sut);
     let mut other = Pair::on(&sut.world);
@@ -82,7 +82,7 @@ fn other_sessions_get_the_group_in_one_piece() {
     }
 }
 
-/// The answer precedes the updates, so a group of one's own comes back marked.
+/// The answer precedes the updates, so the client's own group arrives marked.
 /// Behaviour: B-21, B-23.
 #[test]
 fn the_answer_precedes_the_updates_of_the_group() {
@@ -114,11 +114,11 @@ const BOUND: Contract = Contract::All {
     bytes: 1 << 20,
 };
 
-/// A group that waits holds up what its session does next, and nobody else; with `try` it does not
-/// wait.
+/// A waiting group delays the next requests of its session, and no other session; with `try` it
+/// does not wait.
 /// Behaviour: B-08, B-23.
 #[test]
-fn a_group_waits_for_a_slow_subscriber_and_goes_on_when_there_is_room() {
+fn group_waits_for_a_slow_subscriber_and_continues_with_room() {
     let world = with_stall(Duration::from_secs(3600));
     let mut sut = Pair::on(&world);
     let variables = open_all(&mut sut);
@@ -126,7 +126,7 @@ fn a_group_waits_for_a_slow_subscriber_and_goes_on_when_there_is_room() {
     let id = slow.subscribe_with(&NAMES, BOUND, Default::default());
     slow.values(id);
     slow.is_stopped = true;
-    // As many as find room: in the client's window, in the connection, in the feed.
+    // As many as fit: in the client's window, in the connection, in the feed.
     let mut written = 0;
     let request = loop {
         let request = sut
@@ -202,10 +202,10 @@ fn a_group_whose_answer_is_lost_is_unknown_and_is_not_written_twice() {
     assert_eq!(values, [1.0; 3]);
 }
 
-/// What was not sent is, on the next connection; a lease is asked for anew.
+/// Unsent writes are sent on the next connection; a lease is requested again.
 /// Behaviour: B-22, B-23.
 #[test]
-fn what_was_not_sent_is_sent_on_the_next_connection() {
+fn unsent_writes_are_sent_on_the_next_connection() {
     let mut sut = abc();
     let variables = open_all(&mut sut);
     sut.cut();
@@ -226,7 +226,7 @@ fn what_was_not_sent_is_sent_on_the_next_connection() {
 
 /// Behaviour: B-23.
 #[test]
-fn a_group_with_a_closed_or_wrong_member_is_refused_at_this_end() {
+fn group_with_an_invalid_member_is_refused_by_the_client() {
     let mut sut = abc();
     let variables = open_all(&mut sut);
     let mut wrong = writes(&variables, 1.0);
@@ -244,7 +244,7 @@ fn a_group_with_a_closed_or_wrong_member_is_refused_at_this_end() {
     assert_eq!((counts.issued, counts.refused), (3, 3));
 }
 
-/// Only one of two that overlap and name what they expect can hold.
+/// Of two overlapping groups with expected positions, only one can succeed.
 /// Behaviour: B-22, B-23.
 #[test]
 fn a_group_with_expected_positions_is_a_transaction() {
@@ -304,7 +304,7 @@ fn a_group_does_not_overtake_writes_that_wait_for_credit() {
 
 /// Behaviour: B-23.
 #[test]
-fn a_snapshot_of_long_values_comes_in_pages_and_is_still_one_instant() {
+fn paged_snapshot_of_long_values_is_of_one_instant() {
     let text = |name: &str| define(name, DataType::String, |_| {});
     let names: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     let world = World::with_library("rig", names.iter().map(|name| text(name)).collect());
@@ -324,7 +324,7 @@ fn a_snapshot_of_long_values_comes_in_pages_and_is_still_one_instant() {
     let asked = sut.client.snapshot(&variables).unwrap();
     sut.turn_of_client();
     sut.turn_of_session();
-    // Everything changes while the answer is on its way.
+    // Everything changes while the answer is in transit.
     let mut other = Pair::on(&world);
     let opened = other.open(&full).into_iter();
     let theirs: Vec<_> = opened.map(|one| one.unwrap().variable).collect();
@@ -345,7 +345,7 @@ fn a_snapshot_of_long_values_comes_in_pages_and_is_still_one_instant() {
     );
 }
 
-/// A client that is gone leaves nothing held, whether it says goodbye or not.
+/// A client that is gone holds no lease, whether it says goodbye or not.
 /// Behaviour: B-22, H-19.
 #[test]
 fn a_lease_ends_with_its_time_and_with_its_session() {
@@ -380,7 +380,7 @@ fn a_lease_ends_with_its_time_and_with_its_session() {
 
 /// Behaviour: H-19.
 #[test]
-fn the_session_that_is_refused_is_told_the_holder_and_takes_over() {
+fn refused_session_learns_the_holder_and_takes_over() {
     let alone = |p: &mut Properties| p.single_writer = true;
     let world = World::with_library("rig", vec![define("x", DataType::F64, alone)]);
     let (mut sut, mut other) = (Pair::on(&world), Pair::on(&world));

@@ -25,7 +25,7 @@ fn world() -> World {
     World::with_library("rig", vec![f64_variable("x")])
 }
 
-/// What a session that has been greeted says to this, which must be its end.
+/// The goodbye of a session after its hello in response to this.
 fn last_words(encode: impl FnOnce(&mut Vec<u8>)) -> String {
     let world = world();
     let mut bystander = Pair::on(&world);
@@ -42,7 +42,7 @@ fn last_words(encode: impl FnOnce(&mut Vec<u8>)) -> String {
     assert_eq!(goodbye.code, FaultCode::Malformed);
     let blames = "this program sent what is not the protocol: ";
     assert!(goodbye.sentence.starts_with(blames), "{}", goodbye.sentence);
-    // Nothing more is taken from it, and nobody else notices.
+    // Nothing more is accepted from it, and no other session is affected.
     peer.say(|out| Keepalive::default().encode(out));
     let x = bystander.variable("rig/x");
     assert_eq!(bystander.write([(x, 1.0)]).len(), 1);
@@ -122,7 +122,7 @@ fn writes(out: &mut Vec<u8>, first: u64, count: u32, bytes: usize) {
 }
 
 #[test]
-fn a_payload_that_is_not_what_its_kind_says_is_named_with_its_place() {
+fn invalid_payload_is_reported_with_its_position() {
     let truncated = last_words(|out| {
         let mut frame = FrameWriter::begin(out, FrameKind::Read, 1);
         frame.count_item();
@@ -150,7 +150,7 @@ fn requests_that_never_end_are_bounded() {
 }
 
 #[test]
-fn what_is_no_hello_is_told_what_the_port_is_for() {
+fn non_protocol_peer_gets_an_explanation() {
     for first in [
         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         "\0\0\0\0\u{7f}\0\0\0aaaaaaaaaaaaaaaa",
@@ -210,7 +210,7 @@ fn what_is_no_hello_is_told_what_the_port_is_for() {
 }
 
 #[test]
-fn names_that_are_none_are_each_answered() {
+fn invalid_names_are_each_answered() {
     let world = world();
     let mut peer = Peer::greeted(&world);
     let long = vec![b'n'; 64 << 10];
@@ -262,7 +262,7 @@ fn open_bytes(out: &mut Vec<u8>, request: u32, names: &[&[u8]]) {
 }
 
 #[test]
-fn handles_and_subscriptions_that_nobody_has_are_answered_and_harmless() {
+fn unknown_handles_and_subscriptions_are_answered_harmlessly() {
     let world = world();
     let mut peer = Peer::greeted(&world);
     peer.say(|out| {
@@ -297,7 +297,7 @@ fn handles_and_subscriptions_that_nobody_has_are_answered_and_harmless() {
 }
 
 #[test]
-fn a_provider_of_single_variables_or_without_a_name_is_refused_in_words() {
+fn provider_of_single_variables_or_without_a_name_is_refused() {
     let world = world();
     let mut peer = Peer::greeted(&world);
     let head = |provider| ProvideHead {
@@ -404,7 +404,7 @@ mod anything {
         })]
 
         #[test]
-        fn no_bytes_disturb_anybody(
+        fn arbitrary_bytes_do_not_affect_other_sessions(
             frames in proptest::collection::vec(frame(), 1..20),
             cut in 1..500_usize,
         ) {
@@ -421,7 +421,7 @@ mod anything {
     }
 }
 
-/// Behind a write that waits nothing is worked off, and each takes memory all the same.
+/// Behind a write that waits nothing is worked off, and each takes memory nevertheless.
 /// Behaviour: H-19.
 #[test]
 fn requests_that_name_nothing_are_bounded_while_they_wait() {
@@ -449,7 +449,7 @@ fn requests_that_name_nothing_are_bounded_while_they_wait() {
 /// A thread serves many sessions: what one asks of it at a time does not grow with its patterns.
 /// Behaviour: B-32, H-19.
 #[test]
-fn a_thousand_patterns_look_at_no_more_names_at_a_time_than_one() {
+fn thousand_patterns_examine_as_many_names_per_turn_as_one() {
     let names: Vec<String> = (0..500).map(|number| format!("v{number}")).collect();
     let variables = names.iter().map(|name| f64_variable(name)).collect();
     let world = World::with_library("rig", variables);

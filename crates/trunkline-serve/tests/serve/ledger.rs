@@ -1,10 +1,10 @@
 //! Random histories of writers, readers, slow networks, cuts at any byte, reconnections and engine
-//! restarts: whatever happens, every write and every update is accounted for at both ends, and both
-//! accounts are the same at every quiet moment.
+//! restarts: every write and every update is accounted for at both ends, and both accounts are
+//! equal at every quiet moment.
 //!
 //! One variable lets writers wait, one has a deadband and a range, one is an alias; some are forced
-//! for a time, written in groups or as `newest`; one of the programs gathers what it sends
-//! (throughput mode).
+//! for a time, written in groups or as `newest`; one of the programs gathers its output (throughput
+//! mode).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use trunkline_types::{Contract, DataType, Position, Properties, Tick, Value, Var
 use crate::rig::{Pair, World, client_options, define, f64_variable};
 
 const NAMES: [&str; 5] = ["rig/a", "rig/b", "rig/stall", "rig/dead", "rig/alias"];
-/// What no variable takes that has a range.
+/// A value that every variable with a range refuses.
 const TOO_MUCH: u8 = 200;
 /// A bound so low that it is reached, a buffer that overflows, and filters.
 const SUBSCRIPTIONS: [(Contract, bool); 8] = [
@@ -70,7 +70,7 @@ enum Step {
     Force {
         on: bool,
     },
-    /// A client's program takes some of what waits.
+    /// A client's program reads some of the pending events.
     Take {
         client: usize,
         subscription: usize,
@@ -92,15 +92,15 @@ enum Step {
     Cut {
         client: usize,
     },
-    /// So many bytes still go through each way, then it breaks.
+    /// This number of bytes still passes in each direction, then the connection breaks.
     CutAfter {
         client: usize,
         to_engine: usize,
         to_client: usize,
     },
-    /// The engine starts anew: another epoch.
+    /// The engine starts again: another epoch.
     Restart,
-    /// Everything comes to rest at this client; then both ends have the same to say.
+    /// This client becomes quiet; then both ends must have the same account.
     Quiet {
         client: usize,
     },
@@ -139,7 +139,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A client with one subscription of each kind, and what its program was told.
+/// A client with one subscription of each kind, and the events that its program got.
 struct Program {
     pair: Pair,
     variables: Vec<VariableRef>,
@@ -150,9 +150,9 @@ struct Subscription {
     id: SubscriptionId,
     contract: Contract,
     only_changes: bool,
-    /// Of each item: the last position its program was told.
+    /// Per item: the last position delivered to its program.
     items: Vec<Option<Position>>,
-    /// What each item had received when the subscription was made.
+    /// The position of each item when the subscription was made.
     began: Vec<Option<Position>>,
     /// Updates received when the present session began.
     received_before: u64,
@@ -198,7 +198,7 @@ impl Program {
         }
     }
 
-    /// How many events were taken.
+    /// Returns the number of events taken.
     fn take(&mut self, subscription: usize, events: usize) -> usize {
         let (now, _) = self.pair.world.time();
         let Self {
@@ -249,7 +249,7 @@ impl Program {
         }
     }
 
-    /// Nothing is on its way: both ends have the same to say.
+    /// Nothing is in transit: both ends must have the same account.
     fn compare_accounts(&mut self, is_end: bool) {
         let ledgers: Vec<BTreeMap<u32, _>> = self
             .variables
@@ -280,7 +280,7 @@ impl Program {
                 let current = self.pair.world.sequence(name);
                 let last = subscription.items[item].expect("it has had its first reading");
                 let epoch = self.pair.world.engine().epoch();
-                // Before the end the last updates may be such that a filter holds back, or that a
+                // Before the end the last updates may be such that a filter withholds, or that a
                 // buffer had no room for.
                 let drops_newest = matches!(subscription.contract, Contract::First(_));
                 let is_held_back = !is_end && (subscription.only_changes || drops_newest);
@@ -308,7 +308,8 @@ impl Program {
 }
 
 impl Subscription {
-    /// What the client says came and did not come is what the engine has numbered since.
+    /// The updates that the client counts as received and missed are those that the engine has
+    /// numbered since.
     fn check_account(&self, pair: &Pair) {
         let account = pair.client.account(self.id).unwrap();
         let (mut numbered, epoch) = (0, pair.world.engine().epoch());
@@ -357,14 +358,14 @@ impl Subscription {
         let gap = sequence - before - 1;
         let told = lost.coalesced + lost.queue + lost.overrun + lost.disconnect;
         match self.only_changes {
-            // What is not told was filtered.
+            // The unreported ones were filtered.
             true => assert!(told <= gap, "{lost:?} in a gap of {gap}"),
             false => assert_eq!(told, gap, "{}: {lost:?}", self.contract),
         }
     }
 }
 
-/// What is deployed at every start.
+/// The library deployed at every start.
 fn library() -> Vec<VariableDefinition> {
     vec![
         f64_variable("a"),
@@ -393,7 +394,7 @@ fn force(world: &World, on: bool) {
     world.try_write("rig/b", &write);
 }
 
-/// What became of every write to the engine, whatever came of it.
+/// Checks the outcome of every write to the engine.
 fn check_variables(world: &World) {
     for name in NAMES {
         let engine = world.engine();
@@ -481,7 +482,7 @@ fn run(steps: Vec<Step>) {
         }
     }
     force(&world, false);
-    // What one still waits for may be what the other takes.
+    // One client may be waiting for room that another one makes.
     for _ in 0..2 {
         programs.iter_mut().for_each(|program| {
             program.pair.capacity = 64 << 10;

@@ -57,7 +57,7 @@ fn peers_of_the_same_and_of_neighbouring_releases_work_together() {
 
 /// Behaviour: B-50.
 #[test]
-fn peers_further_apart_part_with_both_versions_and_the_cure() {
+fn incompatible_peers_get_both_versions_and_the_remedy() {
     for (engine, client, older) in [(5, 3, "client"), (3, 5, "engine"), (9, 1, "client")] {
         let sut = engine_and_client(engine, client);
         let ConnectionState::Closed { cause } = sut.client.state() else {
@@ -72,7 +72,7 @@ fn peers_further_apart_part_with_both_versions_and_the_cure() {
             format!("the engine speaks protocol {e} and the client {c}; update the {older}");
         assert!(sentence.starts_with(&names), "{sentence}");
     }
-    // The engine says the same in the refusal itself, for clients in other languages.
+    // The engine includes the text in the refusal itself, for clients in other languages.
     let world = World::new();
     let negotiation = of_release(5);
     let options = ServeOptions {
@@ -117,7 +117,7 @@ fn frames_and_fields_of_a_newer_minor_version_are_skipped() {
     };
     bytes.extend_from_slice(&unknown.to_bytes());
     bytes.extend_from_slice(b"hello");
-    // A known frame with an extension block of a field that nobody knows.
+    // A known frame with an extension block of an unknown field.
     let mut frame = FrameWriter::begin(&mut bytes, FrameKind::Keepalive, 0);
     frame.payload().extend_from_slice(&[0; 40]);
     frame.finish_with_extension(false, &[99, 2, 1, 2]);
@@ -147,7 +147,7 @@ fn frames_and_fields_of_a_newer_minor_version_are_skipped() {
 }
 
 #[test]
-fn the_welcome_says_what_holds() {
+fn welcome_contains_the_agreed_limits() {
     let world = World::new();
     let mut peer = Peer::silent(&world);
     peer.say(|out| {
@@ -170,7 +170,7 @@ fn the_welcome_says_what_holds() {
 }
 
 #[test]
-fn a_peer_that_says_no_hello_is_let_go() {
+fn peer_without_a_hello_is_disconnected() {
     let world = World::new();
     let mut peer = Peer::silent(&world);
     assert_eq!(
@@ -208,7 +208,7 @@ fn a_frame_that_trickles_in_ends_the_connection() {
 }
 
 #[test]
-fn a_silent_peer_is_dead_at_the_deadline_and_an_idle_connection_lives() {
+fn silent_peer_is_dead_at_the_deadline_and_an_idle_one_is_not() {
     let mut sut = Pair::of(&["x"]);
     sut.pass(60 * SECOND);
     assert!(sut.client.state().is_connected());
@@ -216,14 +216,14 @@ fn a_silent_peer_is_dead_at_the_deadline_and_an_idle_connection_lives() {
     let kept = sut.traffic.to_client.count(FrameKind::Keepalive);
     assert!((58..=61).contains(&kept), "{kept} keep-alives");
     assert!(sut.client.round_trip().is_some());
-    // Its process stands still: the session ends within the deadline.
+    // Its process stalls: the session ends within the deadline.
     sut.is_stopped = true;
     sut.pass(Duration::from_millis(4500));
     assert!(sut.session.is_none());
 }
 
 #[test]
-fn a_client_that_says_goodbye_is_gone_with_all_it_had() {
+fn goodbye_removes_a_client_with_its_state() {
     let mut sut = Pair::of(&["x"]);
     let (_id, x) = (sut.subscribe(&["rig/x"], "all"), sut.variable("rig/x"));
     assert_eq!(sut.info(x).subscribers, 1);
@@ -235,7 +235,7 @@ fn a_client_that_says_goodbye_is_gone_with_all_it_had() {
     assert_eq!(engine.resolve(&caller, "rig/x").unwrap().subscribers(), 0);
 }
 
-/// An engine whose host says when it goes.
+/// An engine whose host announces when it stops.
 #[derive(Default)]
 struct Going(Mutex<bool>);
 
@@ -261,7 +261,7 @@ impl EngineFacts for Going {
 }
 
 #[test]
-fn an_engine_that_stops_sends_what_is_ready_and_says_when_to_come_back() {
+fn stopping_engine_sends_pending_data_and_the_time_to_retry() {
     let world = World::with_library("rig", vec![f64_variable("x")]);
     let facts = Arc::new(Going::default());
     let shared: Arc<dyn EngineFacts> = facts.clone();
@@ -306,7 +306,7 @@ fn an_engine_that_stops_sends_what_is_ready_and_says_when_to_come_back() {
 
 /// Behaviour: B-03.
 #[test]
-fn after_a_cut_a_subscription_goes_on_behind_what_it_has_and_counts_what_it_missed() {
+fn subscription_resumes_after_a_cut_and_counts_what_it_missed() {
     for contract in ["latest", "last:100", "sampled:10ms"] {
         let mut sut = Pair::of(&["x", "y"]);
         let id = sut.subscribe(&["rig/x", "rig/y"], contract);
@@ -318,7 +318,7 @@ fn after_a_cut_a_subscription_goes_on_behind_what_it_has_and_counts_what_it_miss
         sut.connect();
         sut.pass(SECOND);
         let readings = sut.readings(id);
-        // What y holds the client has already.
+        // The client already has the value of y.
         assert_eq!(sequences(&readings), [12], "{contract}");
         assert_eq!(
             readings[0].lost.disconnect, 9,
@@ -344,7 +344,7 @@ fn after_a_restart_of_the_engine_the_loss_is_unknown() {
 }
 
 #[test]
-fn requests_that_a_cut_left_unanswered_are_asked_again() {
+fn requests_unanswered_at_a_cut_are_repeated() {
     let mut sut = Pair::of(&["x"]);
     let x = sut.variable("rig/x");
     let read = sut.client.read(&[x]).unwrap();
@@ -410,7 +410,7 @@ fn a_client_that_takes_its_answers_slowly_is_not_taken_for_dead() {
 }
 
 #[test]
-fn a_client_that_takes_no_answers_is_bounded_and_then_let_go() {
+fn client_that_reads_no_answers_is_bounded_and_disconnected() {
     let world = World::with_library("rig", vec![define("b", DataType::Bytes, |_| {})]);
     world.write("rig/b", &Value::Bytes(vec![1; 1 << 20].into()));
     let mut peer = Peer::greeted(&world);
@@ -425,7 +425,7 @@ fn a_client_that_takes_no_answers_is_bounded_and_then_let_go() {
         (0..1000).for_each(|_| read.push(&handle));
         read.finish(false);
     }
-    // A million reads of a megabyte each, and nobody takes anything.
+    // A million reads of a megabyte each, and no answer is read.
     let (mut now, wall) = world.time();
     let mut said = Vec::new();
     let mut pieces = bytes.chunks(64 << 10);
@@ -449,7 +449,7 @@ fn a_client_that_takes_no_answers_is_bounded_and_then_let_go() {
 }
 
 #[test]
-fn a_parked_write_does_not_keep_the_thread_awake_while_nothing_can_be_sent() {
+fn parked_write_does_not_keep_the_thread_awake() {
     let stall = |p: &mut trunkline_types::Properties| p.stall = SECOND / 2;
     let world = World::with_library("rig", vec![define("x", DataType::F64, stall)]);
     let mut sut = Pair::on(&world);

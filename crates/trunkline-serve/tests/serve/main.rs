@@ -1,10 +1,10 @@
-//! A real session and a real client, joined without a network: what the two do together.
+//! A real session and a real client, joined without a network.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::type_complexity,
-    reason = "a test may panic"
+    reason = "tests may panic"
 )]
 
 mod agreed;

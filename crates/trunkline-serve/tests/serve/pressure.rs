@@ -1,4 +1,4 @@
-//! Links that carry less than is written, and clients that stand still: who gets what.
+//! Links that carry less than is written, and clients that stall: who gets what.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,15 +10,16 @@ use trunkline_types::{DataType, Properties, Value};
 use crate::rig::{Pair, World, define};
 
 const MS: Duration = Duration::from_millis(1);
-/// What a packet of the virtual link holds.
+/// Size of a packet of the virtual link.
 const PACKET: usize = 1400;
 
-/// A link that several connections share: packets of each in turn, so many bytes per millisecond.
+/// A link that several connections share: packets of each in turn, this number of bytes per
+/// millisecond.
 struct Link {
     bytes_per_ms: usize,
-    /// Who is next.
+    /// The next connection.
     turn: usize,
-    /// Sent ahead, where a value was longer than what was left.
+    /// Sent ahead, if a value was longer than the rest of the budget.
     debt: usize,
 }
 
@@ -68,7 +69,7 @@ fn fill(length: usize, number: usize) -> Value {
     Value::String(format!("{number:>length$}").into())
 }
 
-/// What a program was given under one subscription.
+/// The updates that a program got under one subscription.
 #[derive(Default, Debug)]
 struct Got {
     updates: usize,
@@ -97,10 +98,10 @@ impl Got {
 
 /// Behaviour: B-05, B-07.
 ///
-/// Between the subscriptions of one session the turn goes round: one that has megabytes waiting, in
-/// large values or in very many small ones, holds the others up by a slice at a time.
+/// The subscriptions of one session take turns: one with megabytes pending, in large values or in
+/// very many small ones, delays the others by a slice at a time.
 #[test]
-fn a_subscription_with_a_huge_backlog_does_not_starve_the_others_of_its_session() {
+fn huge_backlog_of_a_subscription_does_not_starve_the_others() {
     for (length, burst) in [(20_000, 200), (200, 20_000)] {
         let world = World::with_library("rig", ["bulk", "a", "b", "c", "d"].map(text).to_vec());
         let mut pair = Pair::on(&world);
@@ -116,7 +117,7 @@ fn a_subscription_with_a_huge_backlog_does_not_starve_the_others_of_its_session(
             world.write("rig/bulk", &fill(length, number));
         }
         let mut pairs = [pair];
-        // A tenth of what waits goes over in the time that is looked at.
+        // A tenth of the pending data is sent in the observed time.
         let mut link = Link::of(4_000);
         let mut got: BTreeMap<&str, Got> = BTreeMap::new();
         for ms in 0..100 {
@@ -152,7 +153,7 @@ fn a_subscription_with_a_huge_backlog_does_not_starve_the_others_of_its_session(
 
 /// Behaviour: B-07.
 #[test]
-fn when_a_link_saturates_every_client_slows_in_proportion_and_none_falls_to_zero() {
+fn saturated_link_slows_every_client_in_proportion() {
     const CLIENTS: usize = 5;
     const NAMES: [&str; 6] = ["rig/0", "rig/1", "rig/2", "rig/3", "rig/4", "rig/5"];
     const CONTRACTS: [&str; 6] = [
@@ -204,7 +205,7 @@ fn when_a_link_saturates_every_client_slows_in_proportion_and_none_falls_to_zero
     };
     let (ample, _) = run(1 << 20);
     let (scarce, bytes) = run(1500);
-    // The link gives each the same: nobody has much more than another.
+    // The link gives each the same share: none has much more than another.
     let (least, most) = (bytes.iter().min().unwrap(), bytes.iter().max().unwrap());
     assert!(*most < least * 3 / 2, "{bytes:?}");
     for (client, (ample, scarce)) in ample.iter().zip(&scarce).enumerate() {
@@ -214,7 +215,7 @@ fn when_a_link_saturates_every_client_slows_in_proportion_and_none_falls_to_zero
             .map(|(ample, scarce)| scarce.updates as f64 / ample.updates as f64)
             .collect();
         for (n, got) in scarce.iter().enumerate() {
-            // Whatever overruns its bound has ended and begins anew; the others go on.
+            // Whatever overruns its bound has ended and starts again; the others continue.
             assert!(
                 got.updates > 3,
                 "client {client}, subscription {n}: {got:?}"
@@ -236,10 +237,10 @@ fn when_a_link_saturates_every_client_slows_in_proportion_and_none_falls_to_zero
 
 /// Behaviour: B-05, B-06.
 ///
-/// Of ten clients one stands still: the engine's memory for it is bounded, the writer never waits,
-/// and the other nine get everything at once, as they would without it.
+/// One of ten clients stalls: the engine's memory for it is bounded, the writer never waits, and
+/// the other nine get everything at once, as they would without it.
 #[test]
-fn a_stopped_client_costs_the_others_nothing() {
+fn stopped_client_does_not_affect_the_others() {
     let world = World::with_library("rig", vec![text("x"), text("y")]);
     world.write("rig/x", &fill(10, 0));
     let mut pairs: Vec<Pair> = (0..10).map(|_| Pair::on(&world)).collect();
@@ -269,9 +270,9 @@ fn a_stopped_client_costs_the_others_nothing() {
         // The first reading of `latest` waited until the first update took its place.
         assert_eq!(got.updates, 4 * 3001 - 1, "{got:?}");
     }
-    // What waits for the one that stands still: the transport's buffer and its bounds.
+    // Pending for the stalled client: the transport's buffer and its bounds.
     assert!(pairs[0].waiting_answers() <= pairs[0].capacity + 2_000);
-    // It goes on: told what it missed, and current again.
+    // It continues: it gets its loss report, and is current again.
     pairs[0].is_stopped = false;
     pairs[0].pass(Duration::from_secs(5));
     for id in &ids[0] {
@@ -280,6 +281,6 @@ fn a_stopped_client_costs_the_others_nothing() {
         let is_first = *id == ids[0][3];
         assert!(is_first || newest.position.sequence == world.sequence("rig/x"));
     }
-    let (lost, overruns) = world.engine().lost_and_overruns();
+    let (lost, overruns) = world.engine().health().lost_and_overruns();
     assert!(lost > 2000 && overruns == 1, "{lost} {overruns}");
 }

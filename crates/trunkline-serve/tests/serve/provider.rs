@@ -5,7 +5,7 @@ use std::time::Duration;
 use trunkline_client::{
     ProviderEvent, ProviderReply, Publication, VariableRef, Write, WriteOutcome,
 };
-use trunkline_engine::provider::{PROVIDER_PENDING_MAX, PROVIDER_TIMEOUT_DEFAULT};
+use trunkline_engine::providers::{PROVIDER_PENDING_MAX, PROVIDER_TIMEOUT_DEFAULT};
 use trunkline_engine::{Attempt, Write as EngineWrite, WriteOutcome as EngineOutcome};
 use trunkline_proto::limits::KEEPALIVE_DEADLINE;
 use trunkline_proto::message::outcome::WriteAnswer;
@@ -110,7 +110,7 @@ fn held(world: &World, name: &str) -> (Value, Quality, u64) {
 }
 
 #[test]
-fn a_value_goes_to_the_device_and_comes_back_as_the_device_took_it() {
+fn value_is_written_to_the_device_and_read_back() {
     let world = world();
     let (mut plant, mut user) = (provider(&world), Pair::on(&world));
     publish(&mut plant, "rig/a", Some(1.0), Quality::GOOD);
@@ -175,7 +175,7 @@ fn raw_provider(world: &World) -> Peer {
 }
 
 #[test]
-fn what_is_not_its_own_a_provider_cannot_publish() {
+fn provider_cannot_publish_other_variables() {
     let world = world();
     world.set("rig/free", 3.0);
     let mut peer = raw_provider(&world);
@@ -185,7 +185,7 @@ fn what_is_not_its_own_a_provider_cannot_publish() {
         let options = WriteOptions::default();
         frame.push_value(free, &options, &Value::F64(9.0));
         frame.push_value(a, &options, &Value::F64(1.0));
-        // Nothing but a quality, of what is not its own and of what is nobody's.
+        // Only a quality, for a variable of another provider and for one without provider.
         frame.push(free, &options, &[]);
         frame.push(4_000_000, &options, &[]);
         frame.finish();
@@ -196,9 +196,7 @@ fn what_is_not_its_own_a_provider_cannot_publish() {
             WriteAnswer::Refused(fault) => Some(fault.code),
             _ => None,
         };
-        answers
-            .map(|(_, outcome)| code(outcome))
-            .collect::<Vec<_>>()
+        answers.map(code).collect::<Vec<_>>()
     });
     let stranger = Some(FaultCode::NotItsProvider);
     let expected = [stranger, None, stranger, Some(FaultCode::UnknownHandle)];
@@ -209,7 +207,7 @@ fn what_is_not_its_own_a_provider_cannot_publish() {
 }
 
 #[test]
-fn whoever_provides_nothing_publishes_nothing() {
+fn session_without_provided_variables_cannot_publish() {
     let world = world();
     let mut plant = provider(&world);
     publish(&mut plant, "rig/a", Some(1.0), Quality::GOOD);
@@ -227,7 +225,7 @@ fn whoever_provides_nothing_publishes_nothing() {
 }
 
 #[test]
-fn answers_given_twice_or_for_no_order_say_nothing() {
+fn duplicate_and_unexpected_answers_are_ignored() {
     let world = world();
     let (mut peer, mut user) = (raw_provider(&world), Pair::on(&world));
     let a = user.variable("rig/a");
@@ -246,7 +244,7 @@ fn answers_given_twice_or_for_no_order_say_nothing() {
 }
 
 #[test]
-fn a_late_answer_ends_no_write_but_tells_what_the_device_holds() {
+fn late_answer_ends_no_write_but_updates_the_value() {
     let world = world();
     let (mut plant, mut user) = (provider(&world), Pair::on(&world));
     let a = user.variable("rig/a");
@@ -280,7 +278,7 @@ fn a_late_answer_ends_no_write_but_tells_what_the_device_holds() {
 
 /// The writer knows already that it may not have been carried out.
 #[test]
-fn an_order_whose_time_was_over_before_it_was_sent_never_reaches_the_provider() {
+fn expired_order_is_never_sent_to_the_provider() {
     let world = world();
     let (mut plant, mut user) = (provider(&world), Pair::on(&world));
     let a = user.variable("rig/a");
@@ -314,7 +312,7 @@ fn pass(pairs: &mut [&mut Pair], time: Duration) {
 }
 
 #[test]
-fn orders_that_are_open_when_the_provider_goes_end_as_unknown() {
+fn open_orders_of_a_lost_provider_end_as_unknown() {
     let world = world();
     let (mut plant, mut user) = (provider(&world), Pair::on(&world));
     publish(&mut plant, "rig/b", Some(1.0), Quality::GOOD);
@@ -324,7 +322,7 @@ fn orders_that_are_open_when_the_provider_goes_end_as_unknown() {
         panic!("two orders");
     };
     plant.cut();
-    // The client has it still, and is answered by nobody.
+    // The client still has it, and gets no answer.
     plant.client.answer_provider(one, reply(2.0));
     for batch in batches {
         let Some(WriteOutcome::Unknown(fault)) = outcome(&mut user, batch) else {
@@ -346,13 +344,13 @@ fn orders_that_are_open_when_the_provider_goes_end_as_unknown() {
 
 /// Behaviour: VS-25, LM-08.
 #[test]
-fn a_provider_that_falls_silent_is_seen_within_the_deadline() {
+fn silent_provider_is_detected_within_the_deadline() {
     let world = world();
     let (mut plant, mut user) = (provider(&world), Pair::on(&world));
     publish(&mut plant, "rig/a", Some(1.0), Quality::GOOD);
     let seen = user.subscribe(&["rig/a"], "latest");
     assert_eq!(user.values(seen), [1.0]);
-    // While it says no more than that it lives, all is well.
+    // Keep-alives alone are sufficient.
     pass(&mut [&mut plant, &mut user], Duration::from_secs(60));
     assert_eq!(user.values(seen), [0.0; 0]);
     let batch = {
@@ -379,7 +377,7 @@ fn a_provider_that_falls_silent_is_seen_within_the_deadline() {
         outcome(&mut user, batch),
         Some(WriteOutcome::Unknown(_))
     ));
-    // It goes on where it stood, and finds out.
+    // It continues where it was, and learns of the loss.
     plant.is_stopped = false;
     plant.connect();
     assert_eq!(bound(&events(&mut plant)), ["a", "b"]);
@@ -392,7 +390,7 @@ fn a_provider_that_falls_silent_is_seen_within_the_deadline() {
 }
 
 #[test]
-fn a_name_is_given_once_and_is_free_again_when_its_holder_goes() {
+fn name_is_exclusive_and_released_with_its_holder() {
     let world = world();
     let mut first = provider(&world);
     let mut second = Pair::on(&world);
@@ -412,7 +410,7 @@ fn a_name_is_given_once_and_is_free_again_when_its_holder_goes() {
     assert_eq!(bound(&events), ["a", "b"]);
 }
 
-/// As many orders as may be open, none of them answered.
+/// The maximum number of open orders, none of them answered.
 fn fill(world: &World, peer: &mut Peer) {
     let value = Value::F64(2.0);
     for _ in 0..PROVIDER_PENDING_MAX {
@@ -431,7 +429,7 @@ fn fill(world: &World, peer: &mut Peer) {
 }
 
 #[test]
-fn orders_that_nobody_answers_are_bounded_and_the_oldest_forgotten() {
+fn unanswered_orders_are_bounded_and_the_oldest_dropped() {
     let world = world();
     let mut peer = raw_provider(&world);
     (0..3).for_each(|_| fill(&world, &mut peer));
@@ -440,7 +438,7 @@ fn orders_that_nobody_answers_are_bounded_and_the_oldest_forgotten() {
         _ => 0,
     });
     assert_eq!(sent.iter().sum::<usize>(), 3 * PROVIDER_PENDING_MAX);
-    // Of two rounds late answers still tell what the device holds; of the one before nothing does.
+    // Late answers to two rounds still update the value; those of the round before do not.
     let oldest_kept = PROVIDER_PENDING_MAX as u64;
     answer_raw(&mut peer, oldest_kept - 1, 7.0);
     assert_eq!(held(&world, "rig/a").2, 0);
@@ -450,7 +448,7 @@ fn orders_that_nobody_answers_are_bounded_and_the_oldest_forgotten() {
 }
 
 #[test]
-fn a_read_back_that_is_no_value_leaves_the_outcome_unknown() {
+fn invalid_read_back_leaves_the_outcome_unknown() {
     let world = world();
     let (mut peer, mut user) = (raw_provider(&world), Pair::on(&world));
     let a = user.variable("rig/a");
@@ -460,13 +458,13 @@ fn a_read_back_that_is_no_value_leaves_the_outcome_unknown() {
     let Some(WriteOutcome::Unknown(fault)) = outcome(&mut user, batch) else {
         panic!("nobody knows");
     };
-    assert!(fault.sentence.contains("no value"), "{fault}");
+    assert!(fault.sentence.contains("not a valid value"), "{fault}");
     assert_eq!(held(&world, "rig/a").2, 0);
     assert!(peer.session.wants_close().is_none());
 }
 
 #[test]
-fn frames_that_are_none_end_that_connection_and_no_other() {
+fn invalid_frames_end_only_their_connection() {
     let world = world();
     let mut plant = provider(&world);
     publish(&mut plant, "rig/a", Some(1.0), Quality::GOOD);
@@ -508,7 +506,7 @@ fn cut_short(out: &mut Vec<u8>, kind: FrameKind) {
 }
 
 #[test]
-fn a_provider_that_ends_its_connection_by_nonsense_leaves_its_variables_bad() {
+fn provider_disconnected_for_invalid_frames_leaves_bad_variables() {
     let world = world();
     let mut peer = raw_provider(&world);
     peer.say(|out| {

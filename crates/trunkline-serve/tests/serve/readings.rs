@@ -23,7 +23,7 @@ fn stamped(variable: trunkline_client::VariableRef, nanos: i64, quality: Option<
 
 /// Behaviour: B-40.
 #[test]
-fn a_reading_says_when_it_was_measured_by_which_clock_and_when_the_engine_took_it() {
+fn reading_has_source_time_clock_and_engine_time() {
     let mut sut = Pair::of(&["x"]);
     let (id, x) = (sut.subscribe(&["rig/x"], "all"), sut.variable("rig/x"));
     sut.readings(id);
@@ -38,7 +38,7 @@ fn a_reading_says_when_it_was_measured_by_which_clock_and_when_the_engine_took_i
     assert_eq!(sample.engine_timestamp, wall);
     assert_eq!(sample.quality.clock(), Clock::Source);
     assert_eq!(sample.quality.clock_sync(), ClockSync::Synchronised);
-    // Nobody measured when: both are the engine's.
+    // There is no source time: both times are the engine's.
     let sample = &readings[1].sample;
     assert_eq!(
         (sample.source_timestamp, sample.engine_timestamp),
@@ -66,7 +66,7 @@ fn a_sample_of_an_unset_clock_is_marked_and_a_late_one_is_refused() {
 
 /// Behaviour: VS-09, VS-10.
 #[test]
-fn the_client_keeps_a_copy_with_everything_and_asks_nobody() {
+fn client_reads_its_complete_copy_without_a_request() {
     let mut sut = Pair::of(&["x"]);
     let id = sut.subscribe(&["rig/x"], "latest");
     sut.world.set("rig/x", 3.0);
@@ -103,7 +103,7 @@ fn each_connection_gets_a_value_as_new_once_and_as_current_always() {
     let (now, _) = sut.world.time();
     assert!(sut.client.read_new(now, a, 0).is_some());
     assert!(sut.client.read_new(now, a, 0).is_none());
-    // What one connection has read is new for another.
+    // A value that one connection has read is new for another.
     assert!(other.client.read_new(now, b, 0).is_some());
     assert!(other.client.read_new(now, b, 0).is_none());
     assert_eq!(value(&sut.client.read_current(now, a, 0).unwrap()), 0.0);
@@ -147,7 +147,7 @@ fn opening_verifies_names_and_the_access_that_is_needed() {
         codes(Need::None, Need::Required),
         [None, Some(FaultCode::NotWritable), None]
     );
-    // In the background: the request is made, the answer is looked at when it is there.
+    // In the background: the request is made, and the answer is read when it has arrived.
     let request = sut
         .client
         .open(&["rig/both", "rig/nobody"], OpenOptions::default())

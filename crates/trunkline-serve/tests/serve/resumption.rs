@@ -19,7 +19,7 @@ fn world() -> World {
     world
 }
 
-/// What a subscriber of all variables has had of each: the numbers, and what was lost.
+/// The updates that a subscriber of all variables got of each: sequence numbers, and losses.
 #[derive(Default)]
 struct Had {
     sequences: [Vec<u64>; 3],
@@ -56,7 +56,7 @@ fn set_all(world: &World, rounds: u32) {
 
 /// Behaviour: B-02, B-03, B-05.
 #[test]
-fn what_was_on_its_way_and_what_was_written_meanwhile_comes_after_the_reconnect() {
+fn updates_in_transit_or_written_meanwhile_arrive_after_a_reconnect() {
     let world = world();
     let mut pair = Pair::on(&world);
     let id = pair.subscribe(&NAMES, "all:1000");
@@ -88,7 +88,11 @@ fn what_was_on_its_way_and_what_was_written_meanwhile_comes_after_the_reconnect(
         assert!(ledger.is_balanced(), "{item}: {ledger:?}");
         assert_eq!(ledger.dropped_disconnect, 0, "{item}: {ledger:?}");
     }
-    assert_eq!(world.engine().absent_sessions(), 0, "nobody is waited for");
+    assert_eq!(
+        world.engine().health().absent_sessions(),
+        0,
+        "nobody is waited for"
+    );
 }
 
 /// Behaviour: B-02, B-03, B-05.
@@ -118,14 +122,18 @@ fn beyond_the_bound_of_the_subscription_the_oldest_is_lost_and_counted() {
 
 /// Behaviour: B-02, B-03.
 #[test]
-fn what_is_lost_of_a_subscription_whose_first_readings_never_arrived_is_told() {
+fn losses_before_the_first_readings_are_reported() {
     let world = world();
     let mut pair = Pair::on(&world);
     let options = SubscribeOptions::default();
     let contract = "all:24".parse().unwrap();
     let id = pair.client.subscribe(&NAMES, contract, options).unwrap();
     pair.cut_after(usize::MAX, 0);
-    assert_eq!(world.engine().absent_sessions(), 1, "the engine has had it");
+    assert_eq!(
+        world.engine().health().absent_sessions(),
+        1,
+        "the engine has had it"
+    );
     set_all(&world, 100);
     pair.connect();
     let mut had = Had::default();
@@ -165,7 +173,7 @@ fn no_writer_waits_for_a_session_that_broke() {
 
 /// Behaviour: B-03.
 #[test]
-fn after_its_time_what_was_kept_is_given_up_and_the_loss_is_told() {
+fn kept_updates_are_released_after_their_time_and_reported_as_lost() {
     let world = world();
     let mut pair = Pair::on(&world);
     let id = pair.subscribe(&NAMES, "all:1000");
@@ -173,10 +181,10 @@ fn after_its_time_what_was_kept_is_given_up_and_the_loss_is_told() {
     let mut had = Had::default();
     had.take(&mut pair, id);
     pair.cut();
-    assert_eq!(world.engine().absent_sessions(), 1);
+    assert_eq!(world.engine().health().absent_sessions(), 1);
     set_all(&world, 2);
     world.advance(RESUME_FOR);
-    assert_eq!(world.engine().absent_sessions(), 0);
+    assert_eq!(world.engine().health().absent_sessions(), 0);
     set_all(&world, 1);
     pair.connect();
     pair.exchange();
@@ -186,19 +194,19 @@ fn after_its_time_what_was_kept_is_given_up_and_the_loss_is_told() {
 
 /// Behaviour: B-05.
 #[test]
-fn who_says_goodbye_leaves_nothing() {
+fn session_that_says_goodbye_is_not_kept() {
     let world = world();
     let mut pair = Pair::on(&world);
     pair.subscribe(&NAMES, "all:1000");
     pair.exchange();
     pair.client.shut_down();
     pair.exchange();
-    assert_eq!(world.engine().absent_sessions(), 0);
+    assert_eq!(world.engine().health().absent_sessions(), 0);
 }
 
 /// Behaviour: B-05.
 #[test]
-fn who_does_not_keep_to_the_protocol_leaves_nothing() {
+fn session_that_violates_the_protocol_is_not_kept() {
     let world = world();
     let mut pair = Pair::on(&world);
     pair.subscribe(&NAMES, "all:1000");
@@ -211,18 +219,18 @@ fn who_does_not_keep_to_the_protocol_leaves_nothing() {
         matches!(cause, Some(Disconnect::Malformed { .. })),
         "{cause:?}"
     );
-    assert_eq!(world.engine().absent_sessions(), 0);
+    assert_eq!(world.engine().health().absent_sessions(), 0);
 }
 
 /// Behaviour: B-03, B-05.
 #[test]
-fn what_another_subscribers_feed_still_has_is_not_lost() {
+fn updates_still_in_another_subscribers_feed_are_not_lost() {
     let world = world();
     let options = |resume_for| ServeOptions {
         resume_for,
         ..ServeOptions::default()
     };
-    // What is kept is given up before anybody comes back.
+    // Kept updates are released before the session resumes.
     let at_once = options(Duration::from_nanos(1));
     let mut pair = Pair::offline(&world, at_once, client_options());
     pair.connect();
@@ -237,7 +245,11 @@ fn what_another_subscribers_feed_still_has_is_not_lost() {
     other.exchange();
     pair.cut();
     world.advance(Duration::from_millis(1));
-    assert_eq!(world.engine().absent_sessions(), 0, "nothing is kept");
+    assert_eq!(
+        world.engine().health().absent_sessions(),
+        0,
+        "nothing is kept"
+    );
     set_all(&world, 10);
     pair.connect();
     pair.exchange();
@@ -248,12 +260,12 @@ fn what_another_subscribers_feed_still_has_is_not_lost() {
 
 /// Behaviour: B-06.
 #[test]
-fn what_is_kept_counts_in_the_engines_bytes_and_gives_way_to_what_waits() {
+fn kept_updates_count_in_the_engine_budget_and_yield_to_pending_ones() {
     let mut options = EngineOptions::new("rig", 1);
     options.queue_bytes_max = 1 << 20;
     let world = World::of(Engine::new(options));
     world.deploy("rig", vec![f64_variable("a")]);
-    let before = world.engine().queue_memory().unwrap().used;
+    let before = world.engine().health().queue_memory().unwrap().used;
     let mut pairs: Vec<Pair> = (0..40).map(|_| Pair::on(&world)).collect();
     for pair in &mut pairs {
         pair.subscribe(&["rig/a"], "all:1000");
@@ -263,20 +275,20 @@ fn what_is_kept_counts_in_the_engines_bytes_and_gives_way_to_what_waits() {
     for number in 0..2000 {
         world.set("rig/a", f64::from(number));
     }
-    let used = world.engine().queue_memory().unwrap();
-    // Half of them, and for each session what it borrows at a time.
+    let used = world.engine().health().queue_memory().unwrap();
+    // Half of them, and for each session the amount that it borrows at a time.
     let bound = used.max / 2 + 40 * (8 << 10);
     assert!(
         (before + (100 << 10)..=bound).contains(&used.used),
         "{used:?}"
     );
     world.advance(RESUME_FOR);
-    assert_eq!(world.engine().queue_memory().unwrap().used, before);
-    assert_eq!(world.engine().absent_sessions(), 0);
+    assert_eq!(world.engine().health().queue_memory().unwrap().used, before);
+    assert_eq!(world.engine().health().absent_sessions(), 0);
 }
 
-/// Another engine behind the same address, whose epoch is equal by chance: neither end goes on with
-/// what the session before had.
+/// Another engine at the same address, whose epoch is equal by chance: neither end resumes the
+/// previous session.
 ///
 /// Behaviour: B-03.
 #[test]
@@ -302,7 +314,7 @@ fn another_engine_with_an_equal_epoch_is_not_resumed() {
         "the present value, not what the other engine owed"
     );
     assert_eq!(
-        world.engine().absent_sessions(),
+        world.engine().health().absent_sessions(),
         1,
         "the absent session is left alone"
     );

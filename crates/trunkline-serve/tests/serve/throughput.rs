@@ -1,4 +1,5 @@
-//! Throughput mode: what is gathered, when it goes, and what a flush does. Time is moved by hand.
+//! Throughput mode: gathered data, when it is sent, and the effect of a flush. Time is moved by
+//! hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +113,7 @@ fn a_lone_small_write_leaves_after_10_ms() {
 
 /// Behaviour: LX-03.
 #[test]
-fn a_full_buffer_leaves_at_once_from_whoever_filled_it() {
+fn full_buffer_is_sent_at_once_by_the_thread_that_filled_it() {
     let plant = Plant::new();
     let mut sut = plant.gathering();
     let (x, text) = (variable(&mut sut, "rig/x"), variable(&mut sut, "rig/text"));
@@ -126,7 +127,7 @@ fn a_full_buffer_leaves_at_once_from_whoever_filled_it() {
 
 /// Behaviour: LX-04, LX-05.
 #[test]
-fn what_an_engine_has_for_a_client_is_gathered_in_one_buffer() {
+fn data_for_one_client_is_gathered_in_one_buffer() {
     let plant = Plant::new();
     let mut sut = plant.gathering();
     let (first, second) = (
@@ -164,7 +165,7 @@ fn requests_writes_and_subscriptions_of_a_process_leave_together() {
 
 /// Behaviour: LX-06.
 #[test]
-fn the_buffers_of_variables_are_what_they_are_without_it() {
+fn buffers_of_variables_are_unchanged_by_throughput_mode() {
     let mut seen = Vec::new();
     for throughput in [None, Some(Throughput::DEFAULT)] {
         let plant = Plant::new();
@@ -175,7 +176,8 @@ fn the_buffers_of_variables_are_what_they_are_without_it() {
             sut.exchange();
         }
         sut.pass(DELAY * 4);
-        // What the program did not take in time is in the buffers of the subscriptions alone.
+        // Updates that the program did not take in time are in the buffers of the subscriptions
+        // only.
         let taken = ids.map(|id| {
             let readings = sut.readings(id).into_iter();
             let seen = readings.map(|reading| (super::rig::value(&reading), reading.lost));
@@ -198,7 +200,7 @@ fn the_buffers_of_variables_are_what_they_are_without_it() {
 
 /// Behaviour: LX-08.
 #[test]
-fn a_flush_goes_through_the_engine_and_on_to_the_others() {
+fn flush_passes_through_the_engine_to_the_other_clients() {
     let plant = Plant::new();
     let (mut writer, mut reader) = (plant.gathering(), plant.gathering());
     let x = variable(&mut writer, "rig/x");
@@ -212,7 +214,7 @@ fn a_flush_goes_through_the_engine_and_on_to_the_others() {
     assert!(matches!(writer.client.take(flush), Some(Ok(_))));
     assert_eq!(writer.client.pending(), 0, "the write is answered");
     assert_eq!(reader.values(id), [1.0]);
-    // It is done once, and what comes behind it waits again.
+    // It completes once, and later writes wait again.
     put(&mut writer, x, 2.0);
     assert_eq!(plant.x(), 2);
 }
@@ -233,7 +235,7 @@ fn the_program_that_hosts_the_engine_flushes_what_it_wrote() {
 
 /// Behaviour: LX-09.
 #[test]
-fn a_flush_takes_everything_between_the_two_along() {
+fn flush_sends_the_gathered_data_of_both_ends() {
     let plant = Plant::new();
     let mut sut = plant.gathering();
     let x = variable(&mut sut, "rig/x");
@@ -269,7 +271,7 @@ fn a_flush_sends_what_other_programs_wrote_to_the_engine() {
 
 /// Behaviour: LX-08.
 #[test]
-fn a_flush_stands_behind_writes_that_wait_for_credit() {
+fn flush_follows_writes_that_wait_for_credit() {
     let plant = Plant::new();
     let serve = ServeOptions {
         write_credit_count: 2,
@@ -294,7 +296,7 @@ fn a_flush_stands_behind_writes_that_wait_for_credit() {
 
 /// Behaviour: LX-11, LX-12.
 #[test]
-fn where_one_end_has_no_throughput_mode_neither_uses_it() {
+fn throughput_mode_requires_both_ends() {
     let without = Negotiation {
         features: Features::from_bits(Features::OURS.to_bits() & !Features::THROUGHPUT.to_bits()),
         ..Negotiation::OURS
@@ -343,13 +345,14 @@ fn figures_are_granted_within_the_bounds() {
         delay: Duration::from_secs(1),
     };
     assert_eq!(sut.client.throughput(), Some(expected));
-    // Keep-alives do not wait: nobody takes the other one for dead, however long it gathers.
+    // Keep-alives do not wait: neither end takes the other for dead, regardless of how long it
+    // gathers.
     sut.pass(Duration::from_secs(60));
     assert!(sut.client.state().is_connected());
 }
 
 #[test]
-fn the_last_words_take_along_what_is_gathered() {
+fn goodbye_flushes_gathered_data() {
     let plant = Plant::new();
     let mut sut = plant.gathering();
     let x = variable(&mut sut, "rig/x");
@@ -400,10 +403,10 @@ fn writes_that_were_only_gathered_when_the_connection_broke_are_unknown() {
 
 /// Behaviour: B-06.
 ///
-/// What is gathered for a client that reads nothing waits without asking its thread for anything:
-/// a thread that was called again at once would turn for ever.
+/// Data gathered for a client that reads nothing waits without requesting anything of its thread: a
+/// thread that was called again at once would spin forever.
 #[test]
-fn what_is_due_and_finds_no_room_waits_for_room_alone() {
+fn due_data_without_room_waits_only_for_room() {
     let world = World::with_library("rig", vec![f64_variable("x")]);
     let options = ClientOptions {
         throughput: Some(Throughput::DEFAULT),
@@ -437,7 +440,7 @@ fn what_is_due_and_finds_no_room_waits_for_room_alone() {
     );
 }
 
-/// What gives credit back is not gathered while the other end needs it: no time passes here.
+/// Frames that return credit are not gathered while the other end needs them: no time passes here.
 ///
 /// Behaviour: LX-02.
 #[test]
@@ -465,7 +468,7 @@ fn writes_at_full_speed_never_wait_for_the_delay() {
     assert_eq!(sut.client.write_counts().in_flight, 0);
 }
 
-/// The same of large values, whose bytes use the credit up.
+/// Like above, for large values, whose bytes use the credit up.
 #[test]
 fn large_writes_at_full_speed_never_wait_for_the_delay() {
     let plant = Plant::new();

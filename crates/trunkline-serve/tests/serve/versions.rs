@@ -1,5 +1,5 @@
-//! Releases that have less than this one, and what they agree on with it: every verb either works
-//! or is answered in a sentence, and nothing else changes.
+//! Releases with fewer features than this one, and their agreement with it: every verb either works
+//! or gets a sentence, and nothing else changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use trunkline_types::{AuditQuery, Position, Value};
 
 use super::rig::{Pair, World, client_options, f64_variable};
 
-/// What this release brings, without some of its features, as an older one would.
+/// The features of this release without some of them, like an older one.
 fn without(missing: Features) -> Negotiation {
     Negotiation {
         features: Features::from_bits(Features::OURS.to_bits() & !missing.to_bits()),
@@ -58,7 +58,7 @@ fn either_without(missing: Features) -> [Pair; 2] {
     ]
 }
 
-/// What every release has.
+/// The features of every release.
 fn assert_the_rest_works(sut: &mut Pair) {
     let x = sut.variable("rig/x");
     let id = sut.subscribe(&["rig/x"], "all");
@@ -83,7 +83,7 @@ fn assert_the_rest_works(sut: &mut Pair) {
 
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
-fn without_administration_orders_about_libraries_are_answered_in_a_sentence() {
+fn library_orders_without_administration_are_refused() {
     for mut sut in either_without(Features::ADMINISTRATION) {
         let library = trunkline_types::LibraryDefinition {
             name: "more".into(),
@@ -142,7 +142,7 @@ fn without_registers_orders_to_them_are_refused_and_values_are_put() {
             1,
             "nothing was mistaken for a value"
         );
-        // The newest-value policy is the client's own; only its count cannot be told.
+        // The newest-value policy belongs to the client; only its count cannot be reported.
         let newest = |value| Write {
             mode: WriteMode::Newest,
             ..Write::new(x, Value::F64(value))
@@ -230,7 +230,7 @@ fn without_patterns_a_watch_fails_in_a_sentence() {
 
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
-fn without_conditions_a_search_by_fields_is_refused_and_one_by_names_works() {
+fn field_search_is_refused_without_the_conditions_feature() {
     for mut sut in either_without(Features::CONDITIONS) {
         let conditions = ["units=degC".parse().unwrap()];
         let search = sut.client.search("rig/*", &conditions, None).unwrap();
@@ -269,7 +269,7 @@ fn without_the_audit_its_entries_are_refused_in_a_sentence() {
 
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
-fn without_throughput_mode_nothing_is_gathered_and_a_flush_is_answered() {
+fn nothing_is_gathered_without_throughput_mode() {
     let [engine, client] = [
         (without(Features::THROUGHPUT), Negotiation::OURS),
         (Negotiation::OURS, without(Features::THROUGHPUT)),

@@ -1,11 +1,12 @@
-//! Patterns that are followed through a real session: order, bounds, and what a reconnect tells.
+//! Patterns that are followed through a real session: order, bounds, and the reports after a
+//! reconnect.
 
 use trunkline_client::{Condition, FollowEvent, SubscribeOptions, WatchEvent, WatchId};
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::find::{Find, FindBuilder, FindCondition};
 use trunkline_proto::message::watch::{Unwatch, Watch};
 use trunkline_proto::{FaultCode, FrameKind};
-use trunkline_types::{Effort, Pattern, VariableDefinition};
+use trunkline_types::{Pattern, StepBudget, VariableDefinition};
 
 use crate::rig::{Heard, Pair, Peer, World, f64_variable};
 
@@ -31,7 +32,7 @@ fn told(pair: &mut Pair, id: WatchId) -> (usize, usize, bool) {
 
 /// Behaviour: B-32.
 #[test]
-fn a_large_pattern_comes_in_pages_and_is_followed() {
+fn large_pattern_is_listed_in_pages_and_followed() {
     let world = World::with_library("big", variables(0..5_000));
     world.deploy("other", variables(0..10));
     let mut pair = Pair::on(&world);
@@ -61,7 +62,7 @@ fn a_connection_that_breaks_anywhere_in_the_listing_loses_no_name() {
     pair.connect();
     let (appeared, gone, is_listed) = told(&mut pair, id);
     assert_eq!((appeared, gone, is_listed), (3_000, 0, true));
-    // The engine is started anew, with other libraries: only what differs is told.
+    // The engine is restarted with other libraries: only the difference is reported.
     world.restart();
     world.deploy("big", variables(1_000..3_001));
     pair.cut();
@@ -195,7 +196,7 @@ fn searches_by_field_are_answered_in_pages_and_bounded() {
     }
 }
 
-/// Steps of a search before the others on the same thread get their turn.
+/// Steps of a search before the other sessions of the same thread run.
 const SEARCH_STEPS: usize = 400_000;
 
 /// Turns of the session until `is_over`.
@@ -210,17 +211,17 @@ fn turns(pair: &mut Pair, mut is_over: impl FnMut(&mut Pair) -> bool) -> usize {
     panic!("it never ends");
 }
 
-/// A world of long names, and what it takes to compare the slowest pattern with one of them.
+/// A world of long names, and the number of steps to compare the slowest pattern with one of them.
 fn slow_world(names: usize) -> (World, &'static str, usize) {
     let pattern = "**/ab/**/a*b*/**/*a*b*/**/*b/*c";
     let long = |n: usize| f64_variable(&format!("{}{n}", "ab/".repeat(300)));
     let mut variables: Vec<VariableDefinition> = (0..names).map(long).collect();
     variables.push(f64_variable("ab/ab/ab/ab/xc"));
-    let mut effort = Effort::new(usize::MAX);
+    let mut budget = StepBudget::new(usize::MAX);
     let name = format!("rig/{}7", "ab/".repeat(300));
     let parsed = Pattern::parse(pattern).unwrap();
-    parsed.matches_within(&mut effort, &name);
-    let steps = usize::MAX - effort.left();
+    parsed.matches_within(&mut budget, &name);
+    let steps = usize::MAX - budget.left();
     (World::with_library("rig", variables), pattern, steps)
 }
 

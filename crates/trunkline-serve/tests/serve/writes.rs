@@ -23,7 +23,7 @@ fn refused(outcome: &WriteOutcome) -> (FaultCode, &str) {
 
 /// Behaviour: B-20.
 #[test]
-fn every_write_ends_in_its_own_way() {
+fn every_write_has_its_outcome() {
     let with_range = |p: &mut Properties| p.range = Some((0.0, 100.0));
     let with_deadband = |p: &mut Properties| {
         p.range = Some((0.0, 100.0));
@@ -74,11 +74,11 @@ fn every_write_ends_in_its_own_way() {
 }
 
 #[test]
-fn a_write_to_what_is_gone_is_refused() {
+fn write_to_a_removed_variable_is_refused() {
     let mut sut = Pair::of(&["x"]);
     let x = sut.variable("rig/x");
     sut.world.undeploy("rig");
-    // The client does not know yet: the engine says it.
+    // The client does not know yet: the engine reports it.
     let batch = sut.client.write([number(x, 1.0)]).unwrap();
     sut.exchange();
     let outcomes = sut.client.take_outcomes(batch).unwrap();
@@ -106,7 +106,7 @@ fn a_write_whose_answer_is_lost_with_the_connection_is_unknown() {
 
 /// Behaviour: VS-05.
 #[test]
-fn a_synchronous_write_is_one_frame_each_way() {
+fn synchronous_write_is_one_frame_in_each_direction() {
     let mut sut = Pair::of(&["x"]);
     let x = sut.variable("rig/x");
     sut.traffic = Default::default();
@@ -120,7 +120,7 @@ fn a_synchronous_write_is_one_frame_each_way() {
 
 /// Behaviour: VS-06, VS-07.
 #[test]
-fn a_thousand_asynchronous_writes_are_waited_for_once_and_cost_a_hundredth_of_the_messages() {
+fn thousand_asynchronous_writes_need_a_hundredth_of_the_messages() {
     let names: Vec<String> = (0..100).map(|n| format!("x{n}")).collect();
     let world = World::with_library("rig", names.iter().map(|n| f64_variable(n)).collect());
     let mut sut = Pair::on(&world);
@@ -168,7 +168,7 @@ fn the_answer_to_a_write_precedes_its_update() {
 
 /// Behaviour: B-08.
 #[test]
-fn a_write_that_must_not_wait_is_told_before_it_has_a_number() {
+fn write_that_must_not_wait_is_refused_before_it_is_numbered() {
     let stall = |p: &mut Properties| p.stall = Duration::from_secs(3600);
     let world = World::with_library("rig", vec![define("x", DataType::F64, stall)]);
     let mut sut = Pair::on(&world);
@@ -192,7 +192,7 @@ fn a_write_that_must_not_wait_is_told_before_it_has_a_number() {
         .filter(|o| matches!(o, WriteOutcome::NotTried(NotTried::WouldBlock)))
         .count();
     assert_eq!((applied, blocked), (1, 3));
-    // What was not numbered is not counted: no update is missing.
+    // An unnumbered write is not counted: no update is missing.
     let upstream = sut.info(x).upstream;
     assert_eq!((upstream.offered, upstream.written), (1, 1));
     assert_eq!(sut.values(id).len(), 2);
@@ -201,7 +201,7 @@ fn a_write_that_must_not_wait_is_told_before_it_has_a_number() {
 }
 
 #[test]
-fn a_write_that_waits_holds_up_its_variable_and_requests_that_see_it_and_no_other_write() {
+fn waiting_write_delays_only_its_variable_and_dependent_requests() {
     let stall = |p: &mut Properties| p.stall = Duration::from_millis(100);
     let variables = vec![define("x", DataType::F64, stall), f64_variable("y")];
     let world = World::with_library("rig", variables);
@@ -217,7 +217,7 @@ fn a_write_that_waits_holds_up_its_variable_and_requests_that_see_it_and_no_othe
     sut.exchange();
     assert!(!sut.client.is_settled(first) && !sut.client.is_settled(second));
     assert_eq!((world.sequence("rig/x"), world.sequence("rig/y")), (1, 1));
-    // A slow subscriber of another session takes its updates: that is what was waited for.
+    // A slow subscriber of another session takes its updates: the write was waiting for that.
     other.exchange();
     assert_eq!(other.values(slow).len(), 2);
     sut.exchange();
@@ -228,7 +228,7 @@ fn a_write_that_waits_holds_up_its_variable_and_requests_that_see_it_and_no_othe
 
 /// Behaviour: B-05.
 #[test]
-fn a_stalled_variable_holds_up_no_write_to_another_one_and_keeps_its_own_order() {
+fn stalled_variable_delays_no_other_and_keeps_its_order() {
     let stall = |p: &mut Properties| p.stall = Duration::from_secs(2);
     let variables = vec![define("x", DataType::F64, stall), f64_variable("y")];
     let world = World::with_library("rig", variables);
@@ -279,7 +279,7 @@ fn writes_that_arrived_before_a_goodbye_are_carried_out() {
     sut.client
         .write_untracked([number(x, 42.0)], Tick::MAX)
         .unwrap();
-    // The write waits behind the search when the goodbye comes.
+    // The write waits for the search when the goodbye arrives.
     let (now, wall) = sut.world.time();
     let mut bytes = Vec::new();
     use trunkline_proto::Endpoint;
@@ -292,7 +292,7 @@ fn writes_that_arrived_before_a_goodbye_are_carried_out() {
     assert_eq!(sut.world.sequence("rig/x"), 2);
 }
 
-/// Takes orders and answers when the test says so.
+/// Takes orders and answers them on command.
 #[derive(Default)]
 struct Device(Mutex<Vec<(Ticket, u32, Value)>>);
 
@@ -319,6 +319,7 @@ impl Device {
             let mut wakes = Wakes::new();
             world
                 .engine()
+                .providers()
                 .answer(ticket, handle, answer(&raw), now, wall, &mut wakes);
         }
     }
@@ -326,7 +327,7 @@ impl Device {
 
 /// Behaviour: B-20.
 #[test]
-fn a_write_through_a_provider_ends_as_the_provider_says() {
+fn write_through_a_provider_has_the_outcome_of_the_provider() {
     let mut sut = Pair::of(&["x"]);
     let (world, device) = (sut.world.clone(), Arc::new(Device::default()));
     let x = sut.variable("rig/x");
@@ -335,7 +336,7 @@ fn a_write_through_a_provider_ends_as_the_provider_says() {
         .resolve(&world.caller(), "rig/x")
         .unwrap()
         .handle();
-    let provider = world.engine().attach_provider(device.clone(), &[handle]);
+    let provider = world.engine().providers().attach(device.clone(), &[handle]);
     let id = sut.subscribe(&["rig/x"], "latest");
     sut.values(id);
 
@@ -373,7 +374,8 @@ fn a_write_through_a_provider_ends_as_the_provider_says() {
     let (now, wall) = world.time();
     world
         .engine()
-        .detach_provider(provider, Reason::ProviderGone, now, wall, &mut Wakes::new());
+        .providers()
+        .detach(provider, Reason::ProviderGone, now, wall, &mut Wakes::new());
     sut.exchange();
     let outcomes = sut.client.take_outcomes(batch).unwrap();
     assert!(matches!(&outcomes[0], WriteOutcome::Unknown(f) if f.code == FaultCode::ProviderGone));
@@ -403,7 +405,7 @@ fn a_value_of_sixteen_megabytes_is_written_read_and_delivered() {
 }
 
 #[test]
-fn events_of_a_write_to_several_subscriptions_come_once_each() {
+fn write_reaches_each_of_several_subscriptions_once() {
     let mut sut = Pair::of(&["x"]);
     let x = sut.variable("rig/x");
     let ids = ["latest", "last:5", "first:5", "all"].map(|c| sut.subscribe(&["rig/x"], c));

@@ -1,8 +1,8 @@
-//! The checker: it is independent of the product, and knows only what programs wrote, what they
-//! read, and the results of their calls.
+//! The checker: it is independent of the product, and uses only the elements that programs wrote
+//! and read, and the results of their calls.
 //!
 //! - I1, I2: a reader gets exactly what was accepted: in order, each element once, unaltered.
-//! - I3: what is reported as received, read or durable is so.
+//! - I3: data reported as received, read or durable has this state.
 //! - I4: buffers hold no more than their capacity.
 //! - I5: after the heal everything arrives, and every end learns the outcome of its stream.
 //! - I6: a call that timed out or failed moved nothing, and the counts of undelivered elements are

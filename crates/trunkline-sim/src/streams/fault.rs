@@ -66,12 +66,12 @@ impl Fault {
     /// Returns a description for people.
     pub fn sentence(self) -> &'static str {
         match self {
-            Self::Cut => "a connection is cut at any byte, in order or by reset",
+            Self::Cut => "a connection is closed or reset at any byte",
             Self::HalfCut => "one end notices a cut at once, the other late, with late bytes",
             Self::HalfOpen => "silence in one direction or both, of which neither end is notified",
             Self::Slow => "a connection carries 2 kB/s to 500 kB/s",
             Self::Late => "each direction of a connection is up to 6 s late",
-            Self::Refuse => "connections are refused, or nobody answers",
+            Self::Refuse => "connections are refused or not answered",
             Self::Replay => "the first bytes of an earlier connection arrive again",
             Self::Alter => "a bit is altered in transit",
             Self::Pause => "a process is stopped",

@@ -25,7 +25,7 @@ pub enum Holder {
     Session(Box<Hosted>),
     /// None yet: the connection is being handed over.
     OnTheWay,
-    /// None any more.
+    /// No end.
     Nobody,
 }
 

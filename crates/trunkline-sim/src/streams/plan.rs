@@ -33,7 +33,7 @@ pub struct Pace {
     pub drives: bool,
     /// Mean time between the end of its endpoint and the creation of the next one.
     pub absence: Duration,
-    /// Mean time after which it closes or aborts its end of its own accord; `None`: never.
+    /// Mean time after which it closes or aborts its end by itself; `None`: never.
     pub closes_every: Option<Duration>,
     /// Probability of a short time limit for a call.
     pub hurried: f64,

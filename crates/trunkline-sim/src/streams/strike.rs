@@ -100,7 +100,7 @@ impl World {
             Fault::Alter => {
                 let end = self.rng.index(2);
                 let count = self.rng.range(1, 3) as u32;
-                // The directory's part of a connection carries no checksums of its own.
+                // The directory's part of a connection has no separate checksums.
                 let is_ends = |holder: &Holder| matches!(holder, Holder::Slot(..));
                 self.with(conn, |conn| {
                     if conn.holders.iter().all(is_ends) {
@@ -224,7 +224,7 @@ impl World {
     }
 
     /// Dials the ends of a side in the names of their peers: with the right incarnation, a higher
-    /// attempt number than any real dial, a state of its own, and no secret. No end may admit it.
+    /// attempt number than any real dial, its own state, and no secret. No end may admit it.
     fn impostor(&mut self, side: usize) {
         for at in 0..self.sides[side].slots.len() {
             let end = self.sides[side].slots[at].end.clone();

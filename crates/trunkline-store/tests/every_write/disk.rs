@@ -1,8 +1,9 @@
-//! A folder as a file system keeps it: what programs see, and what a loss of power leaves of it.
+//! A folder as a file system keeps it: the files that programs see, and those that survive a loss
+//! of power.
 //!
-//! The model: what was written lies in memory until the file is synced; of each 512-byte sector
-//! that was not, the disk holds the old or the new bytes; the file's length is the old one or the
-//! new one; a file that was made or removed is there or not until its folder is synced.
+//! The model: written data is in memory until the file is synced; for each unsynced 512-byte
+//! sector, the disk has the old or the new bytes; the file's length is the old or the new one; a
+//! created or removed file exists or not until its folder is synced.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ const SECTOR: usize = 512;
 /// Files by name.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What programs see, and what is certain to be on the disk.
+/// The files that programs see, and the part that is certain to be on the disk.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     seen: Files,
@@ -31,7 +32,7 @@ impl Disk {
     /// Looks at the folder again.
     pub fn look(&mut self, folder: &Path) {
         let before = std::mem::replace(&mut self.seen, read(folder));
-        // A file that was renamed takes along what is certain of it.
+        // A renamed file keeps the part that is certain to be on the disk.
         for (name, bytes) in &self.seen {
             let mut synced = self.synced.iter();
             let is_it =
@@ -42,7 +43,7 @@ impl Disk {
         }
     }
 
-    /// The file was synced with what is seen now.
+    /// The file was synced with its visible content.
     pub fn sync_file(&mut self, name: &str) {
         if let Some(bytes) = self.seen.get(name) {
             self.synced.insert(name.to_owned(), bytes.clone());
@@ -55,12 +56,12 @@ impl Disk {
         self.synced.retain(|name, _| self.seen.contains_key(name));
     }
 
-    /// What a killed process leaves.
+    /// The state that a killed process leaves.
     pub fn as_it_is(&self) -> Image {
         Image(self.seen.clone())
     }
 
-    /// What a loss of power leaves at least.
+    /// The minimum that a loss of power leaves.
     pub fn only_synced(&self) -> Image {
         let files = self.names.iter().map(|name| {
             let bytes = self.synced.get(name).cloned().unwrap_or_default();
@@ -104,7 +105,7 @@ fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
         let sector = from.get(range.clone());
         match sector.or_else(|| new.get(range.clone())) {
             Some(sector) => bytes.extend_from_slice(sector),
-            // Never written: zeros, or the part of the sector that there is.
+            // Never written: zeros, or the existing part of the sector.
             None => {
                 let rest = from.get(range.start..).unwrap_or_default();
                 bytes.extend_from_slice(rest);
@@ -132,12 +133,15 @@ impl Image {
 }
 
 fn read(folder: &Path) -> Files {
-    let entries = fs::read_dir(folder).expect("it is there");
+    let entries = fs::read_dir(folder).expect("the file can be changed");
     let entries = entries.map(|entry| entry.expect("it is there"));
     entries
         .map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            (name, fs::read(entry.path()).expect("it is there"))
+            (
+                name,
+                fs::read(entry.path()).expect("the file can be changed"),
+            )
         })
         .collect()
 }

@@ -1,16 +1,15 @@
-//! A store that is killed, or loses its power, at every single write opens as it was before the
-//! step that was going on, or as it is after it.
+//! A store that is killed, or loses its power, at every single write opens with the state before or
+//! after the step in progress.
 //!
-//! A child process works through a list of steps and says after each that it is done. It is traced:
-//! before every system call that changes or syncs a file, the folder of the store is copied as a
-//! kill would leave it, and as losses of power might: without anything that was not synced, and
-//! with some of it, sector by sector. Every copy is then opened and compared with what it must
-//! hold.
+//! A child process works through a list of steps and reports each as done. It is traced: before
+//! every system call that changes or syncs a file, the folder of the store is copied as a kill
+//! would leave it, and as losses of power might: without any unsynced data, and with some of it,
+//! sector by sector. Every copy is then opened and compared with the expected content.
 
 #![allow(
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test stops at what it did not expect, and says how many it ran"
+    reason = "tests may panic and print their number of runs"
 )]
 
 mod disk;
@@ -26,7 +25,7 @@ use crate::steps::{Contents, STEPS};
 
 /// Names the folder of the store to the child.
 const FOLDER: &str = "EVERY_WRITE_FOLDER";
-/// Losses of power that are drawn for each point, beside the two extremes.
+/// Random losses of power for each point, in addition to the two extremes.
 const DRAWS: u64 = 4;
 
 fn main() {
@@ -62,7 +61,7 @@ fn every_point() -> Option<usize> {
     Some(points.len())
 }
 
-/// What the store holds after 0, 1, 2, .. steps.
+/// The content of the store after 0, 1, 2, .. steps.
 fn expected() -> Vec<Contents> {
     let folder = tempfile::tempdir().expect("there is room");
     let (store, copy) = (folder.path().join("store"), folder.path().join("copy"));

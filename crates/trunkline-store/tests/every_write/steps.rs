@@ -1,4 +1,4 @@
-//! What the traced process does to its store, and what a store holds.
+//! The operations of the traced process on its store, and the content of a store.
 
 use std::io::Write;
 use std::path::Path;
@@ -36,7 +36,9 @@ impl Contents {
             starts,
             libraries: store.libraries().expect("it can be read"),
             retained: retained.into_iter().flatten().collect(),
-            audit: store.audit(&AuditQuery::default()).expect("it can be read"),
+            audit: store
+                .audit(&AuditQuery::default())
+                .expect("the audit is readable"),
         }
     }
 
@@ -58,7 +60,7 @@ fn open(folder: &Path) -> SqliteStore {
     SqliteStore::open(folder.join("store.db")).expect("it can be opened")
 }
 
-/// The child: opens its store once, and says after each step that it is done.
+/// The child: opens its store once, and reports each step as done.
 pub fn work(folder: &Path) {
     let mut store = open(folder);
     for step in 0..STEPS {

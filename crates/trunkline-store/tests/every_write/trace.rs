@@ -19,13 +19,13 @@ pub struct Point {
     pub done: usize,
 }
 
-/// What a system call does to the folder of the store.
+/// The effect of a system call on the folder of the store.
 enum Effect {
     /// Something changes.
     Write,
     /// The file or folder of this descriptor is synced.
     Sync(u64),
-    /// The child says that a step is done.
+    /// The child reports a step as done.
     Done,
     None,
 }
@@ -59,7 +59,7 @@ pub fn points(folder: &Path) -> Option<Vec<Point>> {
     ptrace::setoptions(pid, options).ok()?;
     let mut tracer = Tracer {
         pid,
-        store: fs::canonicalize(&store).expect("it is there"),
+        store: fs::canonicalize(&store).expect("the file can be changed"),
         disk: Disk::default(),
         done: 0,
         points: Vec::new(),
@@ -123,7 +123,7 @@ impl Tracer {
         }
     }
 
-    /// What the system call that begins will do.
+    /// The effect of the system call that begins.
     fn effect(&self) -> Effect {
         let registers = ptrace::getregs(self.pid).expect("the child is stopped");
         let (call, descriptor) = (registers.orig_rax as i64, registers.rdi);

@@ -1,6 +1,6 @@
 //! Stores, and libraries, values and entries to store.
 
-#![allow(dead_code, reason = "every test file uses a part of it")]
+#![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
     }
 }
 
-/// Keeps at most this many entries of the audit, whatever their age.
+/// Keeps at most this many entries of the audit, of any age.
 pub fn keep(entries: u64) -> AuditBound {
     AuditBound {
         entries,

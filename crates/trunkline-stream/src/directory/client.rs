@@ -17,38 +17,30 @@ use super::own_address;
 
 /// The error of listing a directory. The message is written for users.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ListError {
-    /// The directory cannot be reached.
-    #[error("{address} is not reached: {cause}")]
+    #[error("{address} cannot be reached: {cause}")]
     Unreachable {
         /// Host and port.
         address: String,
         /// The reason why the connection failed.
         cause: Disconnect,
     },
-    /// No answer arrived in time.
     #[error("{address} did not answer within {:.1} s", timeout.as_secs_f64())]
     TimedOut {
         /// Host and port.
         address: String,
-        /// The time limit.
         timeout: Duration,
     },
-    /// The directory refused.
     #[error("{sentence}")]
     Refused {
         /// The code for programs to match on.
         code: FaultCode,
-        /// The reason, as a sentence.
         sentence: String,
     },
-    /// The answer is not that of a directory.
     #[error("{address} does not answer as a directory of streams: {cause}")]
     NoDirectory {
         /// Host and port.
         address: String,
-        /// The error in the answer.
         cause: Disconnect,
     },
 }

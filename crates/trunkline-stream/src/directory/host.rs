@@ -77,7 +77,6 @@ enum Way {
     Session(Bell),
 }
 
-/// An entry of the directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointInfo {
     /// URL of the endpoint, without the host.
@@ -89,7 +88,6 @@ pub struct EndpointInfo {
 }
 
 impl DirectoryHost {
-    /// Creates an empty directory.
     pub fn new(limits: DirectoryLimits) -> Self {
         let state = State {
             directory: Directory::new(limits),
@@ -102,7 +100,6 @@ impl DirectoryHost {
         }
     }
 
-    /// Returns all endpoints.
     pub fn endpoints(&self) -> Vec<EndpointInfo> {
         let state = self.lock();
         let names = state.directory.owned_names();
@@ -124,9 +121,6 @@ impl DirectoryHost {
     }
 
     /// Registers a name for an endpoint of this process, until [`forget`](Self::forget).
-    ///
-    /// # Errors
-    /// The name is taken, or the directory is full.
     pub(crate) fn register_here(
         &self,
         url: &StreamUrl,
@@ -398,8 +392,8 @@ impl DirectoryHost {
     fn ticket(&self, fault: &mut Option<Fault>) -> Ticket {
         (self.random)(&self.machine).unwrap_or_else(|cause| {
             let sentence = format!(
-                "the directory's machine gives no random numbers ({cause}), and without them a \
-                 ticket could be guessed: allow the directory's program the system call getrandom"
+                "the directory's machine cannot provide random numbers ({cause}), and without \
+                 them a ticket could be guessed: allow the directory's program the system call getrandom"
             );
             *fault = Some(Fault::new(FaultCode::Internal, sentence));
             NO_TICKET

@@ -48,9 +48,6 @@ static PORTS: Mutex<BTreeMap<SocketAddr, Port>> = Mutex::new(BTreeMap::new());
 
 impl Listener {
     /// Returns the listener at an address, and opens it if necessary.
-    ///
-    /// # Errors
-    /// Listening on the address fails.
     pub(crate) fn at(
         address: SocketAddr,
         sockets: Option<&Path>,

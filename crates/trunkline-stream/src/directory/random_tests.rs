@@ -31,7 +31,7 @@ impl SessionFactory for Factory {
     }
 }
 
-/// An endpoint that nobody reaches.
+/// An endpoint that cannot be reached.
 struct Nobody;
 
 impl Arrivals for Nobody {
@@ -104,7 +104,7 @@ fn a_lookup_is_refused_when_no_ticket_can_be_drawn() {
         let refused = refusal(asker);
         assert_eq!(refused.code, FaultCode::Internal);
         assert!(
-            refused.sentence.contains("no random numbers"),
+            refused.sentence.contains("cannot provide random numbers"),
             "{refused:?}"
         );
     }

@@ -43,9 +43,6 @@ impl Drop for Registration {
 
 impl Registration {
     /// Registers `url` with a directory of this process.
-    ///
-    /// # Errors
-    /// The directory refuses the name.
     pub(crate) fn here(
         host: Arc<DirectoryHost>,
         listener: Option<Listener>,

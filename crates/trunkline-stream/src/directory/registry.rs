@@ -28,7 +28,6 @@ pub(crate) enum Name {
     Asking,
     Ours,
     Refused(FaultCode, String),
-    /// No directory answers.
     Nobody(Disconnect),
 }
 

@@ -71,7 +71,6 @@ enum Role {
 }
 
 impl DirectorySession {
-    /// Creates a session for a connection established at `now`.
     pub fn new(host: Arc<DirectoryHost>, notifier: Notifier, now: Tick) -> Self {
         Self::told_by(host, Bell::Net(notifier), now)
     }
@@ -278,10 +277,6 @@ impl DirectorySession {
     }
 
     fn has_room(&self) -> bool {
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::ListedWithoutEnd) {
-            return true;
-        }
         self.unsent() < OUTPUT_MAX
     }
 

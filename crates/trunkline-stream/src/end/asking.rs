@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_is_full_says_when_to_come_again() {
+    fn full_engine_reports_when_to_retry() {
         let refused = Refused {
             code: FaultCode::Overloaded,
             versions: VersionRange::OURS,

@@ -28,9 +28,6 @@ pub(crate) struct Bell {
 
 impl Bell {
     /// Creates a bell and its link. The link belongs to the program; dropping it ends all waits.
-    ///
-    /// # Errors
-    /// The machine has no descriptor or thread left.
     pub(crate) fn start() -> Result<(Arc<Bells>, Arc<Self>), StartError> {
         let nobody = Dialler::pipe(|| Err(std::io::ErrorKind::Unsupported.into()));
         let link = Link::start(nobody, BellEnd, LinkOptions::default())?;

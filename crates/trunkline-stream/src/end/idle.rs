@@ -97,7 +97,7 @@ mod tests {
     ///
     /// Behaviour: NS-60.
     #[test]
-    fn nothing_is_taken_from_under_a_program_that_writes() {
+    fn memory_in_use_by_a_writer_is_not_released() {
         let shape = RingShape::variable(64 << 10, 1000).unwrap();
         let memory = StreamMemory::create(shape, RingStart::default(), false).unwrap();
         let mut idle = Idle::new(memory.clone());

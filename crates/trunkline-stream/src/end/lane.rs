@@ -18,7 +18,6 @@ use trunkline_net::StreamMemory;
 use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::{ElementForm, Left, Place, RingBytes, Writer, WriterLink};
 use trunkline_ring::{Corrupt, ElementCursor, RingStart};
-use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
 use super::{Bell, EndRole, Rest};
@@ -247,16 +246,6 @@ impl EndRole for LaneEnd {
     }
 
     fn take_over(&mut self, _: &Arc<StreamMemory>, _: RingStart, _: RingStart) {}
-
-    fn wanted(_: &WriterLink) -> Option<Place> {
-        None
-    }
-
-    fn space(&mut self, _: Place) -> &mut [u8] {
-        &mut []
-    }
-
-    fn handle_payload(&mut self, _: &mut WriterLink, _: Tick, _: u64, _: Place, _: u64) {}
 
     fn unseen(&mut self, link: &WriterLink) -> u64 {
         let known = link.written().saturating_add(self.ahead);

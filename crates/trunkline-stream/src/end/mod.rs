@@ -66,9 +66,6 @@ pub(crate) const GATHER_BYTES: u64 = 32 << 10;
 const ACTIVE: Duration = Duration::from_millis(20);
 
 /// Takes the first frame of an arriving peer off `bytes`.
-///
-/// # Errors
-/// The refusal to answer with.
 pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Refused> {
     let mut frames = FrameBuffer::new(FrameLimits::default());
     let hello = match frames.next_frame(now, bytes) {
@@ -97,7 +94,7 @@ pub(crate) struct StreamEndpoint<S: EndRole> {
     /// The name is registered; the end must not be reachable without it.
     may_dial: bool,
     /// The reason why a visitor that came before there was a peer does not fit.
-    misfit: Option<StreamFault>,
+    mismatch: Option<StreamFault>,
     /// Bytes of the ring that follow the last output, and how many of them are sent.
     region: Option<(Place, u64)>,
     /// Output was appended that is not known to be sent.
@@ -143,7 +140,7 @@ impl<S: EndRole> StreamEndpoint<S> {
             target,
             asking: None,
             may_dial: false,
-            misfit: None,
+            mismatch: None,
             region: None,
             is_sending: false,
             gather_until: None,
@@ -171,8 +168,8 @@ impl<S: EndRole> StreamEndpoint<S> {
     }
 
     /// The reason why there is no peer, and will be none as long as neither end changes (NS-16).
-    pub(crate) fn misfit(&self) -> Option<&StreamFault> {
-        self.link.fault().or(self.misfit.as_ref())
+    pub(crate) fn mismatch(&self) -> Option<&StreamFault> {
+        self.link.fault().or(self.mismatch.as_ref())
     }
 
     /// Looks at the ring: everything in it is sent without waiting for more.
@@ -235,9 +232,10 @@ impl<S: EndRole> StreamEndpoint<S> {
                 let mut answer = Vec::new();
                 encode_refused(&refused, &mut answer);
                 let Refused { code, sentence, .. } = refused;
-                let is_misfit = matches!(code, FaultCode::StreamType | FaultCode::StreamDirection);
-                if is_misfit && self.link.peer().is_none() {
-                    self.misfit = Some(StreamFault::Refused { code, sentence });
+                let is_mismatch =
+                    matches!(code, FaultCode::StreamType | FaultCode::StreamDirection);
+                if is_mismatch && self.link.peer().is_none() {
+                    self.mismatch = Some(StreamFault::Refused { code, sentence });
                 }
                 self.note_over();
                 Err(answer)

@@ -11,7 +11,6 @@ use super::one_ring::SharedRing;
 
 /// The inner end of a ring, connected to the state machine.
 pub(crate) trait EndRole: RingBytes + Send {
-    /// Writer or reader.
     type Half: Half + Send;
 
     /// Updates the link with the position of the program, and with that of the other end if both
@@ -36,10 +35,16 @@ pub(crate) trait EndRole: RingBytes + Send {
     fn settle(&mut self, link: &mut Link<Self::Half>);
 
     /// The place in the ring where received bytes belong.
-    fn wanted(link: &Link<Self::Half>) -> Option<Place>;
+    fn wanted(link: &Link<Self::Half>) -> Option<Place> {
+        let _ = link;
+        None
+    }
 
     /// The ring's memory at a place returned by [`wanted`](Self::wanted).
-    fn space(&mut self, place: Place) -> &mut [u8];
+    fn space(&mut self, place: Place) -> &mut [u8] {
+        let _ = place;
+        &mut []
+    }
 
     /// Called when `count` bytes have arrived at that place.
     fn handle_payload(
@@ -49,7 +54,9 @@ pub(crate) trait EndRole: RingBytes + Send {
         transport: u64,
         place: Place,
         count: u64,
-    );
+    ) {
+        let _ = (link, now, transport, place, count);
+    }
 
     /// Bytes written by the program that the link does not know of; `u64::MAX` if the link must be
     /// updated at every opportunity.

@@ -11,7 +11,6 @@ use trunkline_net::Link;
 use super::{EndRole, StreamEndpoint};
 use crate::journal::{SyncJob, Synced};
 
-/// An end with a journal.
 pub(crate) trait Syncs: EndRole {
     fn sync_job(&self) -> Option<SyncJob>;
 

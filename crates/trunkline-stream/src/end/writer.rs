@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use trunkline_net::StreamMemory;
 use trunkline_proto::FaultCode;
-use trunkline_proto::stream::{Left, Link, Place, RingBytes, Writer, WriterLink};
+use trunkline_proto::stream::{Left, Link, RingBytes, Writer, WriterLink};
 use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
-use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
 use super::{EndRole, Idle, Rest, StreamEndpoint, WriterStore, Writing};
@@ -181,16 +180,6 @@ impl EndRole for WriterEnd {
         let _ = self.ring.wait_for(u64::MAX, 0);
     }
 
-    fn wanted(_: &WriterLink) -> Option<Place> {
-        None
-    }
-
-    fn space(&mut self, _: Place) -> &mut [u8] {
-        &mut []
-    }
-
-    fn handle_payload(&mut self, _: &mut WriterLink, _: Tick, _: u64, _: Place, _: u64) {}
-
     fn unseen(&mut self, link: &WriterLink) -> u64 {
         let written = match &self.store {
             Some(store) => store.visible(),
@@ -205,10 +194,6 @@ impl EndRole for WriterEnd {
         }
         if self.store.is_some() {
             // A program with a journal announces every write.
-            return Rest::Yes;
-        }
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::RestUntold) {
             return Rest::Yes;
         }
         // One byte more than the link knows of.

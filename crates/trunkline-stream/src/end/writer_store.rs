@@ -132,10 +132,6 @@ impl WriterStore {
                 Err(error) => link.turn_away_unstored(FaultCode::Overloaded, &error.to_string()),
             }
         }
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::TrimmedTooEarly) {
-            let _ = self.journal.trim(link.handed(), link.freed_elements());
-        }
         // If trimming fails, it is repeated the next time.
         let _ = self.journal.trim(link.freed(), link.freed_elements());
     }

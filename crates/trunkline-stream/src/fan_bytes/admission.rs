@@ -53,9 +53,9 @@ impl Admission<'_> {
         }
         if self.lanes >= self.lanes_max {
             let sentence = format!(
-                "{} has {} {} already, which is as many as it takes at a time; create it with \
-                 room for more, or wait until one has left",
-                own.url, self.lanes_max, self.peers
+                "{} already has the maximum number of {}, {}; create it with room for more, \
+                 or wait until one has left",
+                own.url, self.peers, self.lanes_max
             );
             return Err(refused(
                 FaultCode::LimitReached,

@@ -287,11 +287,3 @@ impl Drop for GatherCore {
         }
     }
 }
-
-impl std::fmt::Debug for GatherCore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GatherCore")
-            .field("sources", &self.sources.len())
-            .finish_non_exhaustive()
-    }
-}

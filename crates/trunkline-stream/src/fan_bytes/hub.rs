@@ -36,9 +36,6 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     fn link(&self, options: LinkOptions) -> trunkline_proto::stream::Link<Half<Self>>;
 
     /// Creates the inner end of a lane, and the program's part.
-    ///
-    /// # Errors
-    /// The system provides no memory.
     fn ends(&self) -> std::io::Result<(Self::End, Self::Outer)>;
 
     /// Called when a lane has its peer, with the program's part of the lane.
@@ -178,7 +175,6 @@ impl<O: Lanes> Hub<O> {
         self.lock().is_closed = true;
     }
 
-    /// Removes a lane that has been emptied.
     pub(crate) fn remove(&self, number: u64) {
         self.take_out(|lane| lane.member.number == number);
     }

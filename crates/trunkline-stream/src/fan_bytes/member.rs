@@ -23,7 +23,6 @@ pub struct Member {
 /// A peer that is connected or expected back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Present {
-    /// The peer.
     pub member: Arc<Member>,
     /// True while connected.
     pub is_connected: bool,
@@ -37,7 +36,6 @@ pub struct Present {
 /// The elements that a reader lacked when its writer was closed, or when it left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lacking {
-    /// The reader.
     pub member: Arc<Member>,
     /// Elements not known to have reached it.
     pub left: Left,
@@ -53,19 +51,12 @@ pub struct Lacking {
 pub enum Run<T> {
     /// Elements, at least one.
     Elements {
-        /// The writer of the elements.
         writer: Arc<Member>,
-        /// The elements, in order.
         elements: Vec<T>,
     },
     /// This writer sends nothing more, and everything that arrived has been read. Returned once per
     /// writer.
-    Ended {
-        /// The writer.
-        writer: Arc<Member>,
-        /// The way it ended.
-        end: RunEnd,
-    },
+    Ended { writer: Arc<Member>, end: RunEnd },
 }
 
 /// A [`Run`] in place, without a copy: `R` is a [`Region`](crate::Region) or a
@@ -73,23 +64,12 @@ pub enum Run<T> {
 #[derive(Debug)]
 pub enum Acquired<R> {
     /// Elements, at least one. They count as read when they are dropped.
-    Elements {
-        /// The writer of the elements.
-        writer: Arc<Member>,
-        /// The elements, in order.
-        elements: R,
-    },
+    Elements { writer: Arc<Member>, elements: R },
     /// See [`Run::Ended`].
-    Ended {
-        /// The writer.
-        writer: Arc<Member>,
-        /// The way it ended.
-        end: RunEnd,
-    },
+    Ended { writer: Arc<Member>, end: RunEnd },
 }
 
 impl<R> Acquired<R> {
-    /// Applies `f` to the elements.
     pub(crate) fn map<S>(self, f: impl FnOnce(R) -> S) -> Acquired<S> {
         match self {
             Self::Elements { writer, elements } => Acquired::Elements {
@@ -110,7 +90,6 @@ pub enum RunEnd {
     Aborted {
         /// Bytes that the writer had accepted but did not send.
         missing: u64,
-        /// The reason given by the writing program.
         reason: String,
     },
     /// The writer was lost: away for too long, created anew, or in violation of the protocol.

@@ -24,7 +24,6 @@ pub enum Policy {
 /// others continue without it; with `None` it is waited for without limit.
 #[derive(Clone, Debug)]
 pub struct FanOutOptions {
-    /// Options common to all endpoints.
     pub options: Options,
     /// Treatment of slow readers.
     pub policy: Policy,
@@ -41,7 +40,6 @@ pub struct FanOutOptions {
 /// that of each writer's buffer.
 #[derive(Clone, Debug)]
 pub struct FanInOptions {
-    /// Options common to all endpoints.
     pub options: Options,
     /// Number of writers that creation waits for. 0: creation does not wait.
     pub writers_min: usize,

@@ -358,12 +358,3 @@ impl Drop for OutCore {
         }
     }
 }
-
-impl std::fmt::Debug for OutCore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OutCore")
-            .field("ring", &self.ring)
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
-    }
-}

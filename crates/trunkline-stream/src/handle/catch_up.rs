@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_little_at_once_leaves_more_and_more_time() {
+    fn pause_grows_while_little_data_is_found() {
         let mut backoff = CatchUpBackoff::new(false);
         for (position, pauses) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (9, 16)] {
             assert!(backoff.run(position, || true));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_nothing_soon_is_not_made_to_wait() {
+    fn no_pause_after_an_empty_poll() {
         for (spins, looks_max) in [(false, LOOKS), (true, LOOKS_SPINNING)] {
             let mut backoff = CatchUpBackoff::new(spins);
             assert!(backoff.run(1, || true));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_more_however_long_it_waits_waits_no_more() {
+    fn pausing_stops_when_it_brings_no_benefit() {
         let mut backoff = CatchUpBackoff::new(true);
         let mut position = 0;
         let mut step = || {

@@ -44,9 +44,6 @@ impl Machine {
     }
 
     /// Returns 128 unpredictable bits.
-    ///
-    /// # Errors
-    /// The system provides no random bytes.
     pub(crate) fn random(&self) -> io::Result<[u8; 16]> {
         match self {
             Self::Real => {
@@ -66,10 +63,6 @@ impl Machine {
         }
     }
 
-    /// Returns a new random secret.
-    ///
-    /// # Errors
-    /// The system provides no random bytes.
     pub(crate) fn secret(&self) -> io::Result<Secret> {
         let mut bytes = [0; 32];
         let (first, rest) = bytes.split_at_mut(16);
@@ -88,9 +81,6 @@ impl Machine {
     }
 
     /// Returns a random lineage, different from that of any journal.
-    ///
-    /// # Errors
-    /// The system provides no random bytes.
     pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
         Ok(lineage(Incarnation(self.random()?)))
     }

@@ -23,15 +23,15 @@ use trunkline_types::{Tick, Timestamp};
 
 use crate::end::syncing::{self, Syncs};
 use crate::end::{EndRole, StreamEndpoint};
+use crate::error::StreamError;
 use crate::journal::Lineage;
 use crate::wait::Waits;
 
 pub(crate) use self::machine::Machine;
 #[cfg(feature = "sim")]
 pub(crate) use self::machine::SimulatedMachine;
-pub(crate) use self::wait_shared::{Ring, WaitPolicy, wait_shared};
+pub(crate) use self::wait_shared::{Ring, WaitPolicy};
 
-/// An end, and its driver.
 pub(crate) enum EndHandle<S: EndRole + 'static> {
     /// A link with a thread and sockets.
     Net(Arc<Link<StreamEndpoint<S>>>),
@@ -122,10 +122,15 @@ impl<S: EndRole + 'static> EndHandle<S> {
         self.machine().deadline(timeout)
     }
 
+    /// Returns the error of an operation that waited in vain for `what`.
+    pub(crate) fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
+        match timeout {
+            Some(timeout) if !self.is_closed() => StreamError::Timeout { timeout, what },
+            _ => StreamError::Closed,
+        }
+    }
+
     /// Returns a random lineage, different from that of any journal.
-    ///
-    /// # Errors
-    /// The system provides no random bytes.
     pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
         self.machine().new_lineage()
     }
@@ -159,9 +164,6 @@ impl<S: EndRole + 'static> EndHandle<S> {
 
 impl<S: Syncs + 'static> EndHandle<S> {
     /// Syncs the end's journal after each message from `wakes`.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub(crate) fn start_syncing(&self, wakes: Receiver<()>) -> io::Result<()> {
         match self {
             Self::Net(link) => syncing::start(link, wakes),

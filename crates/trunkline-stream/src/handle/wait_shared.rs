@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use trunkline_net::Spin;
+use trunkline_proto::stream::Link;
 use trunkline_types::Tick;
 
 use super::EndHandle;
 use super::catch_up::CatchUpBackoff;
-use crate::end::{EndRole, StreamEndpoint};
+use crate::end::EndRole;
 use crate::error::StreamError;
 use crate::wait::Waits;
 
@@ -54,50 +55,56 @@ enum Woken {
     TimeOver,
 }
 
-/// Waits until the condition holds (true) or the time is over (false); called after
-/// [`is_there`](WaitPolicy::is_there) returned false.
-///
-/// # Errors
-/// The error that `over` returns when the condition can no longer come true.
-pub(crate) async fn wait_shared<S: EndRole + 'static>(
-    waits: &impl Waits,
-    link: &EndHandle<S>,
-    wait_policy: &mut WaitPolicy,
-    until: Option<Tick>,
-    ring: &mut impl Ring,
-    over: impl Fn(&StreamEndpoint<S>) -> Option<StreamError>,
-) -> Result<bool, StreamError> {
-    let spin = &mut wait_policy.spin;
-    let start = link.now();
-    let longest = until.map(|until| until.since(start));
-    if spin.run(longest, || ring.has()) {
-        return Ok(true);
-    }
-    // Read before asking for a bell, or a bell that arrives in between would be missed.
-    let mut bells = link.with(|end, _, _| (end.link.bells(), end.inner.shared().is_some()));
-    let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
-    let mut says = true;
-    loop {
-        if says && ring.say() {
-            break;
+impl<S: EndRole + 'static> EndHandle<S> {
+    /// Waits until the condition holds (true) or the time is over (false); called after
+    /// [`is_there`](WaitPolicy::is_there) returned false.
+    ///
+    /// # Errors
+    /// The error that `over` returns when the condition can no longer come true.
+    pub(crate) async fn wait_shared(
+        &self,
+        waits: &impl Waits,
+        wait_policy: &mut WaitPolicy,
+        timeout: Option<Duration>,
+        ring: &mut impl Ring,
+        over: impl Fn(&Link<S::Half>) -> Option<StreamError>,
+    ) -> Result<bool, StreamError> {
+        let link = self;
+        let until = link.deadline(timeout);
+        let spin = &mut wait_policy.spin;
+        let start = link.now();
+        let longest = until.map(|until| until.since(start));
+        if spin.run(longest, || ring.has()) {
+            return Ok(true);
         }
-        let soon = link.now().saturating_add(LAST_LOOK);
-        let soon = until.map_or(soon, |until| until.min(soon));
-        match sleep(waits, link, Some(soon), &mut bells, ring, &over).await? {
-            Woken::Found => break,
-            // The next bell is not requested at once; otherwise every element could cost one.
-            Woken::Bell => says = false,
-            Woken::TimeOver if is_late() => return Ok(ring.has()),
-            Woken::TimeOver if !says => says = true,
-            Woken::TimeOver => match sleep(waits, link, until, &mut bells, ring, &over).await? {
+        // Read before asking for a bell, or a bell that arrives in between would be missed.
+        let mut bells = link.with(|end, _, _| (end.link.bells(), end.inner.shared().is_some()));
+        let is_late = || until.is_some_and(|until| until <= link.now()) || link.is_closed();
+        let mut says = true;
+        loop {
+            if says && ring.say() {
+                break;
+            }
+            let soon = link.now().saturating_add(LAST_LOOK);
+            let soon = until.map_or(soon, |until| until.min(soon));
+            match sleep(waits, link, Some(soon), &mut bells, ring, &over).await? {
                 Woken::Found => break,
+                // The next bell is not requested at once; otherwise every element could cost one.
                 Woken::Bell => says = false,
-                Woken::TimeOver => return Ok(ring.has()),
-            },
+                Woken::TimeOver if is_late() => return Ok(ring.has()),
+                Woken::TimeOver if !says => says = true,
+                Woken::TimeOver => {
+                    match sleep(waits, link, until, &mut bells, ring, &over).await? {
+                        Woken::Found => break,
+                        Woken::Bell => says = false,
+                        Woken::TimeOver => return Ok(ring.has()),
+                    }
+                }
+            }
         }
+        spin.waited(link.now().since(start));
+        Ok(true)
     }
-    spin.waited(link.now().since(start));
-    Ok(true)
 }
 
 /// Sleeps until the condition holds, a bell differs from `bells`, or the time is over.
@@ -107,14 +114,14 @@ async fn sleep<S: EndRole + 'static>(
     until: Option<Tick>,
     bells: &mut (u64, bool),
     ring: &mut impl Ring,
-    over: &impl Fn(&StreamEndpoint<S>) -> Option<StreamError>,
+    over: &impl Fn(&Link<S::Half>) -> Option<StreamError>,
 ) -> Result<Woken, StreamError> {
     let woken = link.wait(waits, until, |end, _| {
         end.look();
         if ring.has() {
             return Some(Ok(Woken::Found));
         }
-        if let Some(error) = over(end) {
+        if let Some(error) = over(&end.link) {
             return Some(Err(error));
         }
         // The other end may have been replaced by one that is reached over a connection.

@@ -21,49 +21,26 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn boot(&self) -> u32;
 
     /// Returns the names of the files, in any order.
-    ///
-    /// # Errors
-    /// The system's error.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Creates a file, replacing any of this name. The name is durable after
     /// [`sync_folder`](Self::sync_folder).
-    ///
-    /// # Errors
-    /// The system's error.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Opens an existing file for reading and writing.
-    ///
-    /// # Errors
-    /// The system's error.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Renames a file atomically, replacing any of the new name.
-    ///
-    /// # Errors
-    /// The system's error.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file.
-    ///
-    /// # Errors
-    /// The system's error.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Returns once all changes of names are durable against power loss.
-    ///
-    /// # Errors
-    /// The system's error.
     fn sync_folder(&self) -> io::Result<()>;
 }
 
-/// One file of a [`Disk`].
 pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Returns the length of the file in bytes.
-    ///
-    /// # Errors
-    /// The system's error.
     fn size(&self) -> io::Result<u64>;
 
     /// Writes both pieces, one after the other, starting at `offset`: in one system call, unless
@@ -74,15 +51,8 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn write_at(&self, offset: u64, pieces: [&[u8]; 2]) -> io::Result<()>;
 
     /// Reads until `bytes` is full or the file ends, and returns the number of bytes read.
-    ///
-    /// # Errors
-    /// The system's error.
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize>;
 
-    /// Truncates the file to `len` bytes.
-    ///
-    /// # Errors
-    /// The system's error.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
     /// Returns once the file's bytes are durable against power loss: `fdatasync`.
@@ -257,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_free_at_once_although_another_process_has_its_lock_still() {
+    fn folder_is_released_at_once_even_if_a_child_inherits_its_lock() {
         let folder = tempfile::tempdir().unwrap();
         let sut = RealDisk::open(folder.path()).unwrap();
         // Like the copy that a child holds between `fork` and `exec`.

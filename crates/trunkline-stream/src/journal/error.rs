@@ -7,66 +7,50 @@ use std::sync::Arc;
 /// An error that prevents the use of a journal, permanently or at present. The message is written
 /// for users.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum JournalError {
-    /// An operation on the disk failed.
     #[error("the journal in {} cannot be {action}: {cause}; {}", folder.display(), hint(cause.kind()))]
     Disk {
-        /// The journal's folder.
         folder: PathBuf,
         /// The operation that failed.
         action: &'static str,
-        /// The system's error.
         #[source]
         cause: Arc<io::Error>,
     },
-    /// No thread could be started that makes the journal safe.
     #[error(
-        "the system starts no thread for the journal in {}: {cause}; too many run, or memory is \
+        "the system cannot start a thread for the journal in {}: {cause}; too many run, or memory is \
          short: end some, then create the endpoint again", folder.display()
     )]
     Thread {
-        /// The journal's folder.
         folder: PathBuf,
-        /// The system's error.
         #[source]
         cause: Arc<io::Error>,
     },
-    /// The files are not as this program wrote them.
     #[error(
         "the journal in {} is damaged: {what}; keep a copy of the folder if it matters, then remove \
          it and create both ends of the stream anew", folder.display()
     )]
     Damaged {
-        /// The journal's folder.
         folder: PathBuf,
         /// The damaged part.
         what: String,
     },
-    /// The journal belongs to another endpoint.
     #[error(
-        "the journal in {} is that of {of}; give each endpoint a folder of its own", folder.display()
+        "the journal in {} is that of {of}; give each endpoint a separate folder", folder.display()
     )]
     NotOurs {
-        /// The journal's folder.
         folder: PathBuf,
         /// The owner of the journal.
         of: String,
     },
-    /// The journal holds more than the endpoint's buffer.
     #[error(
         "the journal in {} has {bytes} bytes in {elements} elements that were not read, more than \
          this endpoint's buffer holds: create it with a larger one", folder.display()
     )]
     Unread {
-        /// The journal's folder.
         folder: PathBuf,
-        /// Unread bytes in the journal.
         bytes: u64,
-        /// Unread elements in the journal.
         elements: u64,
     },
-    /// The journal's size limit is too small for the endpoint's buffer.
     #[error(
         "a journal of at most {bytes_max} bytes is too small for this endpoint's buffer: allow it \
          {least} or more"
@@ -123,7 +107,7 @@ fn hint(kind: io::ErrorKind) -> &'static str {
             "let this program write there: what the journal has is intact"
         }
         io::ErrorKind::WouldBlock => {
-            "another endpoint uses it: end that one, or give each a folder of its own"
+            "another endpoint uses it: close that endpoint, or give each its own folder"
         }
         _ => "look after the disk, then create the endpoint again",
     }

@@ -25,7 +25,6 @@ use self::spares::{RETIRED_TOGETHER, Spare};
 pub(super) const CURSOR: &str = "cursor";
 pub(super) const CURSOR_NEW: &str = "cursor.new";
 
-/// The files of a journal.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) disk: Arc<dyn Disk>,

@@ -67,7 +67,6 @@ pub enum Commit {
     ByProgram,
 }
 
-/// Options of an endpoint's journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalOptions {
     /// Folder of the journal, used by no other. Created if it does not exist.
@@ -82,7 +81,6 @@ pub struct JournalOptions {
 }
 
 impl JournalOptions {
-    /// Returns the default options for this folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -106,6 +104,49 @@ impl JournalOptions {
         Ok(Bounds::of(self.bytes_max))
     }
 }
+
+/// The methods that both journals forward to their log.
+macro_rules! forward_to_log {
+    ($journal:ident) => {
+        impl $journal {
+            /// The number of the last appended record.
+            pub fn mark(&self) -> u64 {
+                self.log.appended()
+            }
+
+            /// Returns true if the record with this number is as durable as configured.
+            pub fn is_safe(&self, mark: u64) -> Result<bool, JournalError> {
+                match self.log.broken() {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(self.durability == Durability::Process || self.log.synced() >= mark),
+                }
+            }
+
+            /// Stores the identity of the other end.
+            pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
+                self.log.set_peer(peer)
+            }
+
+            /// Empties the journal, once the other side has everything and the end. Another stream,
+            /// with this lineage, may begin in it.
+            pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
+                self.log.finish(lineage)
+            }
+
+            pub(crate) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
+                self.log.error(action, cause)
+            }
+
+            /// Records the result of a sync. If it failed, the state of the disk is unknown, and
+            /// nothing more is written to it.
+            pub fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
+                self.log.finish_sync(done)
+            }
+        }
+    };
+}
+
+use forward_to_log;
 
 fn form_of(element_bytes: u32) -> ElementForm {
     match element_bytes {

@@ -12,7 +12,7 @@ use super::log::Log;
 use super::record::{Lineage, RecordKind};
 use super::recover::{self, Owner};
 use super::sync_job::{SyncJob, Synced};
-use super::{Durability, form_of};
+use super::{Durability, form_of, forward_to_log};
 
 /// The journal of a reading end.
 ///
@@ -30,9 +30,7 @@ pub struct ReaderJournal {
 /// The state from which a reader continues.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReaderStart {
-    /// Lineage of the journal.
     pub lineage: Lineage,
-    /// True if the journal was just created.
     pub is_new: bool,
     /// Position up to which the program has processed the stream.
     pub read: u64,
@@ -54,9 +52,6 @@ pub struct ReaderStart {
 
 impl ReaderJournal {
     /// Opens the journal on `disk`, or creates one.
-    ///
-    /// # Errors
-    /// The disk failed, or its contents are invalid.
     pub fn open(
         disk: Arc<dyn Disk>,
         owner: &Owner,
@@ -131,10 +126,6 @@ impl ReaderJournal {
         self.log.append(RecordKind::Data, self.log.end, bytes)
     }
 
-    /// Records the end of the stream.
-    ///
-    /// # Errors
-    /// The disk failed.
     pub fn end(&mut self, end: StreamClose) -> Result<(), JournalError> {
         self.log.append_end(end)
     }
@@ -162,53 +153,10 @@ impl ReaderJournal {
         Ok(())
     }
 
-    /// The number of the last appended record.
-    pub fn mark(&self) -> u64 {
-        self.log.appended()
-    }
-
-    /// Returns true if the record with this number is as durable as configured.
-    ///
-    /// # Errors
-    /// The state of the disk is unknown.
-    pub fn is_safe(&self, mark: u64) -> Result<bool, JournalError> {
-        match self.log.broken() {
-            Some(error) => Err(error.clone()),
-            None => Ok(self.durability == Durability::Process || self.log.synced() >= mark),
-        }
-    }
-
-    /// Stores the identity of the other end.
-    ///
-    /// # Errors
-    /// The disk failed.
-    pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
-        self.log.set_peer(peer)
-    }
-
-    /// Empties the journal, after the program has read everything and the end.
-    ///
-    /// # Errors
-    /// The disk failed.
-    pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
-        self.log.finish(lineage)
-    }
-
-    /// Creates an error for an operation on this journal.
-    pub(crate) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
-        self.log.error(action, cause)
-    }
-
     /// The data to sync; `None` if everything is durable.
     pub fn sync_job(&self) -> Option<SyncJob> {
         self.log.sync_job()
     }
-
-    /// Records the result of a sync.
-    ///
-    /// # Errors
-    /// The sync failed: the state of the disk is unknown, and nothing more is written to it.
-    pub fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
-        self.log.finish_sync(done)
-    }
 }
+
+forward_to_log!(ReaderJournal);

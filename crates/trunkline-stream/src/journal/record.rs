@@ -11,7 +11,6 @@ pub(super) const SEGMENT_HEAD: usize = 40;
 /// Length of a record's head, in bytes.
 pub(super) const RECORD_HEAD: usize = 24;
 
-/// Payload length of an `End` record.
 const END_PAYLOAD: usize = 9;
 
 const SEGMENT_MAGIC: u64 = u64::from_le_bytes(*b"TLJSEG\0\x01");
@@ -20,20 +19,17 @@ const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"TLJCUR\0\x01");
 /// Longest URL in a cursor, in bytes.
 const URL_MAX: usize = 4096;
 
-/// The head of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHead {
     /// Number of the segment, counted from 1.
     pub seq: u64,
     /// Stream position of its first data.
     pub position: u64,
-    /// Lineage of the journal.
     pub lineage: Lineage,
     /// The boot of the machine in which the segment began; 0: unknown.
     pub boot: u32,
 }
 
-/// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
     /// Data of the stream, starting at `position`.
@@ -50,9 +46,7 @@ pub enum RecordKind {
 /// The head of a record, without its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHead {
-    /// Kind of the record.
     pub kind: RecordKind,
-    /// A position in the stream.
     pub position: u64,
     /// Length of the payload, in bytes.
     pub len: u32,
@@ -63,9 +57,7 @@ pub struct RecordHead {
 /// The cursor file: the owner of the journal, and the part that is no longer needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor {
-    /// Lineage of the journal.
     pub lineage: Lineage,
-    /// True for a writer's journal.
     pub is_writer: bool,
     /// Bytes per element; 0 if elements vary in size.
     pub element_bytes: u32,
@@ -100,7 +92,6 @@ impl SegmentHead {
         (bytes, seed)
     }
 
-    /// Returns `None` if the bytes are not a valid head.
     pub(super) fn decode(bytes: &[u8; SEGMENT_HEAD]) -> Option<(Self, u32)> {
         let head = Self {
             seq: u64_at(bytes, 8),
@@ -157,7 +148,6 @@ impl RecordHead {
     }
 }
 
-/// The payload of an `End` record.
 pub(super) fn end_payload(end: StreamClose) -> [u8; END_PAYLOAD] {
     let mut payload = [0; END_PAYLOAD];
     payload[..8].copy_from_slice(&end.written.to_le_bytes());
@@ -213,7 +203,6 @@ impl Cursor {
         out
     }
 
-    /// Returns `None` if the bytes are not a valid cursor.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         const FIXED: usize = 172;
         if !(FIXED + 4..=FIXED + 4 + URL_MAX).contains(&bytes.len()) {
@@ -315,7 +304,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_cursor_is_read_as_it_was_written_and_no_other_way(
+        fn cursor_round_trips_and_altered_bytes_are_rejected(
             cursor in cursor(),
             at: prop::sample::Index,
             bit in 0..8_u32,
@@ -331,12 +320,12 @@ mod tests {
         }
 
         #[test]
-        fn nonsense_is_no_cursor(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn invalid_bytes_are_not_a_cursor(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(Cursor::decode(&bytes), None);
         }
 
         #[test]
-        fn a_segment_begins_as_it_was_written_or_not_at_all(
+        fn segment_head_round_trips_or_is_rejected(
             seq: u64, position: u64, lineage: Lineage, boot: u32,
             at in 0..SEGMENT_HEAD, bit in 0..8_u32,
         ) {
@@ -348,7 +337,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_with_any_bit_altered_is_none(
+        fn record_with_a_flipped_bit_is_rejected(
             seed: u32,
             position: u64,
             safe in 0..1_u64 << 56,

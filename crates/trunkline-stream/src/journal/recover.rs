@@ -17,13 +17,10 @@ use super::record::{
     Cursor, Lineage, RECORD_HEAD, RecordHead, RecordKind, SEGMENT_HEAD, SegmentHead, end_of,
 };
 
-/// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// The owner of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
-    /// True for a writer.
     pub is_writer: bool,
     /// Bytes per element; 0 if elements vary in size.
     pub element_bytes: u32,

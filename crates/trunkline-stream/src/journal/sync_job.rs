@@ -21,7 +21,6 @@ pub struct SyncJob {
     pub(super) len: u64,
 }
 
-/// The result of a [`SyncJob`].
 #[derive(Debug)]
 pub struct Synced {
     pub(super) records: u64,
@@ -32,15 +31,8 @@ pub struct Synced {
 }
 
 impl SyncJob {
-    /// Runs the sync.
     pub fn run(self) -> Synced {
-        let result = match () {
-            #[cfg(feature = "planted")]
-            () if trunkline_types::planted::is(trunkline_types::planted::Bug::SyncSkipped) => {
-                Ok(())
-            }
-            () => self.file.sync(),
-        };
+        let result = self.file.sync();
         Synced {
             records: self.records,
             end: self.end,

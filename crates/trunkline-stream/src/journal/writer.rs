@@ -13,7 +13,7 @@ use super::read_back::Place;
 use super::record::{Lineage, RECORD_HEAD, RecordKind};
 use super::recover::{self, Owner};
 use super::sync_job::{SyncJob, Synced};
-use super::{Durability, form_of};
+use super::{Durability, form_of, forward_to_log};
 
 /// The journal of a writing end.
 ///
@@ -42,9 +42,7 @@ pub struct WriterJournal {
 /// The state from which a writer continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriterStart {
-    /// Lineage of the journal.
     pub lineage: Lineage,
-    /// True if the journal was just created.
     pub is_new: bool,
     /// Position from which the journal has the stream.
     pub kept: u64,
@@ -62,9 +60,6 @@ pub struct WriterStart {
 
 impl WriterJournal {
     /// Opens the journal on `disk`, or creates one.
-    ///
-    /// # Errors
-    /// The disk failed, or its contents are invalid.
     pub fn open(
         disk: Arc<dyn Disk>,
         owner: &Owner,
@@ -153,18 +148,12 @@ impl WriterJournal {
     }
 
     /// Returns true if a run of this length fits the size limit.
-    ///
-    /// # Errors
-    /// The disk failed.
     pub fn has_room(&mut self, bytes: usize) -> Result<bool, JournalError> {
         self.log.has_room(bytes as u64)
     }
 
     /// Appends `bytes`, which are `elements` whole elements. They count as written once
     /// [`is_safe`](Self::is_safe) returns true for [`mark`](Self::mark).
-    ///
-    /// # Errors
-    /// The disk failed; nothing was written.
     pub fn append(&mut self, bytes: &[u8], elements: u64) -> Result<(), JournalError> {
         let is_next = self.pushed == self.log.end;
         self.log.append(RecordKind::Data, self.log.end, bytes)?;
@@ -180,22 +169,6 @@ impl WriterJournal {
         Ok(())
     }
 
-    /// The number of the last appended record.
-    pub fn mark(&self) -> u64 {
-        self.log.appended()
-    }
-
-    /// Returns true if the record with this number is as durable as configured.
-    ///
-    /// # Errors
-    /// The state of the disk is unknown.
-    pub fn is_safe(&self, mark: u64) -> Result<bool, JournalError> {
-        match self.log.broken() {
-            Some(error) => Err(error.clone()),
-            None => Ok(self.durability == Durability::Process || self.log.synced() >= mark),
-        }
-    }
-
     /// Position up to which data may be sent.
     pub fn visible(&self) -> u64 {
         match self.durability {
@@ -205,9 +178,6 @@ impl WriterJournal {
     }
 
     /// The next data to push, in whole elements; empty if there is no more.
-    ///
-    /// # Errors
-    /// The disk failed.
     pub fn next_bytes(&mut self) -> Result<&[u8], JournalError> {
         if self.taken == self.pending.len() {
             self.pending.clear();
@@ -256,18 +226,7 @@ impl WriterJournal {
         self.log.trim(position, elements)
     }
 
-    /// Stores the identity of the other end.
-    ///
-    /// # Errors
-    /// The disk failed.
-    pub fn set_peer(&mut self, peer: Pair) -> Result<(), JournalError> {
-        self.log.set_peer(peer)
-    }
-
     /// Records the end of the stream. It is durable when this returns.
-    ///
-    /// # Errors
-    /// The disk failed.
     pub fn end(&mut self) -> Result<(), JournalError> {
         let position = self.log.end;
         self.log.append_end(StreamClose {
@@ -279,20 +238,6 @@ impl WriterJournal {
             Some(job) => self.log.finish_sync(job.run()),
             None => Ok(()),
         }
-    }
-
-    /// Empties the journal, after the reader has everything and the end. Another stream, with this
-    /// lineage, may begin in it.
-    ///
-    /// # Errors
-    /// The disk failed.
-    pub fn finish(&mut self, lineage: Lineage) -> Result<(), JournalError> {
-        self.log.finish(lineage)
-    }
-
-    /// Creates an error for an operation on this journal.
-    pub(crate) fn error(&self, action: &'static str, cause: io::Error) -> JournalError {
-        self.log.error(action, cause)
     }
 
     /// The data to sync; `None` if there is none, or it is not due. With `Durability::Process` data
@@ -312,12 +257,6 @@ impl WriterJournal {
     pub fn sync_job_now(&self) -> Option<SyncJob> {
         self.log.sync_job()
     }
-
-    /// Records the result of a sync.
-    ///
-    /// # Errors
-    /// The sync failed: the state of the disk is unknown, and nothing more is written to it.
-    pub fn finish_sync(&mut self, done: Synced) -> Result<(), JournalError> {
-        self.log.finish_sync(done)
-    }
 }
+
+forward_to_log!(WriterJournal);

@@ -73,9 +73,7 @@ impl HasProperties for ReaderEnd {
 pub struct Properties {
     /// URL of the endpoint in canonical form.
     pub url: String,
-    /// True for a writer, false for a reader.
     pub is_writer: bool,
-    /// Type of the elements.
     pub data_type: DataType,
     /// Capacity of the buffer, in elements.
     pub capacity: u64,
@@ -124,7 +122,6 @@ impl Monitor {
         Self::new(move || Properties::of(&link))
     }
 
-    /// Returns the properties at this moment.
     pub fn properties(&self) -> Properties {
         (self.0)()
     }

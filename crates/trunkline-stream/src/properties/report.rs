@@ -19,7 +19,6 @@ pub(crate) struct Reporter {
 const RATE_MILLIS_MIN: u128 = 200;
 
 impl Reporter {
-    /// For an endpoint created at `now`.
     pub(crate) fn new(now: Tick) -> Self {
         Self {
             since: (now, 0),
@@ -93,7 +92,7 @@ mod tests {
 
     /// Behaviour: NS-83.
     #[test]
-    fn a_rate_is_of_the_time_since_the_last_look_and_a_full_writer_says_since_when() {
+    fn rate_covers_the_last_interval_and_stalls_are_timed() {
         let at = |millis: u64| Tick::from_nanos(millis * 1_000_000);
         let mut sut = Reporter::new(at(0));
         let told = sut.report(at(1000), &writer(10, 500));

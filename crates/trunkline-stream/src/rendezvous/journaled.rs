@@ -179,7 +179,7 @@ mod tests {
         let error = no_thread(Path::new("/j"), io::ErrorKind::WouldBlock.into());
         let text = error.to_string();
         assert!(text.contains("the journal in /j"), "{text}");
-        assert!(text.contains("starts no thread"), "{text}");
+        assert!(text.contains("cannot start a thread"), "{text}");
         assert!(!matches!(error, StreamError::Memory { .. }), "{error:?}");
     }
 }

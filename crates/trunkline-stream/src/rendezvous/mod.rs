@@ -41,14 +41,9 @@ pub(crate) use here::Here;
 pub(crate) trait World: Sized {
     fn machine(&self) -> Machine;
 
-    /// # Errors
-    /// The folder cannot be opened.
     fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError>;
 
     /// The bounds of the journal of an end with a buffer of `bytes_max` bytes.
-    ///
-    /// # Errors
-    /// The options contradict each other.
     fn bounds(&self, options: &JournalOptions, bytes_max: u64) -> Result<Bounds, JournalError>;
 
     /// Starts the end's link, and registers its name.
@@ -246,7 +241,7 @@ impl<'w, W: World> Plan<'w, W> {
             if end.is_ready() || self.is_met {
                 return Some(Ok(()));
             }
-            end.misfit().map(|fault| Err(fault.clone().into()))
+            end.mismatch().map(|fault| Err(fault.clone().into()))
         });
         match met.await {
             Some(Ok(())) => Ok(ConnectedEnd {

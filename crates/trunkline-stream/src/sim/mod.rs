@@ -168,9 +168,6 @@ pub trait Driven: Send + Sync {
     /// The next arrival in order: the transport's number, and the bytes read from it.
     fn next_arrival(&self) -> Option<(u64, Vec<u8>)>;
     /// Admits a peer that arrived with these bytes.
-    ///
-    /// # Errors
-    /// The answer to send before the transport is closed.
     fn admit(&self, bytes: &[u8]) -> Result<(), Vec<u8>>;
     /// The deadline of the program's wait; `None` if no program waits.
     fn waits(&self) -> Option<Option<Tick>>;
@@ -183,24 +180,19 @@ pub trait Driven: Send + Sync {
     fn kill(&self);
     /// The properties as a monitor reads them.
     fn properties(&self) -> Properties;
-    /// The incarnation of the peer, if known.
     fn peer(&self) -> Option<[u8; 16]>;
     /// The peer's own description, and this end's incarnation; `None` until the peer has been
     /// heard.
     fn peer_heard(&self) -> Option<(StreamEnd, Incarnation)>;
-    /// The incarnation of this end.
     fn incarnation(&self) -> [u8; 16];
     /// Number of connections lost after they were up.
     fn disconnections(&self) -> u64;
-    /// Returns true while connected to the peer.
     fn is_connected(&self) -> bool;
-    /// Returns true if the stream is over, for any reason.
     fn is_over(&self) -> bool;
     /// The reason why the stream is over, as its program sees it.
     fn fault(&self) -> Option<StreamFault>;
     /// The data for the disk to sync, if a sync was requested.
     fn sync_job(&self) -> Option<SyncJob>;
-    /// Reports the result of a sync.
     fn finish_sync(&self, done: Synced);
 }
 

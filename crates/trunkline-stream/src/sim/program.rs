@@ -16,12 +16,9 @@ use crate::properties::Properties;
 use crate::rendezvous;
 use crate::wait::Task;
 
-/// A writing end.
 pub struct SimWriter(WriterCore);
 
 impl SimWriter {
-    /// # Errors
-    /// Those of [`Writer::create`](crate::Writer::create).
     pub async fn create(
         process: &Arc<Process>,
         url: &str,
@@ -33,9 +30,6 @@ impl SimWriter {
     }
 
     /// Like [`Writer::write_many`](crate::Writer::write_many).
-    ///
-    /// # Errors
-    /// Those of `write_many`.
     pub async fn write(
         &mut self,
         bytes: &[u8],
@@ -51,8 +45,6 @@ impl SimWriter {
         self.0.write(&Task, bytes, elements, timeout).await
     }
 
-    /// # Errors
-    /// Those of [`Writer::flush`](crate::Writer::flush).
     pub async fn flush(
         &mut self,
         until: Until,
@@ -74,12 +66,9 @@ impl SimWriter {
     }
 }
 
-/// A reading end.
 pub struct SimReader(ReaderCore);
 
 impl SimReader {
-    /// # Errors
-    /// Those of [`Reader::create`](crate::Reader::create).
     pub async fn create(
         process: &Arc<Process>,
         url: &str,
@@ -93,9 +82,6 @@ impl SimReader {
     /// Like [`Reader::read_many`](crate::Reader::read_many), or
     /// [`read_available`](crate::Reader::read_available) if `count` is `None`. The bytes stay in
     /// the buffer until `take` returns.
-    ///
-    /// # Errors
-    /// Those of `read_many`.
     pub async fn read(
         &mut self,
         count: Option<usize>,
@@ -111,14 +97,10 @@ impl SimReader {
         Ok(count)
     }
 
-    /// # Errors
-    /// Those of [`Reader::commit`](crate::Reader::commit).
     pub async fn commit(&mut self) -> Result<(), StreamError> {
         self.0.commit(&Task).await
     }
 
-    /// # Errors
-    /// Those of [`Reader::close`](crate::Reader::close).
     pub async fn close(mut self) -> Result<(), StreamError> {
         self.0.destroy(&Task).await
     }

@@ -43,23 +43,6 @@ pub struct FanInReader<T: Element> {
 }
 
 impl<T: Element> FanInReader<T> {
-    /// Creates the reading end `url` and waits for its first writers.
-    ///
-    /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough writers in time.
-    /// A writer of another type is refused with the reason, and the wait for others continues.
-    pub fn create(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(url: &str, options: FanInOptions) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -69,35 +52,6 @@ impl<T: Element> FanInReader<T> {
             core: rendezvous::fan_in(waits, url, T::data_type(), options).await?,
             of: PhantomData,
         })
-    }
-
-    /// Waits for elements of any writer, or for the end of one, and takes what that writer has, at
-    /// most `max` elements. Arrays may have different lengths.
-    ///
-    /// # Errors
-    /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an
-    /// invalid element; it stays connected, and nothing was read.
-    pub fn read_run(
-        &mut self,
-        max: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Run<T>, StreamError> {
-        block(self.read_over(&Blocking, max, timeout))
-    }
-
-    /// Async version of [`read_run`](Self::read_run).
-    ///
-    /// # Errors
-    /// Those of `read_run`.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has read nothing.
-    pub async fn read_run_async(
-        &mut self,
-        max: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Run<T>, StreamError> {
-        self.read_over(&Task, max, timeout).await
     }
 
     async fn read_over(
@@ -119,9 +73,6 @@ impl<T: Plain> FanInReader<T> {
     /// Like [`read_run`](Self::read_run), but returns the elements in place, without a copy.
     /// Dropping the region releases them. Until then the other writers continue, each in its own
     /// buffer.
-    ///
-    /// # Errors
-    /// Those of `read_run`.
     pub fn acquire_run(
         &mut self,
         max: usize,
@@ -130,6 +81,27 @@ impl<T: Plain> FanInReader<T> {
         let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
         Ok(acquired.map(|(core, count)| Region::new(core, count)))
     }
+}
+
+forward! {
+    /// Creates the reading end `url` and waits for its first writers.
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough writers in time.
+    /// A writer of another type is refused with the reason, and the wait for others continues.
+    create(url: &str, options: FanInOptions), [T: Element] FanInReader<T>
+}
+
+forward! {
+    /// Waits for elements of any writer, or for the end of one, and takes what that writer has, at
+    /// most `max` elements. Arrays may have different lengths.
+    ///
+    /// # Errors
+    /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an
+    /// invalid element; it stays connected, and nothing was read.
+    read_run, read_run_async(max: usize, timeout: Option<Duration>) -> Run<T>
+        = read_over(max, timeout), cancelled "A future that is dropped has read nothing.",
+    [T: Element] FanInReader<T>
 }
 
 forward!(reader of several [T: Element] FanInReader<T>);

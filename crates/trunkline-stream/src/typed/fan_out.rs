@@ -55,23 +55,6 @@ pub struct FanOutWriter<T: Element> {
 }
 
 impl<T: Element> FanOutWriter<T> {
-    /// Creates the writing end `url` and waits for its first readers.
-    ///
-    /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough readers in time.
-    /// A reader of another type is refused with the reason, and the wait for others continues.
-    pub fn create(url: &str, options: FanOutOptions) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(url: &str, options: FanOutOptions) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -94,34 +77,6 @@ impl<T: Element> FanOutWriter<T> {
         self.write_many(std::slice::from_ref(element), timeout)
     }
 
-    /// Writes all of `elements`, or none.
-    ///
-    /// # Errors
-    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
-    /// more elements than the buffer can hold.
-    pub fn write_many(
-        &mut self,
-        elements: &[T],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        block(self.write_over(&Blocking, elements, timeout))
-    }
-
-    /// Async version of [`write_many`](Self::write_many).
-    ///
-    /// # Errors
-    /// Those of `write_many`.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has written nothing.
-    pub async fn write_many_async(
-        &mut self,
-        elements: &[T],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        self.write_over(&Task, elements, timeout).await
-    }
-
     async fn write_over(
         &mut self,
         waits: &impl Waits,
@@ -138,14 +93,31 @@ impl<T: Element> FanOutWriter<T> {
     }
 }
 
+forward! {
+    /// Creates the writing end `url` and waits for its first readers.
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; or not enough readers in time.
+    /// A reader of another type is refused with the reason, and the wait for others continues.
+    create(url: &str, options: FanOutOptions), [T: Element] FanOutWriter<T>
+}
+
+forward! {
+    /// Writes all of `elements`, or none.
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
+    /// more elements than the buffer can hold.
+    write_many, write_many_async(elements: &[T], timeout: Option<Duration>) -> ()
+        = write_over(elements, timeout), cancelled "A future that is dropped has written nothing.",
+    [T: Element] FanOutWriter<T>
+}
+
 forward!(writer to several [T: Element] FanOutWriter<T>);
 
 impl<T: Plain> FanOutWriter<T> {
     /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
     /// write all of it. This program makes no copy of them.
-    ///
-    /// # Errors
-    /// Those of [`write_many`](Self::write_many).
     pub fn write_with<R>(
         &mut self,
         count: usize,

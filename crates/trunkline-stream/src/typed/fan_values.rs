@@ -7,6 +7,7 @@ use trunkline_types::wire::decode_whole;
 use trunkline_types::{DataType, Value};
 
 use super::forwarding::forward;
+use super::value_encoder::ValueEncoder;
 use crate::bytes::ByteRegion;
 use crate::element;
 use crate::error::StreamError;
@@ -23,10 +24,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// either kind.
 pub struct FanOutValueWriter {
     pub(super) core: OutCore,
-    data_type: DataType,
-    /// Any bytes of the right length are a valid element.
-    takes_any_bytes: bool,
-    scratch: Vec<u8>,
+    encoder: ValueEncoder,
 }
 
 /// The reading end with several writers for any Trunkline type, which is given at creation.
@@ -39,30 +37,6 @@ pub struct FanInValueReader {
 }
 
 impl FanOutValueWriter {
-    /// Creates the writing end `url` and waits for its first readers.
-    ///
-    /// # Errors
-    /// Those of [`FanOutWriter::create`](crate::FanOutWriter::create).
-    pub fn create(
-        url: &str,
-        data_type: &DataType,
-        options: FanOutOptions,
-    ) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, data_type, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(
-        url: &str,
-        data_type: &DataType,
-        options: FanOutOptions,
-    ) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, data_type, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -71,43 +45,12 @@ impl FanOutValueWriter {
     ) -> Result<Self, StreamError> {
         Ok(Self {
             core: rendezvous::fan_out(waits, url, data_type.clone(), options).await?,
-            data_type: data_type.clone(),
-            takes_any_bytes: element::takes_any_bytes(data_type),
-            scratch: Vec::new(),
+            encoder: ValueEncoder::new(data_type),
         })
     }
 
-    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
-        &self.data_type
-    }
-
-    /// Writes all of `values`, or none.
-    ///
-    /// # Errors
-    /// [`StreamError::Type`]: a value is of another type; nothing was written. Otherwise those of
-    /// [`FanOutWriter::write_many`](crate::FanOutWriter::write_many).
-    pub fn write_many(
-        &mut self,
-        values: &[Value],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        block(self.write_over(&Blocking, values, timeout))
-    }
-
-    /// Async version of [`write_many`](Self::write_many).
-    ///
-    /// # Errors
-    /// Those of `write_many`.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has written nothing.
-    pub async fn write_many_async(
-        &mut self,
-        values: &[Value],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        self.write_over(&Task, values, timeout).await
+        &self.encoder.data_type
     }
 
     async fn write_over(
@@ -116,18 +59,10 @@ impl FanOutValueWriter {
         values: &[Value],
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
-        self.scratch.clear();
-        for value in values {
-            if !value.has_type(&self.data_type) {
-                return Err(self.wrong_type());
-            }
-            let before = self.scratch.len();
-            element::put_value(self.core.form, value, &mut self.scratch);
-            self.core.check_element(self.scratch.len() - before)?;
-        }
-        self.core
-            .write(waits, &self.scratch, values.len(), timeout)
-            .await
+        let (form, core) = (self.core.form, &mut self.core);
+        let check = |bytes| core.check_element(bytes);
+        let bytes = self.encoder.encode(form, values, check)?;
+        core.write(waits, bytes, values.len(), timeout).await
     }
 
     /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
@@ -147,7 +82,7 @@ impl FanOutValueWriter {
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let (form, core) = (self.core.form, &mut self.core);
-        let size = element::size(form, &self.data_type)?;
+        let size = element::size(form, &self.encoder.data_type)?;
         let room = match core.room().min(most) {
             0 if most > 0 => {
                 block(core.wait_for_room(&Blocking, size, 1, timeout))?;
@@ -159,50 +94,31 @@ impl FanOutValueWriter {
         let bytes = fill(&mut *space)?.min(space.len());
         let count = bytes / size;
         let bytes = count * size;
-        let is_of_type = self.takes_any_bytes
-            || element::each(form, &space[..bytes])
-                .all(|one| decode_whole(&self.data_type, one).is_ok());
-        if !is_of_type {
-            return Err(self.wrong_type().into());
-        }
+        self.encoder.check(form, &space[..bytes])?;
         self.core.commit(bytes, count);
         Ok(count)
     }
+}
 
-    fn wrong_type(&self) -> StreamError {
-        StreamError::Type {
-            data_type: self.data_type.clone(),
-        }
-    }
+forward! {
+    /// Creates the writing end `url` and waits for its first readers.
+    create(url: &str, data_type: &DataType, options: FanOutOptions), [] FanOutValueWriter
+}
+
+forward! {
+    /// Writes all of `values`, or none.
+    ///
+    /// # Errors
+    /// [`StreamError::Type`]: a value is of another type; nothing was written. Otherwise those of
+    /// [`FanOutWriter::write_many`](crate::FanOutWriter::write_many).
+    write_many, write_many_async(values: &[Value], timeout: Option<Duration>) -> ()
+        = write_over(values, timeout), cancelled "A future that is dropped has written nothing.",
+    [] FanOutValueWriter
 }
 
 forward!(writer to several [] FanOutValueWriter);
 
 impl FanInValueReader {
-    /// Creates the reading end `url` and waits for its first writers.
-    ///
-    /// # Errors
-    /// Those of [`FanInReader::create`](crate::FanInReader::create).
-    pub fn create(
-        url: &str,
-        data_type: &DataType,
-        options: FanInOptions,
-    ) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, data_type, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(
-        url: &str,
-        data_type: &DataType,
-        options: FanInOptions,
-    ) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, data_type, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -215,36 +131,8 @@ impl FanInValueReader {
         })
     }
 
-    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
-    }
-
-    /// See [`FanInReader::read_run`](crate::FanInReader::read_run).
-    ///
-    /// # Errors
-    /// Those of `FanInReader::read_run`.
-    pub fn read_run(
-        &mut self,
-        max: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Run<Value>, StreamError> {
-        block(self.read_over(&Blocking, max, timeout))
-    }
-
-    /// Async version of [`read_run`](Self::read_run).
-    ///
-    /// # Errors
-    /// Those of `read_run`.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has read nothing.
-    pub async fn read_run_async(
-        &mut self,
-        max: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Run<Value>, StreamError> {
-        self.read_over(&Task, max, timeout).await
     }
 
     async fn read_over(
@@ -278,6 +166,18 @@ impl FanInValueReader {
         let acquired = block(self.core.acquire(&Blocking, max, timeout))?;
         Ok(acquired.map(|(core, count)| ByteRegion::new(core, size, count)))
     }
+}
+
+forward! {
+    /// Creates the reading end `url` and waits for its first writers.
+    create(url: &str, data_type: &DataType, options: FanInOptions), [] FanInValueReader
+}
+
+forward! {
+    /// See [`FanInReader::read_run`](crate::FanInReader::read_run).
+    read_run, read_run_async(max: usize, timeout: Option<Duration>) -> Run<Value>
+        = read_over(max, timeout), cancelled "A future that is dropped has read nothing.",
+    [] FanInValueReader
 }
 
 forward!(reader of several [] FanInValueReader);

@@ -3,6 +3,46 @@
 
 /// Implements the methods of an end on top of its `core`.
 macro_rules! forward {
+    (
+        $(#[$doc:meta])*
+        create($($arg:ident: $ty:ty),*), [$($of:tt)*] $end:ident $(<$t:ident>)?
+    ) => {
+        impl<$($of)*> $end $(<$t>)? {
+            $(#[$doc])*
+            pub fn create($($arg: $ty),*) -> Result<Self, StreamError> {
+                block(Self::create_over(&Blocking, $($arg),*))
+            }
+
+            /// Async version of [`create`](Self::create).
+            pub async fn create_async($($arg: $ty),*) -> Result<Self, StreamError> {
+                Self::create_over(&Task, $($arg),*).await
+            }
+        }
+    };
+
+    // `cancelled`: what a future that is dropped has done.
+    (
+        $(#[$doc:meta])*
+        $name:ident, $name_async:ident($($arg:ident: $ty:ty),*) -> $answer:ty
+            = $over:ident($($given:expr),*), cancelled $cancelled:literal,
+        [$($of:tt)*] $end:ident $(<$t:ident>)?
+    ) => {
+        impl<$($of)*> $end $(<$t>)? {
+            $(#[$doc])*
+            pub fn $name(&mut self, $($arg: $ty),*) -> Result<$answer, StreamError> {
+                block(self.$over(&Blocking, $($given),*))
+            }
+
+            #[doc = concat!("Async version of [`", stringify!($name), "`](Self::", stringify!($name), ").")]
+            ///
+            /// # Cancel safety
+            #[doc = $cancelled]
+            pub async fn $name_async(&mut self, $($arg: $ty),*) -> Result<$answer, StreamError> {
+                self.$over(&Task, $($given),*).await
+            }
+        }
+    };
+
     (writer [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
             /// Sends everything now, and waits until it has reached the point given by `until`
@@ -116,9 +156,6 @@ macro_rules! forward {
             }
 
             /// Async version of [`commit`](Self::commit).
-            ///
-            /// # Errors
-            /// Those of `commit`.
             pub async fn commit_async(&mut self) -> Result<(), StreamError> {
                 self.core.commit(&Task).await
             }
@@ -157,9 +194,6 @@ macro_rules! forward {
     (flush_async, close_async -> $left:ty, [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
             /// Async version of [`flush`](Self::flush).
-            ///
-            /// # Errors
-            /// Those of `flush`.
             pub async fn flush_async(
                 &mut self,
                 until: Until,

@@ -18,7 +18,7 @@ const TURNS: u32 = 10_000;
 ///
 /// Behaviour: NS-60.
 #[test]
-fn a_program_writes_only_while_nobody_gives_back_the_memory_it_writes_to() {
+fn writes_and_releases_of_memory_exclude_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         timeout: LONG,

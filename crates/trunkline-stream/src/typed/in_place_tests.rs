@@ -246,7 +246,7 @@ fn bytes_of_a_run_are_read_where_they_have_arrived() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_run_in_place_is_no_longer_than_asked_for_and_the_end_of_its_writer_is_told() {
+fn run_in_place_is_bounded_and_reports_the_end_of_its_writer() {
     let (mut reader, mut writers) = gather(FanInReader::<u64>::create);
     let of_second = writers.pop().unwrap();
     let mut of_first = writers.pop().unwrap();

@@ -12,6 +12,7 @@ mod idle_tests;
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod in_place_tests;
 mod reader;
+mod value_encoder;
 mod value_reader;
 mod value_writer;
 mod writer;

@@ -37,23 +37,6 @@ pub struct Reader<T: Element> {
 }
 
 impl<T: Element> Reader<T> {
-    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
-    ///
-    /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
-    /// direction; or no peer in time.
-    pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -90,35 +73,6 @@ impl<T: Element> Reader<T> {
         self.one.pop().ok_or(StreamError::Ended)
     }
 
-    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
-    /// (NS-48), or before elements that the writer has dropped.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
-    /// the buffer's capacity.
-    pub fn read_many(
-        &mut self,
-        count: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<T>, StreamError> {
-        block(self.read_over(&Blocking, Wanted::Exactly(count), timeout))
-    }
-
-    /// Async version of [`read_many`](Self::read_many).
-    ///
-    /// # Errors
-    /// Those of `read_many`.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has read nothing.
-    pub async fn read_many_async(
-        &mut self,
-        count: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<T>, StreamError> {
-        self.read_over(&Task, Wanted::Exactly(count), timeout).await
-    }
-
     /// Reads all available elements, possibly none, without waiting (NS-36).
     ///
     /// # Errors
@@ -146,14 +100,32 @@ impl<T: Element> Reader<T> {
     }
 }
 
+forward! {
+    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
+    /// direction; or no peer in time.
+    create(url: &str, options: Options), [T: Element] Reader<T>
+}
+
+forward! {
+    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// (NS-48), or before elements that the writer has dropped.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
+    /// the buffer's capacity.
+    read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<T>
+        = read_over(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
+    [T: Element] Reader<T>
+}
+
 forward!(reader [T: Element] Reader<T>);
 
 impl<T: Plain> Reader<T> {
     /// Reads as many elements as `into` holds, or none, and returns their number. It is smaller
     /// only at the end of the stream, or before elements that the writer has dropped.
-    ///
-    /// # Errors
-    /// Those of [`read_many`](Self::read_many).
     #[inline]
     pub fn read_into(
         &mut self,
@@ -176,9 +148,6 @@ impl<T: Plain> Reader<T> {
     /// Returns the next `count` elements in place, without a copy; they are released when the
     /// region is dropped. Returns fewer only at the end of the stream, or before elements that the
     /// writer has dropped.
-    ///
-    /// # Errors
-    /// Those of [`read_many`](Self::read_many).
     #[inline]
     pub fn acquire(
         &mut self,

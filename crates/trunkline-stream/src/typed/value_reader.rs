@@ -23,26 +23,6 @@ pub struct ValueReader {
 }
 
 impl ValueReader {
-    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
-    ///
-    /// # Errors
-    /// Those of [`Reader::create`](crate::Reader::create).
-    pub fn create(url: &str, data_type: &DataType, options: Options) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, data_type, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(
-        url: &str,
-        data_type: &DataType,
-        options: Options,
-    ) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, data_type, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -55,7 +35,6 @@ impl ValueReader {
         })
     }
 
-    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
@@ -69,35 +48,6 @@ impl ValueReader {
     pub fn read(&mut self, timeout: Option<Duration>) -> Result<Value, StreamError> {
         let mut one = self.read_many(1, timeout)?;
         one.pop().ok_or(StreamError::Ended)
-    }
-
-    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
-    /// (NS-48), or before elements that the writer has dropped.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
-    /// the buffer's capacity. [`StreamError::Lengths`] if arrays are not of equal lengths (NS-35).
-    pub fn read_many(
-        &mut self,
-        count: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<Value>, StreamError> {
-        block(self.read_over(&Blocking, Wanted::Exactly(count), timeout))
-    }
-
-    /// Async version of [`read_many`](Self::read_many).
-    ///
-    /// # Errors
-    /// Those of `read_many`.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has read nothing.
-    pub async fn read_many_async(
-        &mut self,
-        count: usize,
-        timeout: Option<Duration>,
-    ) -> Result<Vec<Value>, StreamError> {
-        self.read_over(&Task, Wanted::Exactly(count), timeout).await
     }
 
     /// Reads all available elements, possibly none, without waiting (NS-36).
@@ -120,9 +70,6 @@ impl ValueReader {
 
     /// Waits for one element, then reads all that are available, at most `most`. Arrays may have
     /// different lengths.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read).
     pub fn read_up_to(
         &mut self,
         most: usize,
@@ -172,6 +119,23 @@ impl ValueReader {
         let count = self.wait_for_some(most, timeout)?;
         Ok(ByteRegion::new(&mut self.core, size, count))
     }
+}
+
+forward! {
+    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
+    create(url: &str, data_type: &DataType, options: Options), [] ValueReader
+}
+
+forward! {
+    /// Reads `count` elements, or none (NS-30). Returns fewer only at the end of the stream
+    /// (NS-48), or before elements that the writer has dropped.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
+    /// the buffer's capacity. [`StreamError::Lengths`] if arrays are not of equal lengths (NS-35).
+    read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<Value>
+        = read_over(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
+    [] ValueReader
 }
 
 forward!(reader [] ValueReader);

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use trunkline_proto::message::stream::Until;
-use trunkline_proto::stream::ElementForm;
-use trunkline_types::wire::decode_whole;
 use trunkline_types::{DataType, Value};
 
 use super::forwarding::forward;
+use super::value_encoder::ValueEncoder;
 use crate::bytes::{Closed, WriterCore};
 use crate::element;
 use crate::error::StreamError;
@@ -32,37 +31,12 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// ```
 pub struct ValueWriter {
     core: WriterCore,
-    data_type: DataType,
-    /// Any bytes of the right length are a valid element.
-    takes_any_bytes: bool,
+    encoder: ValueEncoder,
     /// Elements that `fill` produced but the journal had no room for yet.
     unwritten: Vec<u8>,
-    scratch: Vec<u8>,
-    /// Length of the longest element known to fit both buffers.
-    fits: usize,
 }
 
 impl ValueWriter {
-    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
-    ///
-    /// # Errors
-    /// Those of [`Writer::create`](crate::Writer::create).
-    pub fn create(url: &str, data_type: &DataType, options: Options) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, data_type, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(
-        url: &str,
-        data_type: &DataType,
-        options: Options,
-    ) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, data_type, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -71,17 +45,13 @@ impl ValueWriter {
     ) -> Result<Self, StreamError> {
         Ok(Self {
             core: rendezvous::writer(waits, &Here, url, data_type.clone(), options).await?,
-            data_type: data_type.clone(),
-            takes_any_bytes: element::takes_any_bytes(data_type),
+            encoder: ValueEncoder::new(data_type),
             unwritten: Vec::new(),
-            scratch: Vec::new(),
-            fits: 0,
         })
     }
 
-    /// Type of the elements.
     pub fn data_type(&self) -> &DataType {
-        &self.data_type
+        &self.encoder.data_type
     }
 
     /// Writes one element, waiting for room for at most `timeout` (`None`: no limit).
@@ -93,57 +63,16 @@ impl ValueWriter {
         self.write_many(std::slice::from_ref(value), timeout)
     }
 
-    /// Writes all of `values`, or none (NS-30).
-    ///
-    /// # Errors
-    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
-    /// more elements than the buffer can hold.
-    pub fn write_many(
-        &mut self,
-        values: &[Value],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        block(self.write_over(&Blocking, values, timeout))
-    }
-
-    /// Async version of [`write_many`](Self::write_many).
-    ///
-    /// # Errors
-    /// Those of `write_many`.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped has written nothing, with one exception: with a journal on
-    /// `Durability::Disk`, a future dropped while it waits for the disk has written everything.
-    pub async fn write_many_async(
-        &mut self,
-        values: &[Value],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        self.write_over(&Task, values, timeout).await
-    }
-
     async fn write_over(
         &mut self,
         waits: &impl Waits,
         values: &[Value],
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
-        self.scratch.clear();
-        for value in values {
-            if !value.has_type(&self.data_type) {
-                return Err(self.wrong_type());
-            }
-            let before = self.scratch.len();
-            element::put_value(self.core.form, value, &mut self.scratch);
-            let bytes = self.scratch.len() - before;
-            if bytes > self.fits && self.core.form == ElementForm::Variable {
-                self.core.check_element(bytes)?;
-                self.fits = bytes;
-            }
-        }
-        self.core
-            .write(waits, &self.scratch, values.len(), timeout)
-            .await
+        let (form, core) = (self.core.form, &mut self.core);
+        let check = |bytes| core.check_element(bytes);
+        let bytes = self.encoder.encode(form, values, check)?;
+        core.write(waits, bytes, values.len(), timeout).await
     }
 
     /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
@@ -165,35 +94,28 @@ impl ValueWriter {
         timeout: Option<Duration>,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let size = element::size(self.core.form, &self.data_type)?;
-        if self.core.journal.is_some() {
+        let (form, core) = (self.core.form, &mut self.core);
+        let size = element::size(form, &self.encoder.data_type)?;
+        core.check_open()?;
+        if core.journal.is_some() {
             return self.write_bytes_journaled(size, most, timeout, fill);
         }
-        let room = match self.core.room().min(most) {
+        let room = match core.room().min(most) {
             0 if most > 0 => {
-                block(self.core.wait_for_room(&Blocking, size, 1, timeout))?;
-                self.core.room().min(most)
+                block(core.wait_for_room(&Blocking, size, 1, timeout))?;
+                core.room().min(most)
             }
             room => room,
         };
-        let (position, core) = (self.core.ring.written(), &mut self.core);
         // Refreshes the ring's view of the free space, which `free_at` relies on.
         let is_free = core.ring.has_room((room * size) as u64, room as u64);
         debug_assert_eq!(is_free.ok(), Some(true));
-        // The memory is mirrored: the space is in one piece.
-        let space = self.core.ring.free_at(position, room * size);
-        let space = space.map(|[piece, _]| piece).unwrap_or_default();
+        let space = core.free_space(room * size);
         let bytes = fill(&mut *space)?.min(space.len());
         let count = bytes / size;
         let bytes = count * size;
-        let is_of_type = self.takes_any_bytes
-            || element::each(self.core.form, &space[..bytes])
-                .all(|one| decode_whole(&self.data_type, one).is_ok());
-        if !is_of_type {
-            return Err(self.wrong_type().into());
-        }
-        self.core.ring.commit(bytes as u64, count as u64);
-        self.core.wrote(bytes as u64);
+        self.encoder.check(form, &space[..bytes])?;
+        self.core.commit(bytes, count);
         Ok(count)
     }
 
@@ -209,12 +131,7 @@ impl ValueWriter {
             let mut space = vec![0; most.min(self.core.capacity()) * size];
             let count = fill(&mut space)?.min(space.len()) / size;
             space.truncate(count * size);
-            let is_of_type = self.takes_any_bytes
-                || element::each(self.core.form, &space)
-                    .all(|one| decode_whole(&self.data_type, one).is_ok());
-            if !is_of_type {
-                return Err(self.wrong_type().into());
-            }
+            self.encoder.check(self.core.form, &space)?;
             self.unwritten = space;
         }
         let count = self.unwritten.len() / size;
@@ -226,12 +143,23 @@ impl ValueWriter {
         self.unwritten.clear();
         Ok(count)
     }
+}
 
-    fn wrong_type(&self) -> StreamError {
-        StreamError::Type {
-            data_type: self.data_type.clone(),
-        }
-    }
+forward! {
+    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
+    create(url: &str, data_type: &DataType, options: Options), [] ValueWriter
+}
+
+forward! {
+    /// Writes all of `values`, or none (NS-30).
+    ///
+    /// # Errors
+    /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
+    /// more elements than the buffer can hold.
+    write_many, write_many_async(values: &[Value], timeout: Option<Duration>) -> ()
+        = write_over(values, timeout), cancelled "A future that is dropped has written nothing, with one exception: with a journal on \
+        `Durability::Disk`, a future dropped while it waits for the disk has written everything.",
+    [] ValueWriter
 }
 
 forward!(writer [] ValueWriter);

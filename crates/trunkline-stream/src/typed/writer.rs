@@ -42,29 +42,10 @@ use crate::wait::{Blocking, Task, Waits, block};
 pub struct Writer<T: Element> {
     pub(super) core: WriterCore,
     scratch: Vec<u8>,
-    /// Length of the longest element known to fit both buffers.
-    fits: usize,
     of: PhantomData<fn(T)>,
 }
 
 impl<T: Element> Writer<T> {
-    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
-    ///
-    /// # Errors
-    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
-    /// direction; or no peer in time.
-    pub fn create(url: &str, options: Options) -> Result<Self, StreamError> {
-        block(Self::create_over(&Blocking, url, options))
-    }
-
-    /// Async version of [`create`](Self::create).
-    ///
-    /// # Errors
-    /// Those of `create`.
-    pub async fn create_async(url: &str, options: Options) -> Result<Self, StreamError> {
-        Self::create_over(&Task, url, options).await
-    }
-
     async fn create_over(
         waits: &impl Waits,
         url: &str,
@@ -74,7 +55,6 @@ impl<T: Element> Writer<T> {
         Ok(Self {
             core,
             scratch: Vec::new(),
-            fits: 0,
             of: PhantomData,
         })
     }
@@ -115,9 +95,6 @@ impl<T: Element> Writer<T> {
 
     /// Async version of [`write_many`](Self::write_many).
     ///
-    /// # Errors
-    /// Those of `write_many`.
-    ///
     /// # Cancel safety
     /// A future that is dropped has written nothing, with one exception: with a journal on
     /// `Durability::Disk`, a future dropped while it waits for the disk has written everything.
@@ -139,14 +116,20 @@ impl<T: Element> Writer<T> {
         let bytes = T::to_bytes(elements, &mut self.scratch);
         if self.core.form == ElementForm::Variable {
             for one in element::each(self.core.form, bytes) {
-                if one.len() > self.fits {
-                    self.core.check_element(one.len() + element::LENGTH_BYTES)?;
-                    self.fits = one.len();
-                }
+                self.core.check_element(one.len() + element::LENGTH_BYTES)?;
             }
         }
         self.core.write(waits, bytes, elements.len(), timeout).await
     }
+}
+
+forward! {
+    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
+    ///
+    /// # Errors
+    /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or
+    /// direction; or no peer in time.
+    create(url: &str, options: Options), [T: Element] Writer<T>
 }
 
 forward!(writer [T: Element] Writer<T>);
@@ -154,9 +137,6 @@ forward!(writer [T: Element] Writer<T>);
 impl<T: Plain> Writer<T> {
     /// Writes `count` elements in place: `fill` gets the memory that they are sent from, and must
     /// write all of it. This program makes no copy of them.
-    ///
-    /// # Errors
-    /// Those of [`write_many`](Self::write_many).
     pub fn write_with<R>(
         &mut self,
         count: usize,
@@ -183,13 +163,8 @@ impl<T: Plain> Writer<T> {
         if !core.can_ever_fit(bytes, count as u64) || !has_room.unwrap_or(false) {
             block(core.wait_for_room(&Blocking, bytes, count, timeout))?;
         }
-        let position = core.ring.written();
-        let space = core.ring.free_at(position, bytes);
-        // The memory is mirrored: the space is in one piece, aligned to the element's size.
-        let space = space.map(|[piece, _]| piece).unwrap_or_default();
-        let answer = fill(bytemuck::cast_slice_mut(space));
-        core.ring.commit(bytes as u64, count as u64);
-        core.wrote(bytes as u64);
+        let answer = fill(bytemuck::cast_slice_mut(core.free_space(bytes)));
+        core.commit(bytes, count);
         Ok(answer)
     }
 }

@@ -17,14 +17,14 @@ use crate::proxy::{Fate, Proxy};
 use crate::raw::{Party, Raw};
 use crate::rig::*;
 
-/// A reader that waits for whoever comes.
+/// A reader that waits for any writer.
 pub fn waiting_reader() -> (SocketAddr, JoinHandle<Reader<f64>>) {
     let at = address();
     let thread = thread::spawn(move || Reader::create(&url(at, "passive"), options(10)).unwrap());
     (at, thread)
 }
 
-/// A writer that waits for whoever comes.
+/// A writer that waits for any reader.
 pub fn waiting_writer() -> (SocketAddr, JoinHandle<Writer<f64>>) {
     let at = address();
     let thread = thread::spawn(move || Writer::create(&url(at, "passive"), options(10)).unwrap());
@@ -96,7 +96,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What no program of Trunkline says first.
+/// First bytes that no program of Trunkline sends.
 fn strange_beginnings() -> Vec<Vec<u8>> {
     let mut huge = frame(106, &[]);
     huge[..4].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -120,7 +120,7 @@ fn strange_beginnings() -> Vec<Vec<u8>> {
 
 /// Behaviour: NS-09, NS-14.
 #[test]
-fn strangers_at_an_endpoints_port_are_closed_and_harm_nobody() {
+fn foreign_connections_to_an_endpoint_port_are_closed() {
     let at = address();
     let (mut writer, mut reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     let waiting = url(at, "waiting");
@@ -150,7 +150,7 @@ fn strangers_at_an_endpoints_port_are_closed_and_harm_nobody() {
 ///
 /// Behaviour: NS-09, NS-10.
 #[test]
-fn nobody_else_takes_a_name_at_an_endpoints_port() {
+fn names_at_an_endpoints_port_belong_to_its_process() {
     let at = address();
     let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     let mut raw = Raw::dial(at);
@@ -185,7 +185,7 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
         raw.greet(&party.hello(ticket));
         assert_eq!(raw.until_refused().code, FaultCode::BadTicket);
     };
-    // None, one that nobody gave, one that was given to somebody else.
+    // None, one that was not issued, one that was issued to another program.
     bad(Raw::dial(at), &party, None);
     bad(Raw::dial(at), &party, Some([7; 16]));
     let mut raw = Raw::dial(at);
@@ -193,7 +193,7 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
     bad(raw, &party, Some(ticket));
     // It is used up with that.
     bad(Raw::dial(at), &party, Some(ticket));
-    // Its own, on another connection than it came over; then replayed by whoever saw it.
+    // Its own on another connection, then replayed by an observer.
     let ticket = Raw::dial(at).ask(&url, party.incarnation);
     let mut raw = Raw::dial(at);
     raw.greet(&party.hello(Some(ticket)));
@@ -206,11 +206,11 @@ fn a_ticket_is_good_once_for_whom_it_was_given_to() {
     assert_eq!(reader.properties().disconnections, 0);
 }
 
-/// Somebody reaches the port, has a ticket of its own, and knows the incarnation of the peer.
+/// An attacker reaches the port, has its own ticket, and knows the incarnation of the peer.
 ///
 /// Behaviour: NS-66, NS-71.
 #[test]
-fn a_connected_stream_is_not_taken_over_by_one_that_knows_the_incarnation() {
+fn incarnation_alone_does_not_take_over_a_connected_stream() {
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
     let (mut raw, end) = party.connect(at, "passive");
@@ -237,11 +237,11 @@ fn a_connected_stream_is_not_taken_over_by_one_that_knows_the_incarnation() {
     assert_eq!(reader.properties().disconnections, 0);
 }
 
-/// A connection that was held up on its way comes after the one that took its place.
+/// A connection that was delayed in transit comes after the one that took its place.
 ///
 /// Behaviour: NS-68, NS-71.
 #[test]
-fn an_outdated_greeting_does_not_replace_the_connection_there_is() {
+fn outdated_hello_does_not_replace_the_connection() {
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
     let (_first, _) = party.connect(at, "passive");
@@ -255,7 +255,7 @@ fn an_outdated_greeting_does_not_replace_the_connection_there_is() {
 }
 
 /// Sends something wrong to a reader that has three elements of which one is read, and sees that
-/// the connection ends, nothing else does, and the stream goes on where it was.
+/// the connection ends, nothing else does, and the stream continues where it was.
 pub fn wrong_for_a_reader(wrong: &[u8]) {
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
@@ -299,7 +299,7 @@ pub fn wrong_for_a_reader(wrong: &[u8]) {
 ///
 /// Behaviour: NS-60, NS-62, NS-68.
 #[test]
-fn a_writer_that_breaks_the_rules_loses_its_connection_and_the_reader_nothing() {
+fn writer_that_violates_the_protocol_is_disconnected() {
     let mut long_head = data(3..4);
     long_head.truncate(24);
     long_head[..4].copy_from_slice(&(1_u32 << 30).to_le_bytes());
@@ -307,7 +307,7 @@ fn a_writer_that_breaks_the_rules_loses_its_connection_and_the_reader_nothing() 
     let mut unsealed = data(3..4);
     unsealed[8] ^= 1;
     for wrong in [
-        // Beyond the credit, by one element and by one byte; behind and ahead of what is next.
+        // Beyond the credit, by one element and by one byte; before and after the next position.
         data(3..12),
         data_at(24, 3..12),
         data_at(0, 0..3),
@@ -317,12 +317,12 @@ fn a_writer_that_breaks_the_rules_loses_its_connection_and_the_reader_nothing() 
         data_at(u64::MAX, 0..1),
         long_head,
         unsealed,
-        // An end before what has come, and more sent than was written.
+        // An end before received data, and more data than was written.
         end(16),
         abort(16, 24),
         abort(8, 8),
         abort(24, 32),
-        // What only readers say, and what is none of it.
+        // Frames that only readers send, and unknown ones.
         ack(0, 0, 10),
         frame(107, b"TRNK"),
         frame(106, b"TRNK"),
@@ -361,7 +361,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
         (3, &None),
         "{wrong:?}"
     );
-    // It goes on without its reader, and sends everything from where the reader is.
+    // It continues without its reader, and sends everything from where the reader is.
     writer.write_many(&elements(6..8), LONG).unwrap();
     party.state = EndState::Reader(ReaderState {
         arrived: 24,
@@ -389,7 +389,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
     raw.send(&ack(8, 8, 108));
     writer.flush(trunkline_stream::Until::Read, LONG).unwrap();
     assert_eq!(writer.properties().in_buffer, 0);
-    // Nobody is there to whom it could say that it closes.
+    // No program remains to which it could report that it closes.
     drop(raw);
     until_connected(&writer, false);
     assert_eq!(writer.abort().elements, 0);
@@ -397,7 +397,7 @@ pub fn wrong_for_a_writer(wrong: &[u8]) {
 
 /// Behaviour: NS-60, NS-61, NS-62, NS-68.
 #[test]
-fn a_reader_that_breaks_the_rules_loses_its_connection_and_the_writer_nothing() {
+fn reader_that_violates_the_protocol_is_disconnected() {
     let mut ask = Vec::new();
     Ask {
         until: Until::Read,
@@ -410,8 +410,8 @@ fn a_reader_that_breaks_the_rules_loses_its_connection_and_the_writer_nothing() 
     let mut unsealed = ack(4, 2, 102);
     unsealed[17] ^= 1;
     for wrong in [
-        // What was never sent, what goes back, what was read and has not come, credit for more than
-        // its buffer, an end that nobody has said.
+        // Positions never sent, decreasing ones, ones read but not received, credit for more than
+        // its buffer, an end that was not sent.
         ack(7, 2, 102),
         ack(1 << 50, 2, 102),
         ack(2, 2, 102),
@@ -423,7 +423,7 @@ fn a_reader_that_breaks_the_rules_loses_its_connection_and_the_writer_nothing() 
         unsealed,
         abort(48, 56),
         abort(32, 24),
-        // What only writers say, and what is none of it.
+        // Frames that only writers send, and unknown ones.
         data(0..1),
         end(48),
         ask,
@@ -435,11 +435,11 @@ fn a_reader_that_breaks_the_rules_loses_its_connection_and_the_writer_nothing() 
     }
 }
 
-/// What a peer that was there says of itself at its next greeting cannot be true.
+/// The next hello of a known peer contains impossible positions.
 ///
 /// Behaviour: NS-68, NS-71.
 #[test]
-fn a_greeting_that_cannot_be_true_is_refused_and_changes_nothing() {
+fn impossible_hello_is_refused_without_a_change() {
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
     let (mut raw, _) = party.connect(at, "passive");
@@ -448,7 +448,7 @@ fn a_greeting_that_cannot_be_true_is_refused_and_changes_nothing() {
     until_filled(&reader, 3);
     drop(raw);
     until_connected(&reader, false);
-    // It has written less than has come, or keeps what it has not written.
+    // It has written less than has arrived, or keeps bytes that it has not written.
     for (kept, written) in [(0, 16), (48, 24)] {
         let state = WriterState {
             kept,
@@ -500,11 +500,11 @@ fn dial_as(at: SocketAddr, party: &mut Party, end: StreamEnd) -> trunkline_proto
     trunkline_proto::Fault::new(refused.code, refused.sentence)
 }
 
-/// A reader that no longer has what it acknowledged: it is said, and not passed over.
+/// A reader no longer has data that it acknowledged: this is reported, not skipped.
 ///
 /// Behaviour: NS-71.
 #[test]
-fn what_neither_end_has_any_more_is_said_to_be_lost() {
+fn data_held_by_neither_end_is_reported_as_lost() {
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
     let (mut raw, _) = party.connect(at, "passive");
@@ -536,8 +536,8 @@ fn what_neither_end_has_any_more_is_said_to_be_lost() {
     );
 }
 
-/// Bytes that are altered on the way, one in each of many connections, end the connection; nothing
-/// is lost or read that was not written.
+/// Bytes altered in transit, one in each of many connections, end the connection; nothing is lost,
+/// and nothing is read that was not written.
 ///
 /// Behaviour: NS-60, NS-66, NS-68.
 #[test]
@@ -583,11 +583,11 @@ fn altered_bytes_end_the_connection_and_are_sent_again() {
     }
 }
 
-/// The same of everything that two ends say before they are connected.
+/// Like above, for all frames that two ends send before they are connected.
 ///
 /// Behaviour: NS-12, NS-66.
 #[test]
-fn altered_greetings_are_said_again() {
+fn altered_hellos_are_repeated() {
     // S_LOOKUP, S_TICKET, S_HELLO, S_WELCOME.
     for kind in [100, 101, 106, 107] {
         let at = address();
@@ -621,7 +621,7 @@ fn altered_greetings_are_said_again() {
 ///
 /// Behaviour: NS-05, NS-08.
 #[test]
-fn urls_that_are_none_are_refused_before_anything_is_tried() {
+fn invalid_urls_are_refused_before_any_action() {
     let long = format!("tl://localhost/{}", "x".repeat(2000));
     for url in [
         "",

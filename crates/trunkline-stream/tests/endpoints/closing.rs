@@ -1,10 +1,13 @@
-//! The end of a stream: what is said to whom, and what stays behind.
+//! The end of a stream: reports to both programs, and undelivered elements.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use trunkline_stream::{Closed, Element, Reader, StreamError, StreamFault, Until, Writer};
+use trunkline_stream::{
+    Closed, Element, Reader, StreamError, StreamFault, Until, ValueWriter, Writer,
+};
+use trunkline_types::DataType;
 
 use crate::proxy::Fate;
 use crate::rig::*;
@@ -25,7 +28,7 @@ fn ended<T: std::fmt::Debug>(result: Result<T, StreamError>) {
     assert!(matches!(result, Err(StreamError::Ended)), "{result:?}");
 }
 
-/// Closes with no time-out, in a thread of its own: where it gives up nothing, what is left comes.
+/// Closes without a time-out, in a separate thread: it does not give up, so the rest is delivered.
 fn closes<T: Element>(writer: Writer<T>) -> Receiver<Closed> {
     let (sender, receiver) = channel();
     thread::spawn(move || sender.send(writer.close(None)));
@@ -62,7 +65,25 @@ fn when_the_reader_is_destroyed_later_writes_are_errors() {
 
 /// Behaviour: NS-46.
 #[test]
-fn a_write_that_waits_is_told_that_the_reader_is_destroyed() {
+fn bytes_are_not_filled_in_for_a_reader_that_is_destroyed() {
+    let [at, url] = [fresh("reader"), fresh("writer")];
+    let (mut writer, reader) = thread::scope(|scope| {
+        let reader = scope.spawn(|| Reader::<u64>::create(&at, options(100)).unwrap());
+        let options = naming(&at, options(100));
+        let writer = ValueWriter::create(&url, &DataType::U64, options).unwrap();
+        (writer, reader.join().unwrap())
+    });
+    reader.close().unwrap();
+    until("the end of the connection", || {
+        !writer.properties().is_connected
+    });
+    let fill = |_: &mut [u8]| -> Result<usize, StreamError> { panic!("nobody reads it") };
+    destroyed(writer.write_bytes_with(10, NONE, fill));
+}
+
+/// Behaviour: NS-46.
+#[test]
+fn waiting_write_learns_that_the_reader_is_destroyed() {
     for dials in EITHER {
         let (mut writer, reader) = pair::<f64>(dials, [4, 4]);
         writer.write_many(&elements(0..4), LONG).unwrap();
@@ -79,7 +100,7 @@ fn a_write_that_waits_is_told_that_the_reader_is_destroyed() {
 
 /// Behaviour: NS-40, NS-47, NS-48.
 #[test]
-fn when_the_writer_is_destroyed_what_is_left_is_read_and_then_it_has_ended() {
+fn remaining_elements_are_readable_after_the_writer_is_destroyed() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 10]);
         writer.write_many(&elements(0..10), LONG).unwrap();
@@ -88,7 +109,7 @@ fn when_the_writer_is_destroyed_what_is_left_is_read_and_then_it_has_ended() {
         until_connected(&reader, false);
         let next = check_run(&[reader.read(LONG).unwrap()], 0);
         let next = check_run(&reader.read_many(4, LONG).unwrap(), next);
-        // The only short read there is.
+        // The only short read.
         let read = reader.read_many(10, LONG).unwrap();
         assert_eq!(read.len(), 5);
         assert_eq!(check_run(&read, next), 10);
@@ -101,11 +122,11 @@ fn when_the_writer_is_destroyed_what_is_left_is_read_and_then_it_has_ended() {
     }
 }
 
-/// The same for each form of reading, whatever it waits for when the writer goes.
+/// Like above, for each form of reading, whatever it waits for when the writer leaves.
 ///
 /// Behaviour: NS-48.
 #[test]
-fn a_read_that_waits_gets_what_is_left_when_the_writer_goes() {
+fn waiting_read_returns_the_rest_when_the_writer_leaves() {
     type Form = fn(&mut Reader<f64>) -> Result<Vec<f64>, StreamError>;
     let forms: [Form; 4] = [
         |reader| reader.read_many(10, None),
@@ -159,7 +180,7 @@ fn closing_sends_what_is_left_although_the_reader_is_slow() {
     }
 }
 
-/// Dropping a writer closes it: what it has goes over.
+/// Dropping a writer closes it: its elements are transferred.
 ///
 /// Behaviour: NS-40.
 #[test]
@@ -182,7 +203,7 @@ fn a_reader_that_is_dropped_is_destroyed() {
 
 /// Behaviour: NS-45.
 #[test]
-fn an_abort_sends_nothing_more_and_both_ends_know_how_much_that_was() {
+fn abort_sends_nothing_more_and_both_ends_know_the_amount() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 4]);
         writer.write_many(&elements(0..4), LONG).unwrap();
@@ -190,7 +211,7 @@ fn an_abort_sends_nothing_more_and_both_ends_know_how_much_that_was() {
         writer.write_many(&elements(4..11), LONG).unwrap();
         let left = writer.abort();
         assert_eq!(left.in_doubt, 0);
-        // In one ring everything is there already.
+        // In one shared ring, everything has already arrived.
         assert_eq!(left.elements, if crate::NEAR { 0 } else { 7 });
         let mut next = 0;
         let end = loop {
@@ -212,7 +233,7 @@ fn an_abort_sends_nothing_more_and_both_ends_know_how_much_that_was() {
 ///
 /// Behaviour: NS-45, NS-47.
 #[test]
-fn an_aborted_stream_is_no_ended_one_although_everything_was_delivered() {
+fn aborted_stream_does_not_count_as_ended_after_full_delivery() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 10]);
         writer.write_many(&elements(0..4), LONG).unwrap();
@@ -252,8 +273,8 @@ enum Goes {
     ReaderCloses,
 }
 
-/// Writes and reads so much, lets one end go, and checks that what the writer says of what stayed
-/// behind is what the reader lacks.
+/// Writes and reads this much, closes one end, and checks that the writer's undelivered count
+/// matches what the reader lacks.
 fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut fastrand::Rng) {
     let capacities = [random.usize(1..40), random.usize(1..40)];
     let dials = EITHER[random.usize(..2)];
@@ -315,7 +336,7 @@ fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut f
             until_connected(&writer, false);
             let left = Writer::close(writer, LONG);
             assert_eq!(left.in_doubt, 0, "{goes:?}");
-            // What came between is not known here, but it is no less than what was.
+            // The amount in between is unknown here, but it is at least the known part.
             assert!(left.elements <= written - had, "{left:?} {written} {had}");
         }
         Goes::WriterAborts => {
@@ -330,7 +351,7 @@ fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut f
         }
         Goes::WriterCloses(timeout) => {
             let (writer, written) = writes.join().unwrap();
-            // Nobody reads while it closes, unless it waits for long.
+            // No program reads while it closes, unless it waits for long.
             let reads = match timeout == LONG {
                 true => Ok(thread::spawn(move || drain(reader, read))),
                 false => Err(reader),
@@ -352,7 +373,7 @@ fn check_left<T: Element>(of: fn(u64) -> T, index: fn(&T) -> u64, random: &mut f
 
 /// Behaviour: NS-45, NS-47.
 #[test]
-fn what_a_writer_says_stayed_behind_is_exactly_what_the_reader_lacks() {
+fn undelivered_count_matches_what_the_reader_lacks() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         match seed % 2 {
@@ -366,12 +387,12 @@ fn what_a_writer_says_stayed_behind_is_exactly_what_the_reader_lacks() {
     }
 }
 
-/// While there is no connection nobody can say what came of what was on its way: no more than that
-/// is in doubt.
+/// Without a connection, the outcome of elements in transit is unknown: no other element is in
+/// doubt.
 ///
 /// Behaviour: NS-45.
 #[test]
-fn without_a_connection_only_what_was_on_its_way_is_in_doubt() {
+fn without_a_connection_only_elements_in_transit_are_in_doubt() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 4]);
         writer.write_many(&elements(0..2), LONG).unwrap();
@@ -390,11 +411,12 @@ fn without_a_connection_only_what_was_on_its_way_is_in_doubt() {
     }
 }
 
-/// The name of an end that went while its peer was away is free, and so is what it waited for.
+/// The name of an end that closed while its peer was disconnected is released, and so is its
+/// pending work.
 ///
 /// Behaviour: NS-40, NS-66.
 #[test]
-fn an_end_is_destroyed_while_its_peer_is_away() {
+fn end_can_be_destroyed_while_its_peer_is_disconnected() {
     for dials in EITHER {
         let (proxy, mut writer, reader) = proxied::<f64>(dials, [10, 4]);
         proxy.down();
@@ -407,11 +429,11 @@ fn an_end_is_destroyed_while_its_peer_is_away() {
     }
 }
 
-/// The end of a stream is told over the connection after a cut, too.
+/// The end of a stream is also sent on the connection after a cut.
 ///
 /// Behaviour: NS-47, NS-66.
 #[test]
-fn closing_goes_on_over_an_outage() {
+fn closing_continues_across_an_outage() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 4]);
         proxy.down();
@@ -428,11 +450,11 @@ fn closing_goes_on_over_an_outage() {
     }
 }
 
-/// The end is said again when it, or the answer to it, was lost.
+/// The end is resent when it, or the answer to it, was lost.
 ///
 /// Behaviour: NS-47, NS-66.
 #[test]
-fn an_end_that_is_lost_on_its_way_is_said_again() {
+fn end_lost_in_transit_is_resent() {
     // S_END, and S_ACK with the flag that answers it.
     for (kind, flags) in [(111, 0), (109, 4)] {
         for dials in EITHER {
@@ -469,7 +491,7 @@ fn an_end_that_is_lost_on_its_way_is_said_again() {
 ///
 /// Behaviour: NS-45, NS-47, NS-66.
 #[test]
-fn a_writer_whose_reader_goes_at_the_end_is_not_left_in_doubt() {
+fn writer_learns_the_outcome_if_its_reader_leaves_at_the_end() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 4]);
         writer.write_many(&elements(0..3), LONG).unwrap();
@@ -495,12 +517,12 @@ fn a_writer_whose_reader_goes_at_the_end_is_not_left_in_doubt() {
     }
 }
 
-/// A reader that was destroyed while nobody could be told: its writer dials in vain or is not
-/// dialled, and its program can go all the same.
+/// A reader was destroyed while its writer could not be notified: the writer's dials fail or it is
+/// not dialled, and its program can close nevertheless.
 ///
 /// Behaviour: NS-40.
 #[test]
-fn a_reader_destroyed_during_an_outage_is_known_to_be_when_it_can_be_told() {
+fn writer_learns_later_of_a_reader_destroyed_during_an_outage() {
     let (proxy, mut writer, reader) = proxied_with::<f64>(
         Dials::Writer,
         trunkline_stream::Options {
@@ -513,7 +535,9 @@ fn a_reader_destroyed_during_an_outage_is_known_to_be_when_it_can_be_told() {
     until_connected(&writer, false);
     drop(reader);
     proxy.up();
-    until("that it is gone", || writer.properties().fault.is_some());
+    until("the loss of the peer", || {
+        writer.properties().fault.is_some()
+    });
     assert!(matches!(
         writer.write(&0.0, None),
         Err(StreamError::Fault(_))

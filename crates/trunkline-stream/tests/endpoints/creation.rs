@@ -1,4 +1,4 @@
-//! How two endpoints come together, or do not: who is told what, and when.
+//! How two endpoints connect, or do not: which end gets which error, and when.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -15,7 +15,7 @@ use trunkline_stream::{Element, Options, Reader, StreamError, StreamFault, Until
 use crate::proxy::Proxy;
 use crate::rig::*;
 
-/// How long an end waits that is to wait in vain.
+/// Time limit of an end that is expected to time out.
 const VAIN: Duration = Duration::from_millis(300);
 
 fn in_vain(options: Options) -> Options {
@@ -71,7 +71,7 @@ fn check_pair(mut writer: Writer<f64>, mut reader: Reader<f64>) {
 
 /// Behaviour: NS-01, NS-02, NS-12, NS-13, NS-18, NS-64.
 #[test]
-fn two_ends_of_which_one_names_the_other_meet_whoever_is_first() {
+fn ends_connect_in_any_order_if_one_names_the_other() {
     for dials in EITHER {
         for active_is_first in [false, true] {
             let (passive, active) = (fresh("a/b"), fresh("c"));
@@ -116,7 +116,7 @@ fn two_ends_of_which_one_names_the_other_meet_whoever_is_first() {
 
 /// Behaviour: NS-12.
 #[test]
-fn creation_does_not_return_before_the_peer_is_there() {
+fn creation_returns_only_when_the_peer_is_connected() {
     let (passive, active) = (fresh("late"), fresh("early"));
     let (sender, receiver) = channel();
     let named = naming(&passive, options(8));
@@ -152,7 +152,7 @@ fn two_tasks_on_one_thread_meet() {
 
 /// Behaviour: NS-12.
 #[test]
-fn a_task_that_is_dropped_while_it_waits_for_its_peer_leaves_its_name_free() {
+fn dropped_creation_releases_its_name() {
     let passive = fresh("dropped");
     for _ in 0..10 {
         let mut creation = pin!(Reader::<f64>::create_async(&passive, options(8)));
@@ -169,7 +169,7 @@ fn a_task_that_is_dropped_while_it_waits_for_its_peer_leaves_its_name_free() {
 
 /// Behaviour: NS-09.
 #[test]
-fn a_name_is_taken_once_and_free_again_when_its_end_is_gone() {
+fn name_is_exclusive_and_released_with_its_end() {
     for round in 0..20 {
         let at = address();
         let [name, other] = ["Subsystem A/stream 1", "other"].map(|name| url(at, name));
@@ -238,7 +238,7 @@ fn a_name_that_is_the_beginning_of_another_is_refused() {
 ///
 /// Behaviour: NS-09.
 #[test]
-fn an_end_that_may_not_have_its_name_does_not_dial_under_it() {
+fn end_without_its_name_does_not_dial() {
     let at = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     // A connection would be there as soon as it is dialled, whether or not it is accepted.
@@ -309,7 +309,7 @@ fn an_endpoint_is_created_on_this_machine_alone() {
 /// Behaviour: NS-14.
 #[test]
 fn without_a_peer_either_end_waits_to_its_time_out() {
-    // Nobody listens there, or somebody does who has no such endpoint.
+    // No program listens there, or one without such an endpoint.
     let at = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     for peer in [fresh("nobody"), url(at, "no such")] {
@@ -326,7 +326,7 @@ fn without_a_peer_either_end_waits_to_its_time_out() {
 
 /// Behaviour: NS-15.
 #[test]
-fn where_only_one_name_matches_one_end_is_told_at_once_and_the_other_waits() {
+fn one_sided_match_fails_at_one_end_and_waits_at_the_other() {
     for dials in EITHER {
         let (one, other) = (fresh("one"), fresh("other"));
         let wrong = in_vain(naming(&fresh("third"), options(4)));
@@ -348,11 +348,11 @@ fn where_only_one_name_matches_one_end_is_told_at_once_and_the_other_waits() {
     }
 }
 
-/// Both ends wait for ever, but for what is said here.
+/// Both ends wait indefinitely, except in these cases.
 ///
 /// Behaviour: NS-13, NS-16.
 #[test]
-fn another_type_or_the_same_direction_is_an_error_for_both_as_soon_as_they_have_met() {
+fn mismatched_type_or_direction_is_an_error_at_both_ends() {
     let (one, other) = (fresh("f64"), fresh("i64"));
     let thread = thread::spawn({
         let other = other.clone();
@@ -391,13 +391,13 @@ fn another_type_or_the_same_direction_is_an_error_for_both_as_soon_as_they_have_
 
 /// Behaviour: NS-16.
 #[test]
-fn an_end_that_is_connected_is_not_harmed_by_a_visitor_of_another_type() {
+fn mismatched_visitor_does_not_affect_a_connected_end() {
     let at = address();
     let (writer, reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     let named = naming(&url(at, "passive"), options(4));
     let wrong = Writer::<i64>::create(&fresh("wrong"), named.clone()).map(|_| ());
     refused(wrong, FaultCode::StreamType);
-    // One that would fit is told that the place is taken (NS-71).
+    // One that would fit learns that the place is taken (NS-71).
     refused(writes(&fresh("third"), named), FaultCode::StreamConnected);
     assert_eq!(reader.properties().disconnections, 0);
     check_pair(writer, reader);
@@ -405,7 +405,7 @@ fn an_end_that_is_connected_is_not_harmed_by_a_visitor_of_another_type() {
 
 /// Behaviour: NS-17.
 #[test]
-fn where_neither_names_the_other_both_wait_to_their_time_out() {
+fn endpoints_that_do_not_name_each_other_time_out() {
     let at = address();
     let thread = thread::spawn(move || timed(|| reads(&url(at, "r"), in_vain(options(4)))));
     no_peer(timed(|| writes(&url(at, "w"), in_vain(options(4)))));
@@ -444,7 +444,7 @@ fn a_buffer_holds_at_least_one_element() {
 
 /// Behaviour: NS-19, NS-20.
 #[test]
-fn where_nothing_is_said_creation_waits_for_ever_and_a_buffer_holds_4096() {
+fn defaults_are_no_timeout_and_a_buffer_of_4096() {
     let options = Options::default();
     assert_eq!((options.timeout, options.capacity), (None, 4096));
     let (passive, active) = (fresh("defaults"), fresh("active"));
@@ -483,7 +483,7 @@ fn case_does_not_count_in_urls() {
 ///
 /// Behaviour: NS-07.
 #[test]
-fn contexts_tell_endpoints_of_a_port_apart() {
+fn contexts_distinguish_endpoints_of_a_port() {
     let at = address();
     let name = |context: &str| format!("tl://{at}{context}/same");
     let threads = ["", ":a", ":b"].map(|context| {
@@ -558,7 +558,7 @@ fn an_empty_host_is_this_machine() {
 
 /// Behaviour: NS-13, NS-65.
 #[test]
-fn of_two_that_name_each_other_it_is_always_the_same_one_that_dials() {
+fn same_end_of_a_mutual_pair_always_dials() {
     for round in 0..20 {
         let (lesser, greater) = (fresh("a"), fresh("b"));
         let (of_writer, of_reader) = match round % 2 {
@@ -573,18 +573,19 @@ fn of_two_that_name_each_other_it_is_always_the_same_one_that_dials() {
         let thread = thread::spawn(move || timed(|| reads(&of_reader, to_writer).unwrap()));
         let (writer, of_one) = timed(|| writes(&of_writer, to_reader).unwrap());
         let (reader, of_other) = thread.join().unwrap();
-        // Nobody had to wait for the other one to give up.
+        // Neither had to wait for the other to give up.
         assert!(of_one < CUT_OFF && of_other < CUT_OFF);
         assert_eq!(writer.properties().disconnections, 0);
         check_pair(writer, reader);
     }
 }
 
-/// Who dials is seen by whose dials go through: each end is dialled by way of a proxy of its own.
+/// The dialling end is recognised by the proxy that is used: each end is dialled through a separate
+/// proxy.
 ///
 /// Behaviour: NS-64, NS-65.
 #[test]
-fn of_two_that_name_each_other_the_lesser_one_dials_again() {
+fn lesser_end_of_a_mutual_pair_redials() {
     for round in 0..6 {
         let ends: [SocketAddr; 2] = [address(), address()];
         let [to_lesser, to_greater] = ends.map(Proxy::to);
@@ -601,7 +602,7 @@ fn of_two_that_name_each_other_the_lesser_one_dials_again() {
         for cut in 0..3 {
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
-            // What is settled stays: from now on nobody comes to the lesser one, but for a dial
+            // The decision is final: from now on the lesser one is not dialled, except for a dial
             // that was under way.
             let came = to_lesser.look(|state| state.connections);
             to_greater.cut();
@@ -615,15 +616,15 @@ fn of_two_that_name_each_other_the_lesser_one_dials_again() {
     }
 }
 
-/// The one that is dialled has asked for the other before that one was there, and is not answered
-/// before it is dialled.
+/// The dialled end has looked up the other one before it existed, and gets no answer before it is
+/// dialled.
 ///
 /// Behaviour: NS-65.
 #[test]
-fn of_two_that_name_each_other_the_one_that_still_asks_is_met() {
+fn end_of_a_mutual_pair_that_still_asks_is_connected() {
     for lesser_writes in [true, false] {
         let at = address();
-        // The port of the lesser one is there before its name.
+        // The port of the lesser one is open before its name is registered.
         let (_writer, _reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
         let proxy = Proxy::to(at);
         // S_TICKET.
@@ -661,7 +662,7 @@ fn of_two_that_name_each_other_the_one_that_still_asks_is_met() {
 
 /// Behaviour: NS-71.
 #[test]
-fn an_end_that_names_itself_is_told() {
+fn end_that_names_itself_is_refused() {
     let own = fresh("own");
     let error = writes(&own, naming(&own, options(4)));
     refused(error, FaultCode::StreamDirection);
@@ -671,7 +672,7 @@ fn an_end_that_names_itself_is_told() {
 ///
 /// Behaviour: NS-03.
 #[test]
-fn elements_of_every_type_go_over_as_they_are() {
+fn elements_of_every_type_are_transferred_unchanged() {
     fn check<T: Element + PartialEq + std::fmt::Debug>(elements: &[T]) {
         let (mut writer, mut reader) = pair::<T>(Dials::Reader, [64, 64]);
         writer.write_many(elements, LONG).unwrap();

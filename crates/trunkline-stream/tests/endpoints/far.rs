@@ -1,5 +1,5 @@
-//! Ends of which one comes from another address than those of this machine alone, as from another
-//! machine: their bytes carry checksums.
+//! Endpoints connected over a non-loopback address, as between machines: their data carries
+//! checksums.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::mpsc::channel;
@@ -10,11 +10,11 @@ use trunkline_stream::{Options, Reader, Writer};
 use crate::proxy::{Fate, Proxy, Way};
 use crate::rig::*;
 
-/// S_DATA, and its flag that says that a checksum follows.
+/// The kind S_DATA, and its flag for a checksum.
 const DATA: u8 = 108;
 const CHECKED: u8 = 4;
 
-/// An address of this machine that others reach too, if it has one. Nothing is sent.
+/// Returns a non-loopback address of this machine, if it has one. Sends no packet.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -22,14 +22,14 @@ fn outer_address() -> Option<IpAddr> {
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)
 }
 
-/// A free port of it.
+/// Returns a free port on that address.
 fn outer() -> Option<SocketAddr> {
     let address = outer_address()?;
     UdpSocket::bind((address, 0)).ok()?.local_addr().ok()
 }
 
-/// The writer is dialled, so that it learns from the connection where its reader is.
-fn meet_over(at: SocketAddr, is_checked: Option<bool>) -> (Proxy, Writer<f64>, Reader<f64>) {
+/// The reader dials, so the writer learns the reader's address from the connection.
+fn connect_over(at: SocketAddr, is_checked: Option<bool>) -> (Proxy, Writer<f64>, Reader<f64>) {
     let proxy = Proxy::to(at);
     let own = Options {
         insecure: true,
@@ -43,12 +43,12 @@ fn meet_over(at: SocketAddr, is_checked: Option<bool>) -> (Proxy, Writer<f64>, R
     (proxy, writer.join().unwrap(), reader)
 }
 
-/// Whether the bytes of the next elements carry a checksum.
+/// Returns true if the bytes of the next elements carry a checksum.
 fn is_checked(proxy: &Proxy, writer: &mut Writer<f64>, reader: &mut Reader<f64>) -> bool {
     let (sender, seen) = channel();
     proxy.hook(move |_, frame| {
         if frame[4] == DATA {
-            // Of one the test knows enough.
+            // The first frame is enough; later sends may fail.
             let _ = sender.send(frame[5] & CHECKED != 0);
         }
         Fate::Forward
@@ -61,14 +61,14 @@ fn is_checked(proxy: &Proxy, writer: &mut Writer<f64>, reader: &mut Reader<f64>)
 
 /// Behaviour: NS-02, NS-68.
 #[test]
-fn between_machines_an_altered_byte_is_noticed_and_sent_again() {
+fn altered_bytes_between_machines_are_detected_and_resent() {
     let Some(at) = outer() else {
-        eprintln!("this machine has no address that others reach: nothing is checked");
+        eprintln!("skipped: this machine has no non-loopback address");
         return;
     };
-    let (proxy, mut writer, mut reader) = meet_over(at, None);
+    let (proxy, mut writer, mut reader) = connect_over(at, None);
     assert!(is_checked(&proxy, &mut writer, &mut reader));
-    // Each byte of an element, and of those before and behind it.
+    // Each byte of an element, and of those before and after it.
     let mut next = 3;
     for byte in 0..24 {
         let (sender, altered) = channel();
@@ -94,19 +94,19 @@ fn between_machines_an_altered_byte_is_noticed_and_sent_again() {
 
 /// Behaviour: NS-02.
 #[test]
-fn whether_bytes_carry_checksums_is_as_the_program_says() {
+fn checksum_option_overrides_the_default() {
     let near = address();
-    for (at, said, expected) in [
+    for (at, option, expected) in [
         (Some(near), None, false),
         (Some(address()), Some(true), true),
         (outer(), Some(false), false),
     ] {
         let Some(at) = at else { continue };
-        let (proxy, mut writer, mut reader) = meet_over(at, said);
+        let (proxy, mut writer, mut reader) = connect_over(at, option);
         assert_eq!(
             is_checked(&proxy, &mut writer, &mut reader),
             expected,
-            "{at} {said:?}"
+            "{at} {option:?}"
         );
     }
 }

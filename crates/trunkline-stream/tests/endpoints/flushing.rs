@@ -76,7 +76,7 @@ fn a_task_flushes_too() {
     }
 }
 
-/// Each element goes into a frame of its own: nothing waits for more.
+/// Each element is sent in a separate frame: none waits for more.
 ///
 /// Behaviour: NS-42, NS-49.
 #[test]
@@ -91,7 +91,7 @@ fn a_flush_with_a_time_out_of_zero_sends_at_once_and_does_not_wait() {
         check_run(&reader.read_many(100, LONG).unwrap(), 0);
         let frames = proxy.look(|state| state.frames[DATA as usize]) - before;
         assert_eq!(frames, 100);
-        // Also where the condition cannot hold: nobody reads, or nobody can.
+        // Even if the condition cannot hold: no program reads, or none can.
         writer.write(&element(100), LONG).unwrap();
         writer.flush(Until::Read, NONE).unwrap();
         proxy.down();
@@ -106,7 +106,7 @@ fn a_flush_with_a_time_out_of_zero_sends_at_once_and_does_not_wait() {
 
 /// Behaviour: NS-85.
 #[test]
-fn what_is_not_flushed_is_sent_by_itself() {
+fn unflushed_elements_are_sent_without_a_flush() {
     fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(u64) -> T) {
         for dials in EITHER {
             let (mut writer, mut reader) = pair::<T>(dials, [10, 10]);
@@ -122,7 +122,7 @@ fn what_is_not_flushed_is_sent_by_itself() {
 
 /// Behaviour: NS-43, NS-67.
 #[test]
-fn a_flush_goes_on_over_an_outage() {
+fn flush_continues_across_an_outage() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 10]);
         proxy.down();
@@ -144,7 +144,7 @@ fn a_flush_goes_on_over_an_outage() {
 ///
 /// Behaviour: NS-43, NS-68.
 #[test]
-fn a_flush_whose_question_is_lost_is_answered_all_the_same() {
+fn lost_flush_request_is_repeated_and_answered() {
     // S_ASK, S_ACK.
     for lost in [110, 109] {
         for dials in EITHER {
@@ -184,7 +184,7 @@ fn a_flush_of_nothing_is_done() {
 
 /// Behaviour: NS-46.
 #[test]
-fn a_flush_whose_reader_is_gone_is_an_error() {
+fn flush_after_the_reader_left_is_an_error() {
     for dials in EITHER {
         let (mut writer, reader) = pair::<f64>(dials, [4, 4]);
         writer.write_many(&elements(0..4), LONG).unwrap();

@@ -1,9 +1,9 @@
-//! Endpoints of streams as programs use them, over TCP: what they promise, from the specification.
+//! Endpoints of streams as programs use them, over TCP: their guarantees, from the specification.
 //!
-//! Whoever dials does so directly, or through a [`Proxy`](proxy::Proxy) that cuts, stalls, swallows
-//! and alters on command.
+//! A dial goes directly to its target, or through a [`Proxy`](proxy::Proxy) that cuts, stalls,
+//! swallows and alters on command.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod bad_input;
 mod closing;

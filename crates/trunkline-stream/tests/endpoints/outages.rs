@@ -1,4 +1,4 @@
-//! Connections that are cut, stand still, or end on one side: what is written is read, once and in
+//! Connections that are cut, stall, or end on one side: written elements are read once and in
 //! order.
 
 use std::thread;
@@ -21,7 +21,7 @@ fn fault<T: std::fmt::Debug>(result: Result<T, StreamError>) -> StreamFault {
 
 /// Behaviour: NS-52, NS-53, NS-60, NS-66, NS-67, NS-68.
 #[test]
-fn while_cut_writes_go_on_until_it_is_full_and_reads_until_it_is_empty() {
+fn during_a_cut_writes_fill_and_reads_empty_the_buffers() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 5]);
         let mut next = 0;
@@ -31,7 +31,7 @@ fn while_cut_writes_go_on_until_it_is_full_and_reads_until_it_is_empty() {
             proxy.down();
             until_connected(&writer, false);
             until_connected(&reader, false);
-            // Ten fit, although nobody takes them; then writes wait, and say so.
+            // Ten fit without a reader; then writes wait and report it.
             writer
                 .write_many(&elements(next + 3..next + 9), LONG)
                 .unwrap();
@@ -82,8 +82,8 @@ fn brief(random: &mut fastrand::Rng) -> Option<Duration> {
     }
 }
 
-/// Writes and reads with calls of any size and any time-out while the connection is cut again and
-/// again, and checks each element: none is lost, doubled or out of order.
+/// Writes and reads with calls of any size and any time-out while the connection is cut repeatedly,
+/// and checks each element: none is lost, duplicated or out of order.
 fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     dials: Dials,
     of: fn(u64) -> T,
@@ -136,7 +136,7 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
     });
     let mut random = fastrand::Rng::with_seed(3);
     for cut in 1..=cuts {
-        // In the middle of a frame, wherever that is; once in a while in that of a greeting.
+        // At an arbitrary position in a frame; occasionally within a hello.
         proxy.cut_after(match cut % 10 {
             0 => random.u64(..400),
             _ => random.u64(..bytes),
@@ -152,13 +152,13 @@ fn cut_again_and_again<T: Element + PartialEq + std::fmt::Debug>(
 
 /// Behaviour: NS-30, NS-31, NS-60, NS-61, NS-66, NS-68.
 #[test]
-fn numbers_come_once_and_in_order_through_many_cuts_where_the_writer_dials() {
+fn numbers_arrive_once_in_order_across_cuts_when_the_writer_dials() {
     cut_again_and_again(Dials::Writer, element, 8000, false);
 }
 
 /// Behaviour: NS-30, NS-31, NS-60, NS-61, NS-66, NS-68.
 #[test]
-fn text_comes_once_and_in_order_through_many_cuts_where_the_reader_dials() {
+fn text_arrives_once_in_order_across_cuts_when_the_reader_dials() {
     cut_again_and_again(Dials::Reader, text, 300_000, true);
 }
 
@@ -194,7 +194,7 @@ fn two_tasks_pass_everything_on_through_many_cuts() {
 
 /// Behaviour: NS-60, NS-68.
 #[test]
-fn elements_larger_than_a_frame_come_through_cuts_in_their_middle() {
+fn elements_larger_than_a_frame_survive_cuts_within_them() {
     for dials in EITHER {
         let roomy = |capacity| Options {
             bytes_max: 4 << 20,
@@ -228,7 +228,7 @@ fn a_half_open_connection_is_replaced() {
 
 /// Behaviour: NS-67, NS-70.
 #[test]
-fn an_outage_as_long_as_the_buffer_is_no_error_for_anyone() {
+fn outage_within_the_buffer_is_not_an_error() {
     // What 100 kB/s write in 10 s: 1 MB, in calls of 10 kB.
     let (proxy, mut writer, mut reader) = proxied::<u8>(Dials::Writer, [1_000_000, 4096]);
     let byte = |at: u64| (at % 251) as u8;
@@ -251,11 +251,11 @@ fn an_outage_as_long_as_the_buffer_is_no_error_for_anyone() {
     assert_eq!(thread.join().unwrap().elements, 0);
 }
 
-/// The machine of the other end has vanished: nothing is said any more. Both ends notice.
+/// The machine of the other end has vanished: no more frames arrive. Both ends detect it.
 ///
 /// Behaviour: B-61, NS-52, NS-69.
 #[test]
-fn a_peer_that_has_gone_silent_is_noticed_by_either_end() {
+fn silent_peer_is_detected_by_both_ends() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 10]);
         proxy.freeze();
@@ -263,7 +263,7 @@ fn a_peer_that_has_gone_silent_is_noticed_by_either_end() {
         for properties in [writer.properties(), reader.properties()] {
             assert!(properties.is_connected, "nobody knows yet");
         }
-        // Neither of them says or asks anything.
+        // Neither of them sends anything.
         until_connected(&writer, false);
         until_connected(&reader, false);
         for properties in [writer.properties(), reader.properties()] {
@@ -288,11 +288,11 @@ fn a_peer_that_has_gone_silent_is_noticed_by_either_end() {
     }
 }
 
-/// The active side is dead, and another one comes in its place.
+/// The active side is dead, and another one takes its place.
 ///
 /// Behaviour: B-61.
 #[test]
-fn a_successor_of_a_dead_active_end_is_taken_where_that_is_wanted() {
+fn successor_of_a_dead_active_end_is_accepted_on_request() {
     for dials in EITHER {
         let at = address();
         let proxy = Proxy::to(at);
@@ -308,7 +308,7 @@ fn a_successor_of_a_dead_active_end_is_taken_where_that_is_wanted() {
         writer.write_many(&elements(0..4), LONG).unwrap();
         writer.flush(Until::Available, LONG).unwrap();
         check_run(&reader.read_many(2, LONG).unwrap(), 0);
-        // What the successor is called: as the one before it.
+        // The name of the successor: that of its predecessor.
         let own = match dials {
             Dials::Writer => writer.properties().url,
             Dials::Reader => reader.properties().url,
@@ -329,7 +329,7 @@ fn a_successor_of_a_dead_active_end_is_taken_where_that_is_wanted() {
             Dials::Reader => {
                 reader.close().unwrap();
                 let mut next = Reader::<f64>::create(&own, named).unwrap();
-                // What had come to the dead one went with it; what is new goes to the next.
+                // Elements that had reached the dead one are lost with it; new ones go to the next.
                 writer.write_many(&elements(4..6), LONG).unwrap();
                 check_run(&next.read_many(2, LONG).unwrap(), 4);
                 assert_eq!(writer.close(LONG).elements, 0);
@@ -339,11 +339,11 @@ fn a_successor_of_a_dead_active_end_is_taken_where_that_is_wanted() {
     }
 }
 
-/// A text for which the first reader had room is not to wait for ever for one that has none.
+/// A text for which the first reader had room is not to wait forever for one that has none.
 ///
 /// Behaviour: B-61, NS-71.
 #[test]
-fn a_successor_whose_buffer_is_smaller_is_told_and_the_writer_goes_on_with_another() {
+fn successor_with_a_smaller_buffer_is_refused() {
     let at = address();
     let of_bytes = |bytes_max| Options {
         bytes_max,
@@ -386,7 +386,7 @@ fn a_successor_whose_buffer_is_smaller_is_told_and_the_writer_goes_on_with_anoth
 
 /// Behaviour: B-61, NS-69, NS-71.
 #[test]
-fn a_peer_that_stays_away_is_reported_where_that_is_wanted() {
+fn absent_peer_is_reported_on_request() {
     for dials in EITHER {
         let leaving = |capacity| Options {
             gone_after: Some(Duration::from_millis(100)),
@@ -397,14 +397,16 @@ fn a_peer_that_stays_away_is_reported_where_that_is_wanted() {
         writer.flush(Until::Available, LONG).unwrap();
         let waits = thread::spawn(move || {
             check_run(&reader.read_many(2, LONG).unwrap(), 0);
-            // Nobody will fill it up; what is there is given first, and then the reason.
+            // No writer will fill it up; the available elements are returned first, then the error.
             let read = reader.read_many(2, None).unwrap();
             assert_eq!(check_run(&read, 2), 3);
             (fault(reader.read(None)), reader)
         });
         proxy.down();
         let (of_reader, mut reader) = waits.join().unwrap();
-        until("that it is gone", || writer.properties().fault.is_some());
+        until("the loss of the peer", || {
+            writer.properties().fault.is_some()
+        });
         let of_writer = fault(writer.write(&0.0, None));
         for fault in [of_reader, of_writer] {
             let StreamFault::PeerGone { away_for, .. } = fault else {
@@ -423,11 +425,12 @@ fn a_peer_that_stays_away_is_reported_where_that_is_wanted() {
     }
 }
 
-/// Another life of the active end comes while the passive one keeps what was for the old one.
+/// Another incarnation of the active end connects while the passive one keeps elements for the old
+/// one.
 ///
 /// Behaviour: NS-71.
 #[test]
-fn a_restarted_end_and_its_peer_are_told_which_of_them_was() {
+fn restart_is_reported_to_both_ends_with_the_restarted_one() {
     for dials in EITHER {
         let at = address();
         let proxy = Proxy::to(at);
@@ -446,7 +449,7 @@ fn a_restarted_end_and_its_peer_are_told_which_of_them_was() {
                 proxy.up();
                 let local = fault(Writer::<f64>::create(&own, named));
                 assert_eq!(local, StreamFault::LocalRestarted);
-                // What it has is its program's.
+                // Its elements belong to its program.
                 check_run(&reader.read_many(4, LONG).unwrap(), 0);
                 assert_eq!(fault(reader.read(None)), StreamFault::PeerRestarted);
             }
@@ -462,12 +465,12 @@ fn a_restarted_end_and_its_peer_are_told_which_of_them_was() {
     }
 }
 
-/// The passive end is created anew while the active one dials on. The new one waits for a peer that
+/// The passive end is recreated while the active one dials on. The new one waits for a peer that
 /// means it.
 ///
 /// Behaviour: NS-66, NS-71.
 #[test]
-fn an_active_end_is_told_that_its_peer_was_restarted() {
+fn active_end_learns_that_its_peer_was_restarted() {
     for dials in EITHER {
         let at = address();
         let proxy = Proxy::to(at);
@@ -498,7 +501,7 @@ fn an_active_end_is_told_that_its_peer_was_restarted() {
                 let anew = thread::spawn(move || Writer::create(&passive, options(10)).unwrap());
                 proxy.up();
                 until("a fault", || reader.properties().fault.is_some());
-                // What it has is its program's.
+                // Its elements belong to its program.
                 check_run(&reader.read_many(4, None).unwrap(), 0);
                 assert_eq!(fault(reader.read(None)), StreamFault::PeerRestarted);
                 reader.close().unwrap();
@@ -513,11 +516,11 @@ fn an_active_end_is_told_that_its_peer_was_restarted() {
 
 /// Behaviour: NS-71.
 #[test]
-fn versions_that_do_not_meet_are_told_at_once() {
+fn versions_without_overlap_are_reported_at_once() {
     for dials in EITHER {
         let at = address();
         let proxy = Proxy::to(at);
-        // S_HELLO says it speaks versions 98 to 99.
+        // S_HELLO offers versions 98 to 99.
         proxy.hook(|way, frame| {
             if way == Way::Out && frame[4] == 106 {
                 frame[20..22].copy_from_slice(&[98, 99]);
@@ -554,11 +557,11 @@ fn versions_that_do_not_meet_are_told_at_once() {
     }
 }
 
-/// Acknowledgements that are lost with their connection are no loss of anything.
+/// Acknowledgements that are lost with their connection lose no data.
 ///
 /// Behaviour: NS-61, NS-68.
 #[test]
-fn what_arrived_unacknowledged_is_not_sent_again() {
+fn data_received_but_unacknowledged_is_not_resent() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [10, 10]);
         for round in 0..5 {

@@ -1,4 +1,4 @@
-//! What endpoints say of themselves.
+//! The properties that endpoints report.
 
 use trunkline_stream::{Options, Until};
 use trunkline_types::DataType;
@@ -54,7 +54,7 @@ fn fills_and_totals_are_counted_in_elements() {
 
 /// Behaviour: NS-54.
 #[test]
-fn an_endpoint_says_what_it_is_and_who_its_peer_is() {
+fn endpoint_reports_its_own_and_its_peers_properties() {
     let named = |program: &str, capacity| Options {
         program: program.to_owned(),
         ..options(capacity)

@@ -19,17 +19,17 @@ pub enum Way {
     Back,
 }
 
-/// What becomes of a frame.
+/// The treatment of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Forward,
-    /// It is lost, and with it the connection; nobody can be dialled until [`Proxy::up`].
+    /// The frame and its connection are dropped; dials fail until [`Proxy::up`].
     Outage,
-    /// It goes on, and the connection ends behind it.
+    /// It continues, and the connection ends after it.
     CutBehind,
 }
 
-/// Looks at each frame, which it may change, and says what becomes of it.
+/// Inspects each frame, which it may change, and returns its treatment.
 pub type Hook = Box<dyn FnMut(Way, &mut Vec<u8>) -> Fate + Send>;
 
 pub struct Proxy {
@@ -52,7 +52,7 @@ pub struct State {
     pub bytes: u64,
     /// Frames that went through, by kind.
     pub frames: Vec<u64>,
-    /// Cut when so many bytes went through.
+    /// Cut after this number of bytes.
     cut_at: Option<u64>,
     /// Frames of these kinds wait.
     held: Vec<u8>,
@@ -60,7 +60,7 @@ pub struct State {
     is_over: bool,
     cuts: u64,
     live: Vec<TcpStream>,
-    /// Connections older than that stand still until the proxy ends.
+    /// Connections older than that stall until the proxy ends.
     frozen_before: u64,
     frozen: Vec<TcpStream>,
 }
@@ -73,7 +73,7 @@ impl State {
 }
 
 impl Proxy {
-    /// A proxy to whoever listens at `target`, now or later.
+    /// A proxy to the listener at `target`, now or later.
     pub fn to(target: SocketAddr) -> Self {
         let address = address();
         let listener = TcpListener::bind(address).unwrap();
@@ -95,18 +95,18 @@ impl Proxy {
         self.address
     }
 
-    /// Ends the connections there are. Another one can be made at once.
+    /// Ends the existing connections. New ones are possible at once.
     pub fn cut(&self) {
         self.shared.cut(&mut self.shared.lock());
     }
 
-    /// The same when so many further bytes went through: in the middle of a frame.
+    /// Like [`cut`](Self::cut), after this number of further bytes: in the middle of a frame.
     pub fn cut_after(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.cut_at = Some(state.bytes + bytes);
     }
 
-    /// Ends the connections, and lets nobody through until [`up`](Self::up).
+    /// Ends the connections, and rejects new ones until [`up`](Self::up).
     pub fn down(&self) {
         let mut state = self.shared.lock();
         state.is_down = true;
@@ -117,8 +117,8 @@ impl Proxy {
         self.shared.lock().is_down = false;
     }
 
-    /// Nothing goes through the connections there are any more, and nobody is told: as if the
-    /// machine of the other end had vanished. New ones go through.
+    /// The existing connections silently stall, as if the machine of the other end had vanished.
+    /// New ones work.
     pub fn freeze(&self) {
         let state = &mut *self.shared.lock();
         state.frozen.append(&mut state.live);
@@ -127,7 +127,7 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// From now on only frames of other kinds go through; what is behind a held one waits too.
+    /// From now on only frames of other kinds pass; frames after a held one wait too.
     pub fn hold(&self, kinds: &[u8]) {
         self.shared.lock().held = kinds.to_vec();
         self.shared.changed.notify_all();
@@ -140,7 +140,7 @@ impl Proxy {
         }
     }
 
-    /// Has each frame looked at from now on.
+    /// Passes each frame to `hook` from now on.
     pub fn hook(&self, hook: impl FnMut(Way, &mut Vec<u8>) -> Fate + Send + 'static) {
         *self.shared.hook.lock().unwrap() = Some(Box::new(hook));
     }
@@ -160,7 +160,7 @@ impl Proxy {
         assert!(!is_over, "{what} did not happen");
     }
 
-    /// What went through so far.
+    /// The state so far.
     pub fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         look(&self.shared.lock())
     }
@@ -186,7 +186,7 @@ impl Shared {
 
     fn cut(&self, state: &mut State) {
         for socket in state.live.drain(..) {
-            // One that has ended by itself is none any more.
+            // A connection that has ended by itself is ignored.
             let _ = socket.shutdown(Shutdown::Both);
         }
         state.cuts += 1;

@@ -1,4 +1,4 @@
-//! A peer that speaks frames by hand, and says what it likes.
+//! A peer that sends hand-written frames of any content.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -41,7 +41,7 @@ impl Came {
 }
 
 impl Raw {
-    /// Dials until somebody listens there.
+    /// Dials until a program listens there.
     pub fn dial(at: SocketAddr) -> Self {
         let mut dialled = None;
         until("a listener", || {
@@ -59,7 +59,7 @@ impl Raw {
         let _ = self.0.write_all(bytes);
     }
 
-    /// The next frame that is no sign of life; `None` when the other end has closed.
+    /// The next frame other than a keep-alive; `None` when the other end has closed.
     pub fn next(&mut self) -> Option<Came> {
         loop {
             let mut header = [0; 16];
@@ -195,7 +195,7 @@ impl Party {
         }
     }
 
-    /// A connection on which the hello was said, with a ticket of its own.
+    /// A connection on which the hello was sent, with its own ticket.
     pub fn dial(&mut self, at: SocketAddr, name: &str) -> Raw {
         self.attempt += 1;
         let mut raw = Raw::dial(at);
@@ -204,7 +204,7 @@ impl Party {
         raw
     }
 
-    /// The same, and it was accepted.
+    /// Like [`dial`](Self::dial), and the hello was accepted.
     pub fn connect(&mut self, at: SocketAddr, name: &str) -> (Raw, StreamEnd) {
         let mut raw = self.dial(at, name);
         let end = raw.welcome();

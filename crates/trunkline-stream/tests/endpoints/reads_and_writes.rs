@@ -21,7 +21,7 @@ fn too_many<T: std::fmt::Debug>(result: Result<T, StreamError>, asked: usize, ca
     }
 }
 
-/// Fills both buffers: what the writer's holds is known only when the reader's is full.
+/// Fills both buffers: the fill of the writer's is known only when the reader's is full.
 fn fill(writer: &mut Writer<f64>, [of_writer, of_reader]: [u64; 2]) {
     writer.write_many(&elements(0..of_reader), LONG).unwrap();
     writer.flush(Until::Available, LONG).unwrap();
@@ -124,7 +124,7 @@ fn a_write_without_room_writes_nothing_and_overwrites_nothing() {
 
 /// Behaviour: NS-30, NS-31, NS-32.
 #[test]
-fn a_read_without_all_of_its_elements_reads_none() {
+fn read_that_cannot_complete_takes_no_element() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 10]);
         writer.write_many(&elements(0..3), LONG).unwrap();
@@ -145,11 +145,11 @@ fn a_read_without_all_of_its_elements_reads_none() {
     }
 }
 
-/// A call that waits gets what comes while it waits, all of it at once.
+/// A waiting call gets all elements that arrive while it waits, at once.
 ///
 /// Behaviour: NS-30.
 #[test]
-fn a_call_that_waits_goes_on_when_it_can() {
+fn waiting_call_continues_as_soon_as_possible() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [4, 4]);
         let thread = thread::spawn(move || {
@@ -207,7 +207,7 @@ fn more_than_the_buffer_holds_is_an_error_at_once() {
 
 /// Behaviour: NS-33.
 #[test]
-fn of_elements_that_vary_both_counts_and_bytes_are_bounded() {
+fn variable_size_elements_are_bounded_by_count_and_bytes() {
     let small = Options {
         bytes_max: 100,
         ..options(4)
@@ -226,7 +226,7 @@ fn of_elements_that_vary_both_counts_and_bytes_are_bounded() {
             meet::<String>(Dials::Writer, of_writer, of_reader, address(), None);
         let many = vec![String::new(); capacity + 1];
         too_many(writer.write_many(&many, None), capacity + 1, capacity);
-        // What is before it counts too: 4 bytes for the element's length, 1 for the text's.
+        // The prefixes count too: 4 bytes for the element's length, 1 for the text's.
         let longest = "x".repeat(95);
         let error = writer.write(&(longest.clone() + "x"), None).unwrap_err();
         assert!(
@@ -252,7 +252,7 @@ fn of_elements_that_vary_both_counts_and_bytes_are_bounded() {
 
 /// Behaviour: NS-30.
 #[test]
-fn nothing_is_written_and_read_as_easily() {
+fn empty_writes_and_reads_succeed() {
     let (mut writer, mut reader) = pair::<f64>(Dials::Writer, [4, 4]);
     writer.write_many(&[], NONE).unwrap();
     writer
@@ -338,7 +338,7 @@ fn texts_of_unequal_lengths_are_read_by_one_call() {
 
 /// Behaviour: NS-36.
 #[test]
-fn everything_there_is_is_read_without_waiting() {
+fn read_all_takes_the_available_elements_without_waiting() {
     fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(usize) -> T) {
         for dials in EITHER {
             let (mut writer, mut reader) = pair::<T>(dials, [10, 10]);
@@ -358,7 +358,7 @@ fn everything_there_is_is_read_without_waiting() {
 
 /// Behaviour: NS-31.
 #[test]
-fn a_task_that_is_dropped_while_it_waits_took_and_gave_nothing() {
+fn dropped_waiting_task_has_moved_no_element() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [4, 4]);
         let mut context = Context::from_waker(Waker::noop());
@@ -409,7 +409,7 @@ fn two_tasks_pass_everything_on() {
     }
 }
 
-/// What was acquired is the program's until it is given back.
+/// An acquired region belongs to the program until it is released.
 ///
 /// Behaviour: NS-30, NS-62.
 #[test]
@@ -417,7 +417,7 @@ fn an_acquired_region_counts_as_read_when_it_is_dropped() {
     let (mut writer, mut reader) = pair::<f64>(Dials::Writer, [6, 6]);
     fill(&mut writer, [6, 6]);
     let region = reader.acquire(6, LONG).unwrap();
-    // It lies in the reader's buffer, so the writer has no room.
+    // It is in the reader's buffer, so the writer has no room.
     timed_out(writer.write(&-1.0, SHORT));
     check_run(&region, 0);
     drop(region);
@@ -429,7 +429,7 @@ fn an_acquired_region_counts_as_read_when_it_is_dropped() {
 
 /// Behaviour: NS-19, NS-30.
 #[test]
-fn the_longest_time_out_there_is_is_for_ever() {
+fn longest_timeout_never_expires() {
     let longest = Some(Duration::MAX);
     let patient = || Options {
         timeout: longest,

@@ -1,4 +1,4 @@
-//! Pairs of endpoints, addresses of their own, waiting, and an executor for one task.
+//! Pairs of endpoints, unique addresses, waiting, and an executor for one task.
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 /// After this long a test is given up.
 pub const CUT_OFF: Duration = Duration::from_secs(60);
 
-/// The same as the time-out of a call.
+/// The time-out of a call.
 pub const LONG: Option<Duration> = Some(CUT_OFF);
 
 /// The time-out of a call that is to run out.
@@ -26,7 +26,7 @@ pub const SHORT: Option<Duration> = Some(Duration::from_millis(20));
 /// No waiting at all.
 pub const NONE: Option<Duration> = Some(Duration::ZERO);
 
-/// An address that nobody else uses: of this process alone, and another one each time.
+/// An unused address: of this process alone, and another one each time.
 pub fn address() -> SocketAddr {
     static PORTS: Mutex<u16> = Mutex::new(20_000);
     let mut port = PORTS.lock().unwrap();
@@ -50,12 +50,12 @@ pub fn url(at: SocketAddr, name: &str) -> String {
     format!("tl://{at}/{name}")
 }
 
-/// A URL of its own.
+/// A unique URL.
 pub fn fresh(name: &str) -> String {
     url(address(), name)
 }
 
-/// A buffer of so many elements.
+/// A buffer of this number of elements.
 pub fn options(capacity: usize) -> Options {
     Options {
         capacity,
@@ -66,7 +66,7 @@ pub fn options(capacity: usize) -> Options {
     }
 }
 
-/// The same, naming a peer.
+/// Like [`options`], naming a peer.
 pub fn naming(peer: &str, options: Options) -> Options {
     Options {
         peer: Some(peer.to_owned()),
@@ -95,7 +95,7 @@ pub fn proxied<T: Element>(dials: Dials, capacities: [usize; 2]) -> (Proxy, Writ
     proxied_with(dials, of_writer, of_reader)
 }
 
-/// The same with any options.
+/// Like [`proxied`], with any options.
 pub fn proxied_with<T: Element>(
     dials: Dials,
     of_writer: Options,
@@ -132,7 +132,7 @@ pub fn meet<T: Element>(
     }
 }
 
-/// Looks again and again until `done`.
+/// Looks repeatedly until `done`.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let clock = Clock::new();
     let cut_off = clock.now().saturating_add(CUT_OFF);
@@ -166,7 +166,7 @@ pub fn until_connected(end: &impl Has, is_connected: bool) {
     });
 }
 
-/// Waits until an end's buffer holds so many elements.
+/// Waits until an end's buffer holds this number of elements.
 pub fn until_filled(end: &impl Has, elements: u64) {
     until(&format!("a fill of {elements}"), || {
         end.has().in_buffer == elements
@@ -227,7 +227,7 @@ pub fn run_both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = 
     (of_one.unwrap(), of_other.unwrap())
 }
 
-/// The element at an index, by which a reader knows what it got.
+/// The element at an index, which identifies it.
 pub fn element(index: u64) -> f64 {
     // Below 2^53 every one is another.
     index as f64
@@ -238,7 +238,7 @@ pub fn elements(range: std::ops::Range<u64>) -> Vec<f64> {
     range.map(element).collect()
 }
 
-/// Checks that what was read goes on from `next`, and where the one after it is.
+/// Checks that the read elements continue from `next`. Returns the index after them.
 #[track_caller]
 pub fn check_run(read: &[f64], next: u64) -> u64 {
     for (at, found) in (next..).zip(read) {

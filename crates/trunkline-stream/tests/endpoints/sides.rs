@@ -1,4 +1,4 @@
-//! Who writes and who reads: settled by the call that creates an end, and held to by the peer.
+//! The direction of an endpoint: fixed by the call that creates it, and enforced against the peer.
 
 use std::thread;
 
@@ -12,12 +12,12 @@ use crate::bad_input::{
 use crate::raw::Party;
 use crate::rig::*;
 
-/// A stream keeps no last value: what was read is gone, and a read waits for the next. And it has
-/// two buffers within one process too, which is what a queue of that process is spared.
+/// A stream keeps no last value: read elements are gone, and a read waits for the next. It has two
+/// buffers within one process too, which a local queue avoids.
 ///
 /// Behaviour: NS-90.
 #[test]
-fn what_was_read_is_gone_and_both_buffers_are_there_in_one_process_too() {
+fn elements_are_read_once_and_each_end_has_its_buffer() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [10, 20]);
         for index in 0..30 {
@@ -35,12 +35,12 @@ fn what_was_read_is_gone_and_both_buffers_are_there_in_one_process_too() {
     }
 }
 
-/// Neither the other end nor anything it says makes a writer of a reader, or the other way round.
+/// Neither the other end nor any frame of it turns a writer into a reader, or the reverse.
 ///
 /// Behaviour: NS-11.
 #[test]
-fn an_end_is_what_the_call_has_made_that_created_it() {
-    // Of two that write, or read, neither takes the other part.
+fn endpoint_kind_is_that_of_its_constructor() {
+    // Of two writers, or two readers, neither changes its direction.
     for dials in EITHER {
         let at = address();
         let (passive, named) = (url(at, "passive"), naming(&url(at, "passive"), options(4)));
@@ -59,7 +59,7 @@ fn an_end_is_what_the_call_has_made_that_created_it() {
             assert_eq!(code, FaultCode::StreamDirection);
         }
     }
-    // A reader that comes back as a writer is refused, and goes on as a reader.
+    // A reader that reconnects as a writer is refused, and continues as a reader.
     let (at, thread) = waiting_writer();
     let mut party = Party::reader();
     let (raw, _) = party.connect(at, "passive");
@@ -81,7 +81,7 @@ fn an_end_is_what_the_call_has_made_that_created_it() {
     raw.send(&ack(2, 2, 102));
     writer.flush(Until::Read, LONG).unwrap();
     assert!(writer.properties().is_writer);
-    // The same of a writer that comes back as a reader.
+    // Like above, for a writer that reconnects as a reader.
     let (at, thread) = waiting_reader();
     let mut party = Party::writer();
     let (raw, _) = party.connect(at, "passive");
@@ -105,18 +105,18 @@ fn an_end_is_what_the_call_has_made_that_created_it() {
 }
 
 /// Programs cannot: a `Reader` has no call that writes, and a `Writer` none that reads. A peer that
-/// does so all the same is told that it is wrong, and the end keeps everything.
+/// does so nevertheless learns that it is wrong, and the end keeps everything.
 ///
 /// Behaviour: NS-37.
 #[test]
-fn a_reader_that_writes_and_a_writer_that_reads_are_told_that_they_are_wrong() {
+fn peers_acting_in_the_wrong_direction_are_refused() {
     wrong_for_a_writer(&data(0..1));
     wrong_for_a_reader(&ack(1, 1, 101));
 }
 
 /// Behaviour: NS-41.
 #[test]
-fn a_reader_that_flushes_is_told_that_it_is_wrong() {
+fn flush_of_a_reader_is_refused() {
     for until in [Place::Available, Place::Read] {
         let (mut ask, position) = (Vec::new(), 8);
         Ask { until, position }.encode(&mut ask);
@@ -124,14 +124,14 @@ fn a_reader_that_flushes_is_told_that_it_is_wrong() {
     }
 }
 
-/// Writing, sending and reading go on at a time, each as far as the next one lets it.
+/// Writing, sending and reading continue at a time, each as far as the next one lets it.
 ///
 /// Behaviour: NS-80.
 #[test]
 fn a_writer_is_ahead_of_a_reader_by_both_buffers_and_then_as_fast_as_it() {
     for dials in EITHER {
         let (mut writer, mut reader) = pair::<f64>(dials, [30, 20]);
-        // Nobody reads: writing does not wait for that until everything is full.
+        // Without a reader, writing does not wait until everything is full.
         for at in (0..50).step_by(10) {
             writer.write_many(&elements(at..at + 10), LONG).unwrap();
         }

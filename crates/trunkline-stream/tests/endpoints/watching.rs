@@ -6,7 +6,7 @@ use crate::rig::{CUT_OFF, Dials, meet, options};
 
 /// Behaviour: NS-50, NS-51, NS-52.
 #[test]
-fn what_an_end_is_like_can_be_asked_while_it_waits() {
+fn properties_are_readable_while_an_end_waits() {
     let at = crate::rig::address();
     let (mut writer, mut reader) = meet::<f64>(Dials::Writer, options(4), options(4), at, None);
     let (of_writer, of_reader) = (writer.monitor(), reader.monitor());

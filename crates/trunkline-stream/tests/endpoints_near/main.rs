@@ -1,7 +1,6 @@
-//! The same endpoints where both are on one machine and share one ring: what they promise is the
-//! same.
+//! The same endpoints on one machine with one shared ring: their guarantees are the same.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![allow(dead_code, reason = "what only outages need")]
 
 #[path = "../endpoints/closing.rs"]
@@ -22,7 +21,7 @@ mod rig;
 /// Ends find each other by Unix sockets, and share one ring.
 const NEAR: bool = true;
 
-/// Otherwise all the others would say nothing new.
+/// Otherwise the other tests would check nothing new.
 ///
 /// Behaviour: NS-02.
 #[test]

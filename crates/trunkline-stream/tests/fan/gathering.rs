@@ -25,7 +25,7 @@ fn run_of(writer: u64, range: std::ops::Range<u64>) -> Vec<f64> {
 
 /// Behaviour: B-62.
 #[test]
-fn runs_are_of_one_writer_each_in_its_order() {
+fn each_run_has_elements_of_one_writer_in_order() {
     let url = fresh("in");
     let writers = [10, 300, 64, 1].map(options).into();
     let (mut reader, writers) = collect::<f64>(&url, fan_in(100, 4), writers);
@@ -78,14 +78,14 @@ fn runs_are_of_one_writer_each_in_its_order() {
 
 /// Behaviour: B-62.
 #[test]
-fn writers_take_turns_and_none_holds_another_up() {
+fn writers_take_turns_and_do_not_block_each_other() {
     let url = fresh("in");
     let (mut reader, mut writers) = collect::<f64>(
         &url,
         fan_in(50, 3),
         vec![options(50), options(50), options(50)],
     );
-    // The first fills everything there is for it, and waits; the others have their own.
+    // The first writer fills its share and waits; the others have separate shares.
     writers[0].write_many(&run_of(1, 0..50), LONG).unwrap();
     writers[0].flush(Until::Available, LONG).unwrap();
     writers[0].write_many(&run_of(1, 50..100), LONG).unwrap();
@@ -108,7 +108,7 @@ fn writers_take_turns_and_none_holds_another_up() {
         }
     }
     assert_eq!(turns, [1, 2, 3, 1, 2, 3]);
-    // What was read is room for the first.
+    // Reading has made room for the first writer.
     writers[0].write(&0.0, LONG).unwrap();
     for writer in writers {
         writer.abort();
@@ -117,7 +117,7 @@ fn writers_take_turns_and_none_holds_another_up() {
 
 /// Behaviour: B-62.
 #[test]
-fn the_end_of_a_writer_is_told_behind_its_last_element() {
+fn end_of_a_writer_is_reported_after_its_last_element() {
     let at = address();
     let url = url(at, "in");
     let proxy = Proxy::to(at);
@@ -154,7 +154,7 @@ fn the_end_of_a_writer_is_told_behind_its_last_element() {
                 *read.entry(writer.number).or_insert(0) += elements.len();
             }
             Run::Ended { writer, end } => {
-                assert_eq!(read[&writer.number], 10, "everything before");
+                assert_eq!(read[&writer.number], 10, "elements before the end");
                 ends.insert(writer.number, end);
             }
         }
@@ -167,13 +167,13 @@ fn the_end_of_a_writer_is_told_behind_its_last_element() {
     assert_eq!(ends[&2], aborted);
     let is_gone = matches!(&ends[&3], RunEnd::Fault(StreamFault::PeerGone { .. }));
     assert!(is_gone, "{ends:?}");
-    // It comes back too late, and is told.
+    // It reconnects too late and gets an error.
     proxy.up();
     let mut gone = gone;
     match gone.flush(Until::Read, LONG) {
         Ok(()) => {
             let fault = || gone.properties().fault;
-            until("word of it", || fault().is_some());
+            until("the fault", || fault().is_some());
         }
         Err(error) => assert!(matches!(error, StreamError::Fault(_)), "{error}"),
     }
@@ -181,7 +181,7 @@ fn the_end_of_a_writer_is_told_behind_its_last_element() {
 
 /// Behaviour: B-62, B-61.
 #[test]
-fn the_end_of_a_writer_is_told_while_others_have_elements() {
+fn end_of_a_writer_is_reported_while_others_have_elements() {
     let url = fresh("in");
     let (mut reader, mut writers) = collect::<f64>(
         &url,
@@ -194,7 +194,7 @@ fn the_end_of_a_writer_is_told_while_others_have_elements() {
         writer.flush(Until::Available, LONG).unwrap();
     }
     assert_eq!(closes.close(LONG).elements, 0);
-    // One read for each of the others, at most: it has its turn.
+    // After at most one read of each other writer, its end is reported.
     let ended = (0..3).any(|_| match reader.read_run(1, LONG).unwrap() {
         Run::Elements { .. } => false,
         Run::Ended { writer, end } => {
@@ -211,7 +211,7 @@ fn the_end_of_a_writer_is_told_while_others_have_elements() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_cut_of_one_writer_loses_and_doubles_nothing() {
+fn cut_connection_of_one_writer_loses_and_duplicates_nothing() {
     let at = address();
     let url = url(at, "in");
     let proxy = Proxy::to(at);
@@ -237,7 +237,7 @@ fn a_cut_of_one_writer_loses_and_doubles_nothing() {
     let mut random = fastrand::Rng::with_seed(5);
     let mut next = [0, 0];
     let mut ended = 0;
-    // In the middle of a frame, soon after 2000 elements each time.
+    // Cuts the connection within a frame, about every 2000 elements.
     let mut cut_at = 2000;
     while ended < 2 {
         match reader.read_run(1000, LONG).unwrap() {
@@ -271,7 +271,7 @@ fn a_cut_of_one_writer_loses_and_doubles_nothing() {
 
 /// Behaviour: B-62.
 #[test]
-fn more_writers_than_it_takes_are_refused() {
+fn writers_above_the_limit_are_refused() {
     let url = fresh("in");
     let of_reader = FanInOptions {
         writers_max: 1,
@@ -285,11 +285,14 @@ fn more_writers_than_it_takes_are_refused() {
     match Writer::<f64>::create(&fresh("other"), impatient) {
         Err(StreamError::NoPeer { last, .. }) => {
             let said = last.unwrap().to_string();
-            assert!(said.contains("has 1 writers already"), "{said}");
+            assert!(
+                said.contains("already has the maximum number of writers, 1"),
+                "{said}"
+            );
         }
         other => panic!("{other:?}"),
     }
-    // One that has ended has its place until that was told.
+    // An ended writer keeps its place until its end is reported.
     writers.remove(0).close(LONG);
     let waits = naming(&url, options(10));
     let other = thread::spawn(move || Writer::<f64>::create(&fresh("other"), waits).unwrap());
@@ -354,12 +357,14 @@ fn tasks_read_elements_of_any_type_from_several_writers() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_reader_that_closes_tells_each_writer() {
+fn closing_reader_notifies_each_writer() {
     let url = fresh("in");
     let (reader, mut writers) = collect::<f64>(&url, fan_in(10, 2), vec![options(10), options(10)]);
     reader.close();
     for writer in &mut writers {
-        until("word of it", || writer.properties().is_peer_destroyed());
+        until("the reader is destroyed", || {
+            writer.properties().is_peer_destroyed()
+        });
         assert!(writer.write(&1.0, LONG).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Readers that go: by themselves, or for ever.
+//! Readers that go: by themselves, or forever.
 
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::several::{fan_out, of, spread};
 
 /// Behaviour: B-62, B-61.
 #[test]
-fn a_reader_that_is_away_for_too_long_holds_nobody_up_any_more() {
+fn absent_reader_stops_blocking_after_its_limit() {
     for (policy, capacity) in [(Policy::Slowest, 10), (Policy::Quota(5), 100)] {
         let at = address();
         let url = url(at, "out");
@@ -35,10 +35,10 @@ fn a_reader_that_is_away_for_too_long_holds_nobody_up_any_more() {
         until("its acknowledgement", || of(&writer, &gone).waiting == 0);
         proxy.down();
         until_connected(&gone, false);
-        // Written as it leaves: with the slowest it is held up until then.
+        // Written as it leaves: with the slowest it is delayed until then.
         let writes = thread::spawn(move || {
             for next in 5..60 {
-                // For ever, if nobody tells it.
+                // Without a timeout.
                 writer.write(&element(next), None).unwrap();
             }
             writer
@@ -53,12 +53,12 @@ fn a_reader_that_is_away_for_too_long_holds_nobody_up_any_more() {
         let fault = lacking.fault.as_ref();
         let is_gone = matches!(fault, Some(StreamFault::PeerGone { .. }));
         assert!(is_gone, "{lacking:?}");
-        // What was written until it was given up, and it did not get.
+        // Elements written before it was abandoned that it did not get.
         assert!(lacking.left.elements > 0 || lacking.lost > 0, "{lacking:?}");
         // Told once.
         assert!(writer.departed().is_empty());
         assert_eq!(check_run(&there.read_many(60, LONG).unwrap(), 0), 60);
-        // When it comes back it is told, after what it has.
+        // When it reconnects it gets an error, after its elements.
         proxy.up();
         assert_eq!(check_run(&gone.read_many(5, LONG).unwrap(), 0), 5);
         match gone.read(LONG) {
@@ -84,7 +84,7 @@ fn a_reader_that_closes_leaves_at_once() {
     until_filled(&slow, 5);
     writer.write_many(&elements(10..15), LONG).unwrap();
     let writes = thread::spawn(move || {
-        // For ever, if nobody tells it.
+        // Without a timeout.
         writer.write_many(&elements(15..25), None).unwrap();
         writer
     });
@@ -105,7 +105,7 @@ fn a_reader_that_closes_leaves_at_once() {
 
 /// Behaviour: B-62.
 #[test]
-fn closing_says_what_each_reader_lacks() {
+fn close_reports_what_each_reader_lacks() {
     let url = fresh("out");
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(10, 2, Policy::Slowest), &readers);
@@ -119,7 +119,7 @@ fn closing_says_what_each_reader_lacks() {
     let mut said: Vec<_> = said.collect();
     said.sort_by_key(|(_, left, _)| *left);
     assert_eq!((said[0].1, said[1].1, said[1].2), (0, 5, 0), "{lacking:?}");
-    // Each is told what it has, and the one what is missing.
+    // Each reader gets its elements, and the one gets its losses.
     assert_eq!(check_run(&readers[1].read_many(20, LONG).unwrap(), 0), 10);
     assert!(matches!(readers[1].read(LONG), Err(StreamError::Ended)));
     assert_eq!(check_run(&readers[0].read_many(5, LONG).unwrap(), 0), 5);
@@ -133,7 +133,7 @@ fn closing_says_what_each_reader_lacks() {
 ///
 /// Behaviour: B-62, NS-66.
 #[test]
-fn a_writer_that_was_created_anew_is_not_the_one_before() {
+fn recreated_writer_is_a_different_writer() {
     let at = address();
     let url = url(at, "out");
     let proxy = Proxy::to(at);

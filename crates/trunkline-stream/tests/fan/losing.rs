@@ -1,5 +1,5 @@
-//! Readers that are too slow for a writer that does not wait: they are told what they have lost,
-//! exactly and in its place.
+//! Readers that are too slow for a writer that does not wait: their losses are reported exactly and
+//! at their position.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use crate::proxy::Proxy;
 use crate::rig::*;
 use crate::several::{fan_out, of, read, spread};
 
-/// What a reader got: the index of the next element by what it read and by what it was told.
+/// The elements of a reader: the index of the next element by its reads and by its loss reports.
 struct Seen {
     next: u64,
     read: u64,
@@ -62,7 +62,7 @@ where
 
 /// Behaviour: B-62.
 #[test]
-fn a_read_stops_at_what_is_lost_and_the_next_one_says_so_once() {
+fn read_stops_at_a_loss_and_the_next_one_reports_it_once() {
     let url = fresh("out");
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
     let quota = Policy::Quota(4);
@@ -70,12 +70,12 @@ fn a_read_stops_at_what_is_lost_and_the_next_one_says_so_once() {
     let (mut fast, mut slow) = (readers.remove(1), readers.remove(0));
     writer.write_many(&elements(0..5), LONG).unwrap();
     until_filled(&slow, 5);
-    // No more fits, and 4 of what is written now wait.
+    // No more fits, and 4 of the next elements wait.
     writer.write_many(&elements(5..50), LONG).unwrap();
     until_filled(&fast, 50);
     until("the quota", || of(&writer, &slow).waiting == 4);
     assert_eq!(of(&writer, &slow).lost, 41);
-    until("word of it", || slow.lost_total() == 41);
+    until("the loss report", || slow.lost_total() == 41);
     assert_eq!(check_run(&slow.read_many(3, LONG).unwrap(), 0), 3);
     assert_eq!(slow.available(), 2);
     let region = slow.acquire(5, LONG).unwrap();
@@ -86,7 +86,7 @@ fn a_read_stops_at_what_is_lost_and_the_next_one_says_so_once() {
         Err(StreamError::Lost { elements }) => assert_eq!(elements, 41),
         other => panic!("{other:?}"),
     }
-    // Once, and then what is behind it.
+    // Once, and then the elements after it.
     assert_eq!(check_run(&slow.read_many(2, LONG).unwrap(), 46), 48);
     assert_eq!(slow.read(LONG).unwrap(), element(48));
     let mut one = [0.0];
@@ -106,7 +106,7 @@ fn a_read_stops_at_what_is_lost_and_the_next_one_says_so_once() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_writer_with_a_quota_waits_for_nobody_and_every_element_is_read_or_told() {
+fn writer_with_a_quota_never_waits_and_losses_are_reported() {
     fn number(at: u64) -> u64 {
         at
     }
@@ -178,7 +178,7 @@ fn a_writer_with_a_quota_waits_for_nobody_and_every_element_is_read_or_told() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_reader_that_was_away_finds_the_newest() {
+fn reader_finds_the_newest_elements_after_an_absence() {
     let at = address();
     let url = url(at, "out");
     let proxy = Proxy::to(at);
@@ -216,7 +216,8 @@ fn a_reader_that_was_away_finds_the_newest() {
         assert_eq!(check_run(&read, begin + 55), begin + 75);
         assert_eq!(reader.lost_total(), (outage + 1) * 50);
     }
-    // While nobody is there, the newest are kept, and nobody is told of the others.
+    // While disconnected, the newest elements are kept, and the others are not reported to any
+    // reader.
     readers.remove(0).close().unwrap();
     until("nobody", || writer.readers().is_empty());
     for next in 225..400 {
@@ -234,12 +235,12 @@ fn a_reader_that_was_away_finds_the_newest() {
     assert_eq!(writer.close(LONG)[0].left.elements, 0);
 }
 
-/// A frame is half sent because the network stands still, and the ring is to give its bytes up: it
-/// comes whole, and nothing in it is of another place.
+/// A frame is partially sent because the network stalls, and the ring is to release its bytes: it
+/// is completed unaltered.
 ///
 /// Behaviour: B-62.
 #[test]
-fn what_is_half_sent_comes_whole_though_the_buffer_has_other_elements_there() {
+fn partially_sent_element_is_completed_after_overwriting() {
     let at = address();
     let url = url(at, "out");
     let proxy = Proxy::to(at);
@@ -258,7 +259,7 @@ fn what_is_half_sent_comes_whole_though_the_buffer_has_other_elements_there() {
         writer.write_many(&run, NONE).unwrap();
         written += 10_000;
     }
-    // All of what the frame was made of is written over.
+    // All bytes of the frame's elements are overwritten.
     for _ in 0..25 {
         let run = elements(written..written + 10_000);
         writer.write_many(&run, NONE).unwrap();

@@ -1,14 +1,14 @@
 //! Endpoints with several peers as programs use them, over real sockets.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod gathering;
 mod leaving;
 mod losing;
-#[allow(dead_code, reason = "not all of it is needed here")]
+#[allow(dead_code, reason = "each test program uses its own part")]
 #[path = "../endpoints/proxy.rs"]
 mod proxy;
-#[allow(dead_code, reason = "not all of it is needed here")]
+#[allow(dead_code, reason = "each test program uses its own part")]
 #[path = "../endpoints/rig.rs"]
 mod rig;
 mod several;

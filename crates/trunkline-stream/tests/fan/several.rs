@@ -1,4 +1,4 @@
-//! Endpoints with several peers, and who comes to them.
+//! Endpoints with several peers.
 
 use std::thread::{self, JoinHandle};
 
@@ -9,7 +9,7 @@ use trunkline_stream::{
 
 use crate::rig::*;
 
-/// A writing end with a buffer of so many elements that waits for so many readers.
+/// A writing end with a buffer of this number of elements that waits for this number of readers.
 pub fn fan_out(capacity: usize, readers: usize, policy: Policy) -> FanOutOptions {
     FanOutOptions {
         options: options(capacity),
@@ -19,7 +19,7 @@ pub fn fan_out(capacity: usize, readers: usize, policy: Policy) -> FanOutOptions
     }
 }
 
-/// A reading end with buffers of so many elements that waits for so many writers.
+/// A reading end with buffers of this number of elements that waits for this number of writers.
 pub fn fan_in(capacity: usize, writers: usize) -> FanInOptions {
     FanInOptions {
         options: options(capacity),
@@ -43,7 +43,7 @@ pub fn spread<T: Element>(
     (writer, readers.collect())
 }
 
-/// What a writer says of one of its readers.
+/// A writer's report on one of its readers.
 pub fn of<T: Element>(writer: &FanOutWriter<T>, reader: &Reader<T>) -> Present {
     let url = reader.properties().url;
     let mut readers = writer.readers().into_iter();

@@ -69,7 +69,7 @@ fn each_reader_gets_everything_in_order() {
 
 /// Behaviour: B-62.
 #[test]
-fn elements_that_vary_go_to_each_reader_too() {
+fn variable_size_elements_reach_each_reader() {
     let text = |at: u64| format!("{at} {}", "x".repeat((at * 31 % 700) as usize));
     let url = fresh("out");
     let small = Options {
@@ -111,7 +111,7 @@ fn elements_that_vary_go_to_each_reader_too() {
 
 /// Behaviour: B-62.
 #[test]
-fn the_slowest_reader_holds_the_writer_up() {
+fn slowest_reader_blocks_the_writer() {
     let url = fresh("out");
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(100))];
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(10, 2, SLOWEST), &readers);
@@ -132,7 +132,7 @@ fn the_slowest_reader_holds_the_writer_up() {
         (writer.properties().in_buffer, writer.properties().total),
         (10, 15)
     );
-    // What it reads is room.
+    // Reading makes room.
     let writes = thread::spawn(move || {
         writer.write_many(&elements(15..18), LONG).unwrap();
         writer
@@ -159,7 +159,7 @@ fn the_slowest_reader_holds_the_writer_up() {
 
 /// Behaviour: B-62.
 #[test]
-fn a_cut_of_one_lane_loses_and_doubles_nothing_and_disturbs_no_other() {
+fn cut_connection_of_one_reader_does_not_affect_the_others() {
     let at = address();
     let url = url(at, "out");
     let proxy = Proxy::to(at);
@@ -211,7 +211,7 @@ fn a_cut_of_one_lane_loses_and_doubles_nothing_and_disturbs_no_other() {
 
 /// Behaviour: B-62.
 #[test]
-fn who_comes_later_begins_with_what_is_written_next() {
+fn later_reader_begins_with_the_next_written_element() {
     for varies in [false, true] {
         let url = fresh("out");
         let data_type = match varies {
@@ -245,7 +245,7 @@ fn who_comes_later_begins_with_what_is_written_next() {
         writer.write_many(&values(70..90), LONG).unwrap();
         assert_eq!(first.read_many(90, LONG).unwrap(), values(0..90));
         assert_eq!(second.read_many(20, LONG).unwrap(), values(70..90));
-        // Once all have left, what is written is kept for who comes next.
+        // Once all have left, written elements are kept for the next reader.
         first.close().unwrap();
         second.close().unwrap();
         until("nobody", || writer.readers().is_empty());
@@ -267,7 +267,7 @@ fn who_comes_later_begins_with_what_is_written_next() {
 
 /// Behaviour: B-62.
 #[test]
-fn more_readers_than_it_takes_are_refused_until_one_has_left() {
+fn readers_above_the_limit_are_refused_until_one_leaves() {
     let url = fresh("out");
     let of_writer = FanOutOptions {
         readers_max: 2,
@@ -282,7 +282,10 @@ fn more_readers_than_it_takes_are_refused_until_one_has_left() {
     match Reader::<f64>::create(&fresh("third"), impatient) {
         Err(StreamError::NoPeer { last, .. }) => {
             let said = last.unwrap().to_string();
-            assert!(said.contains("has 2 readers already"), "{said}");
+            assert!(
+                said.contains("already has the maximum number of readers, 2"),
+                "{said}"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -374,7 +377,7 @@ fn an_endpoint_with_several_peers_is_listed_as_one() {
     let readers = [(url.as_str(), options(5)), (url.as_str(), options(9))];
     let (mut writer, mut readers) = spread::<f64>(&url, fan_out(20, 2, SLOWEST), &readers);
     writer.write_many(&elements(0..12), LONG).unwrap();
-    until("what is sent", || told().in_buffer == 7);
+    until("the elements in transit", || told().in_buffer == 7);
     let status = told();
     assert_eq!((status.is_writer, status.is_connected), (Some(true), true));
     assert_eq!((status.total, status.capacity), (12, 20));

@@ -65,7 +65,7 @@ const WRITTEN: [u64; 7] = [0, 1, 8, 23, 24, 31, u64::MAX];
 ///
 /// Either program is killed at every call to its disk, and in every byte of a record.
 #[test]
-fn a_program_killed_at_any_call_loses_and_doubles_nothing() {
+fn program_killed_at_any_call_loses_and_duplicates_nothing() {
     for seed in 0..12 {
         let kills = WRITTEN.map(|bytes| (bytes, Crash::Killed));
         for durability in [Durability::Process, Durability::Disk] {
@@ -78,10 +78,10 @@ fn a_program_killed_at_any_call_loses_and_doubles_nothing() {
 
 /// Behaviour: B-60.
 ///
-/// Power fails at every call, and what was not synced is torn at any byte, or is zero or nonsense
-/// from there on; any part of the changes of names is kept.
+/// Power fails at every call, and unsynced data is torn at any byte, or is zero or garbage from
+/// there on; any part of the name changes is kept.
 #[test]
-fn power_that_fails_at_any_call_loses_and_doubles_nothing() {
+fn power_failure_at_any_call_loses_and_duplicates_nothing() {
     let mut crashes = Vec::new();
     for bytes in [0, 1, 24, 60, u64::MAX] {
         for rest in [Rest::Gone, Rest::Zeroes, Rest::Nonsense] {

@@ -1,4 +1,4 @@
-//! Disks that are full, read-only, broken or worn out, and journals that are somebody else's.
+//! Disks that are full, read-only, broken or worn out, and journals of another endpoint.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -32,9 +32,9 @@ fn failure(kind: ErrorKind) -> Failure {
 
 /// Behaviour: B-60.
 ///
-/// Every call to either disk fails once: the stream goes on, and everything passes once.
+/// Every call to either disk fails once: the stream continues, and everything passes once.
 #[test]
-fn a_call_that_fails_loses_and_doubles_nothing() {
+fn failed_disk_call_loses_and_duplicates_nothing() {
     let kinds = [ErrorKind::StorageFull, ErrorKind::Other];
     for (seed, kind) in (300..306).flat_map(|seed| kinds.map(|kind| (seed, kind))) {
         let steps = steps(seed, 40);
@@ -62,7 +62,7 @@ fn a_call_that_fails_loses_and_doubles_nothing() {
 
 /// Behaviour: B-60.
 #[test]
-fn a_full_disk_is_said_with_its_folder_and_the_stream_goes_on_when_there_is_room() {
+fn full_disk_is_reported_and_the_stream_continues_with_new_room() {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
     append(&mut sut, 3).unwrap();
@@ -86,7 +86,7 @@ fn a_full_disk_is_said_with_its_folder_and_the_stream_goes_on_when_there_is_room
 
 /// Behaviour: B-60.
 #[test]
-fn a_read_only_disk_is_said_with_its_folder() {
+fn read_only_disk_is_reported_with_its_folder() {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
     append(&mut sut, 3).unwrap();
@@ -108,9 +108,9 @@ fn a_read_only_disk_is_said_with_its_folder() {
 
 /// Behaviour: B-60.
 ///
-/// After a failed sync nobody knows what is on the disk: nothing more is written there.
+/// After a failed sync the content of the disk is unknown: nothing more is written there.
 #[test]
-fn a_sync_that_fails_is_the_end_of_this_life() {
+fn failed_sync_ends_the_endpoint() {
     let disk = SimDisk::default();
     let open = |disk: &SimDisk| {
         let disk = Arc::new(disk.clone());
@@ -144,8 +144,8 @@ fn a_sync_that_fails_is_the_end_of_this_life() {
     assert_eq!(sut.next_bytes().unwrap(), bytes(0, 2 * ELEMENT));
 }
 
-/// A journal in three files of which everything is on the disk. In the last file there are five
-/// records; `synced` of them are safe, as the one behind them says.
+/// A journal in three files that is completely on the disk. The last file has five records;
+/// `synced` of them are safe, according to the record after them.
 fn worn_disk(synced: bool) -> SimDisk {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
@@ -183,16 +183,16 @@ const ALL: Crash = Crash::PowerFailed(Tear {
 
 /// Behaviour: B-60.
 ///
-/// Each bit of each file is altered: what is read back is right, and only the last record may be
-/// missing without a word, because only that can be torn. The same holds after a loss of power, for
-/// what was safe by then.
+/// Each bit of each file is flipped: the data read back is correct, and only the last record may be
+/// missing silently, because only that can be torn. The same holds after a loss of power, for data
+/// that was safe by then.
 #[test]
-fn a_bit_that_is_altered_drops_nothing_without_a_word() {
+fn flipped_bit_never_loses_data_silently() {
     for (crash, synced, least) in [
         (Crash::Killed, false, 36),
         (Crash::Killed, true, 36),
         (ALL, true, 36),
-        // Any part of what was never made safe may be gone.
+        // Any part of the data that was never safe may be gone.
         (ALL, false, 32),
     ] {
         let disk = worn_disk(synced).after(crash);
@@ -227,10 +227,10 @@ fn a_bit_that_is_altered_drops_nothing_without_a_word() {
 
 /// Behaviour: B-60.
 ///
-/// A sync fails, and the reader has everything: the cursor must not go beyond what is safe. After a
-/// loss of power the journal is opened with what it had before.
+/// A sync fails, and the reader has everything: the cursor must not pass safe data. After a loss of
+/// power the journal opens with its previous content.
 #[test]
-fn after_a_sync_that_failed_the_journal_knows_of_nothing_that_may_be_gone() {
+fn cursor_never_passes_unsynced_data_after_a_failed_sync() {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
     while sut.has_room(9 * 8).unwrap() {
@@ -285,7 +285,7 @@ fn a_journal_serves_its_own_endpoint_only() {
 
 /// Behaviour: B-60.
 #[test]
-fn a_full_journal_has_room_again_when_the_reader_has_made_its_part_safe() {
+fn full_journal_has_room_after_the_reader_syncs() {
     let disk = SimDisk::default();
     let mut sut = writer(&disk).unwrap();
     let mut trimmed = 0;
@@ -304,7 +304,7 @@ fn a_full_journal_has_room_again_when_the_reader_has_made_its_part_safe() {
             let count = sut.next_bytes().unwrap().len();
             sut.pushed(count);
         }
-        // In the end also what is in the file that is written to.
+        // Finally also the part in the current file.
         trimmed = sut.written() - 8 * (round % 7);
         sut.trim(trimmed, trimmed / ELEMENT).unwrap();
         assert!(sut.has_room(1000).unwrap());
@@ -313,8 +313,8 @@ fn a_full_journal_has_room_again_when_the_reader_has_made_its_part_safe() {
 
 /// Behaviour: B-60.
 ///
-/// The stream has ended and its journal is emptied, with a crash at every call of that: what is
-/// there afterwards is the whole of the old stream, or the beginning of another.
+/// The stream has ended and its journal is emptied, with a crash at every call of that: afterwards
+/// there is the whole old stream, or the beginning of another.
 #[test]
 fn an_ended_stream_leaves_an_empty_journal() {
     let mut call = 0;

@@ -1,7 +1,7 @@
-//! The journals of a writer and of a reader, on a disk that crashes wherever it can, judged by a
-//! checker that knows nothing of how they work.
+//! The journals of a writer and of a reader, on a disk that crashes at every possible point, judged
+//! by an independent checker.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod boundaries;
 mod faults;

@@ -1,23 +1,23 @@
-//! What must be true of a stream with journals, whoever crashes: kept apart from what is judged.
+//! The invariants of a stream with journals under any crashes: independent of the code under test.
 
-/// What the two programs were told, and what they have done. Positions in bytes.
+/// The reports to the two programs, and their actions. Positions in bytes.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// The writing program was told that these are written.
+    /// Reported as written to the writing program.
     pub written: u64,
     /// It has tried to write up to here.
     pub tried: u64,
-    /// The writer was told that these are safe with the reader.
+    /// Reported as durable to the writer.
     pub durable: u64,
-    /// The reading program was told that these are committed.
+    /// Reported as committed to the reading program.
     pub committed: u64,
     /// It has tried to commit up to here.
     pub commit_tried: u64,
-    /// What the reading program has of the stream, each byte once.
+    /// The bytes of the stream that the reading program has, each once.
     pub received: Vec<u8>,
 }
 
-/// The byte of the stream at a position: told by the position alone.
+/// The byte of the stream at a position, computed from the position alone.
 pub fn byte(position: u64) -> u8 {
     let mixed = position.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8 ^ mixed as u8
@@ -29,7 +29,7 @@ pub fn bytes(from: u64, to: u64) -> Vec<u8> {
 }
 
 impl Model {
-    /// The writer is there again, and goes on at `written` with the bytes from `kept` on.
+    /// The writer is restarted, and continues at `written` with the bytes from `kept` on.
     /// `forgets`: power failed, and the writer had promised nothing for that.
     pub fn writer_is_back(&self, kept: u64, written: u64, forgets: bool) {
         assert!(kept <= written);
@@ -46,7 +46,7 @@ impl Model {
         );
     }
 
-    /// The reader is there again. `forgets`: as above, of its commits.
+    /// The reader is restarted. `forgets`: as above, for its commits.
     pub fn reader_is_back(&mut self, read: u64, arrived: u64, left: &[u8], forgets: bool) {
         assert!(read <= arrived);
         assert!(
@@ -59,7 +59,7 @@ impl Model {
         assert!(read <= self.commit_tried, "what was not read is committed");
         assert!(forgets || read >= self.committed, "doubled: back at {read}");
         assert!(read <= self.received.len() as u64);
-        // The program has what it has committed, and gets the rest again.
+        // The program has everything that it has committed, and gets the rest again.
         self.received.truncate(read as usize);
         self.committed = read;
     }

@@ -1,4 +1,4 @@
-//! The same on files of this machine.
+//! Journals in real files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ fn open(folder: &Path) -> Result<WriterJournal, JournalError> {
 
 /// Behaviour: B-60.
 #[test]
-fn what_was_written_to_files_is_there_in_the_next_life() {
+fn journal_is_read_back_after_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("of a stream");
     let mut kept = 0;
-    for life in 0..10_u64 {
+    for run in 0..10_u64 {
         let mut sut = open(&folder).unwrap();
-        assert_eq!(sut.written(), life * 5000 * ELEMENT);
+        assert_eq!(sut.written(), run * 5000 * ELEMENT);
         for _ in 0..50 {
             let from = sut.written();
             sut.append(&bytes(from, from + 100 * ELEMENT), 100).unwrap();
         }
-        // What is done with is removed four segments at a time.
+        // Segments that are no longer needed are removed four at a time.
         let job = sut.sync_job().unwrap();
         sut.finish_sync(job.run()).unwrap();
         let mut at = sut.position();
@@ -59,7 +59,7 @@ fn what_was_written_to_files_is_there_in_the_next_life() {
 }
 
 #[test]
-fn a_folder_serves_one_endpoint_at_a_time() {
+fn folder_is_locked_by_one_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     let first = RealDisk::open(folder.path()).unwrap();
     let error = RealDisk::open(folder.path()).unwrap_err();
@@ -76,5 +76,5 @@ fn a_lock_file_that_is_a_link_is_not_followed() {
     std::os::unix::fs::symlink(&other, journal.join(LOCK_FILE)).unwrap();
     let opened = RealDisk::open(&journal);
     assert!(opened.is_err(), "{opened:?}");
-    assert!(!other.exists(), "another file was made");
+    assert!(!other.exists(), "the link was followed");
 }

@@ -1,5 +1,5 @@
-//! Two journals, a program on either side, and what is between them: so much of the endpoints as
-//! there must be for a stream to pass.
+//! Two journals, a program on each side, and the transport between them: the minimal parts of
+//! endpoints for a stream to pass.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::model::{Model, bytes};
 /// Bytes of an element.
 pub const ELEMENT: u64 = 8;
 
-/// What happens, one after the other.
+/// The events, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The program writes so many elements.
+    /// The program writes this number of elements.
     Write(u64),
-    /// At most so many bytes pass to the reader.
+    /// At most this number of bytes pass to the reader.
     Pass(u64),
     SyncWriter,
     SyncReader,
-    /// The writer is told what is safe.
+    /// The writer learns which bytes are safe.
     Tell,
-    /// The program reads and commits so many elements.
+    /// The program reads and commits this number of elements.
     Read(u64),
 }
 
@@ -33,11 +33,11 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     pub of_writer: bool,
-    /// In this call to its disk, of which so many bytes are written.
+    /// In this call to its disk, of which this number of bytes are written.
     pub call: u64,
     pub bytes: u64,
     pub crash: Crash,
-    /// In its next life it crashes once more, in this call, and so.
+    /// In its next run it crashes again, in this call, and so.
     pub again: Option<(u64, Crash)>,
 }
 
@@ -52,7 +52,7 @@ pub struct World {
     pub bounds: Bounds,
     pub model: Model,
     pub crashes: u64,
-    /// Calls to the disks fail, though nobody crashes.
+    /// Calls to the disks fail, without a crash.
     pub may_fail: bool,
     /// In the reader's buffer.
     arrived: Vec<u8>,
@@ -212,7 +212,7 @@ impl World {
         let (writer, start) = opened.map_err(|error| (true, error))?;
         self.model
             .writer_is_back(start.kept, start.written, forgets[0]);
-        // What it does not know of, its program writes again.
+        // The program writes unknown elements again.
         self.model.written = start.written;
         self.model.tried = start.written.max(self.model.tried);
         let opened = ReaderJournal::open(self.disk(false), &owner(false), bounds, durability);
@@ -260,7 +260,7 @@ impl World {
                     let len = next.len().min(left as usize);
                     let piece = next[..len].to_vec();
                     let from = writer.position();
-                    // What the reader has already.
+                    // Bytes that the reader already has.
                     let skipped = reader.arrived().saturating_sub(from).min(len as u64);
                     // In pieces of the network's choice, but whole elements.
                     for piece in piece[skipped as usize..].chunks(3 * ELEMENT as usize) {

@@ -24,7 +24,7 @@ fn file(pair: &Pair, side: usize, name: &str) -> PathBuf {
 ///
 /// Behaviour: NS-30, NS-31, NS-36, B-60.
 #[test]
-fn a_read_gets_no_part_of_what_a_full_disk_lets_it_have() {
+fn read_on_a_full_disk_returns_no_partial_data() {
     let pair = Pair::new(Durability::Process);
     let of_reader = || {
         let mut options = pair.options(1);
@@ -65,7 +65,7 @@ fn a_read_gets_no_part_of_what_a_full_disk_lets_it_have() {
     let is_told = matches!(&error, StreamError::Journal(error) if error.is_passing());
     assert!(is_told, "{error}");
     assert_eq!(reader.properties().total, next, "nothing was read");
-    // What was stored before is there for who asks for no more.
+    // Elements stored before are available to a smaller read.
     assert_eq!(reader.read_many(2, CUT_OFF).unwrap(), [next, next + 1]);
     let rest: Vec<u64> = (next + 2..written).collect();
     assert_eq!(reader.read_available().unwrap(), rest);
@@ -79,7 +79,7 @@ fn a_read_gets_no_part_of_what_a_full_disk_lets_it_have() {
     }
 }
 
-/// Where the cursor is written first, which cannot be done any more.
+/// Blocks the file to which the cursor is written first.
 fn spoil(pair: &Pair, side: usize) {
     fs::create_dir(file(pair, side, "cursor.new")).unwrap();
 }
@@ -88,12 +88,12 @@ fn mend(pair: &Pair, side: usize) {
     fs::remove_dir(file(pair, side, "cursor.new")).unwrap();
 }
 
-/// A program is told that its journal was not emptied, and so is who watches the end. The next life
+/// A program learns that its journal was not emptied, and so is who watches the end. The next run
 /// finds the stream at its end, and empties it.
 ///
 /// Behaviour: NS-40, B-60.
 #[test]
-fn a_close_whose_journal_is_not_emptied_says_so() {
+fn close_reports_a_journal_that_was_not_emptied() {
     let pair = Pair::new(Durability::Process);
     let (mut writer, mut reader) = pair.both::<u64>();
     writer.write_many(&[0, 1], CUT_OFF).unwrap();
@@ -119,7 +119,7 @@ fn a_close_whose_journal_is_not_emptied_says_so() {
         assert_eq!(monitors[side].properties().journal, told[side]);
         mend(&pair, side);
     }
-    // Neither goes on but with this end; then another stream begins.
+    // Neither continues but with this end; then another stream begins.
     let (writer, mut reader) = pair.both::<u64>();
     assert_eq!(writer.properties().total, 2);
     assert_eq!(writer.close(CUT_OFF), Closed::default());
@@ -132,11 +132,11 @@ fn a_close_whose_journal_is_not_emptied_says_so() {
     assert_eq!(reader.properties().total, 1);
 }
 
-/// The same where the stream is given up.
+/// Like above, for an abort.
 ///
 /// Behaviour: NS-40, B-60.
 #[test]
-fn an_abort_whose_journal_is_not_emptied_says_so() {
+fn abort_reports_a_journal_that_was_not_emptied() {
     let pair = Pair::new(Durability::Process);
     let (mut writer, mut reader) = pair.both::<u64>();
     writer.write(&0, CUT_OFF).unwrap();
@@ -150,12 +150,12 @@ fn an_abort_whose_journal_is_not_emptied_says_so() {
     assert_eq!(monitor.properties().journal, aborted.journal);
 }
 
-/// The end itself cannot be stored: closing does not wait for a reader that cannot be told, and the
-/// stream goes on in the next life.
+/// The end itself cannot be stored: closing does not wait for an unreachable reader, and the stream
+/// continues in the next run.
 ///
 /// Behaviour: NS-40, B-60.
 #[test]
-fn a_close_that_cannot_be_stored_says_so_and_ends_nothing() {
+fn close_that_cannot_be_stored_fails_and_the_stream_continues() {
     let pair = Pair::new(Durability::Process);
     let of_writer = || {
         let mut options = pair.options(0);

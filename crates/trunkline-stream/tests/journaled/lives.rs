@@ -1,4 +1,4 @@
-//! Ends that go and come back.
+//! Ends that close and restart.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::pair::{CAPACITY, CUT_OFF, Pair, free_port};
 
 /// Behaviour: B-60.
 #[test]
-fn both_ends_go_and_come_back_and_the_stream_goes_on() {
+fn stream_continues_after_both_ends_restart() {
     for durability in [Durability::Process, Durability::Disk] {
         let pair = Pair::new(durability);
         let (mut next_written, mut next_read) = (0_u64, 0_u64);
@@ -53,7 +53,7 @@ fn both_ends_go_and_come_back_and_the_stream_goes_on() {
 
 /// Behaviour: B-60.
 ///
-/// The reader is away for far longer than the writer's buffer lasts; the writer goes and comes back
+/// The reader is disconnected for far longer than the writer's buffer lasts; the writer restarts
 /// meanwhile.
 #[test]
 fn an_outage_longer_than_the_buffer_loses_nothing() {
@@ -63,7 +63,7 @@ fn an_outage_longer_than_the_buffer_loses_nothing() {
     drop((writer, reader));
     let text = |i: u64| "x".repeat(i as usize % 40) + &i.to_string();
     for life in 0..4 {
-        // There is nobody at the other end, and it does not wait.
+        // There is no peer, and it does not wait.
         let mut writer = pair.writer::<String>();
         for i in life * count / 4..(life + 1) * count / 4 {
             writer.write(&text(i), Some(Duration::ZERO)).unwrap();
@@ -85,7 +85,7 @@ fn an_outage_longer_than_the_buffer_loses_nothing() {
 
 /// Behaviour: B-60.
 #[test]
-fn a_reader_with_a_journal_comes_back_to_a_writer_without_one() {
+fn journaled_reader_reconnects_to_a_writer_without_journal() {
     let mut pair = Pair::new(Durability::Process);
     pair.has_journal = [false, true];
     let (mut writer, mut reader) = pair.both::<u64>();
@@ -110,7 +110,7 @@ fn a_reader_with_a_journal_comes_back_to_a_writer_without_one() {
     let created = Writer::<u64>::create(&pair.url(0), impatient);
     let said = created.unwrap_err().to_string();
     assert!(said.contains("connected already"), "{said}");
-    // What was not committed comes again.
+    // Uncommitted elements are delivered again.
     assert_eq!(reader.read_many(4, CUT_OFF).unwrap(), [2, 3, 4, 5]);
     let error = reader.read(CUT_OFF).unwrap_err();
     assert!(matches!(error, StreamError::Ended), "{error}");
@@ -124,7 +124,7 @@ fn a_reader_with_a_journal_comes_back_to_a_writer_without_one() {
 
 /// Behaviour: B-60.
 #[test]
-fn durable_where_there_is_no_journal_is_an_error_and_not_a_wait() {
+fn durable_flush_without_a_journal_fails_at_once() {
     let mut pair = Pair::new(Durability::Process);
     pair.has_journal = [true, false];
     let (mut writer, mut reader) = pair.both::<u64>();
@@ -194,10 +194,10 @@ fn run<R>(future: impl Future<Output = R>) -> R {
 
 /// Behaviour: B-60.
 ///
-/// What the reader lacks when closing runs out of time stays in the journal, and the next life
-/// sends it.
+/// Elements that the reader lacks when closing times out stay in the journal, and the next run
+/// sends them.
 #[test]
-fn a_close_that_runs_out_of_time_leaves_the_rest_to_the_next_life() {
+fn close_that_times_out_leaves_the_rest_to_the_next_run() {
     let pair = Pair::new(Durability::Process);
     drop(pair.both::<u64>());
     let mut writer = pair.writer::<u64>();
@@ -220,9 +220,9 @@ fn a_close_that_runs_out_of_time_leaves_the_rest_to_the_next_life() {
 
 /// Behaviour: NS-45, B-60.
 ///
-/// What stays behind is counted in the next life too, where elements vary.
+/// Undelivered variable-size elements are counted in the next run too.
 #[test]
-fn a_journal_that_is_ended_says_in_its_next_life_how_much_it_has() {
+fn ended_journal_reports_its_content_in_the_next_run() {
     let pair = Pair::new(Durability::Process);
     drop(pair.both::<String>());
     let mut writer = pair.writer::<String>();
@@ -237,8 +237,8 @@ fn a_journal_that_is_ended_says_in_its_next_life_how_much_it_has() {
 
 /// Behaviour: B-60.
 ///
-/// A journal that was removed is not a stream with a hole: whoever was in the middle hears that
-/// something is lost, and nothing wrong.
+/// A removed journal does not leave a gap in the stream: an end in the middle gets an error about
+/// lost data, and no wrong data.
 #[test]
 fn a_removed_journal_does_not_begin_in_the_middle() {
     let mut pair = Pair::new(Durability::Process);
@@ -270,7 +270,7 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
             first.flush(Until::Durable, CUT_OFF).unwrap();
             drop(second);
             std::fs::remove_dir_all(journal).unwrap();
-            // Its writer takes it for one that goes on where the other was.
+            // Its writer takes it for one that continues where the other was.
             let local = reader().and_then(|mut reader| reader.read(CUT_OFF));
             let is_told = matches!(
                 local,
@@ -286,7 +286,7 @@ fn a_removed_journal_does_not_begin_in_the_middle() {
 
 /// Behaviour: B-60.
 #[test]
-fn bytes_of_a_type_known_only_when_it_runs_go_through_the_journal_too() {
+fn elements_of_a_runtime_type_pass_through_the_journal() {
     let pair = Pair::new(Durability::Process);
     let create = || ValueWriter::create(&pair.url(0), &DataType::U64, pair.options(0)).unwrap();
     let (mut writer, mut reader) = thread::scope(|scope| {

@@ -1,7 +1,7 @@
-//! Endpoints with journals, over TCP: they end and come back, and the stream goes on, or whoever
-//! cannot go on is told.
+//! Endpoints with journals, over TCP: they restart and the stream continues, or the ends that
+//! cannot continue get an error.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod disks;
 mod lives;

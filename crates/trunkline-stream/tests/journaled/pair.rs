@@ -23,7 +23,7 @@ pub struct Pair {
     pub folder: tempfile::TempDir,
     pub durability: Durability,
     pub has_journal: [bool; 2],
-    /// Who names the other: 0 is the writer.
+    /// The end that names the other: 0 is the writer.
     pub dials: usize,
 }
 

@@ -1,14 +1,14 @@
-//! Programs that begin anew without a journal, where the other end has one.
+//! Programs that start again without a journal, where the other end has one.
 
 use trunkline_stream::{Durability, Options, Reader, StreamError, Until, Writer};
 
 use crate::pair::{CUT_OFF, Pair};
 
-/// Either of the two dials. Both are told, and the journal keeps what it has.
+/// Either end dials. Both get an error, and the journal keeps its content.
 ///
 /// Behaviour: NS-71, B-60.
 #[test]
-fn a_reader_without_a_journal_is_not_the_one_that_a_writers_journal_is_of() {
+fn reader_without_a_journal_does_not_match_a_writers_journal() {
     for dials in [0, 1] {
         let mut pair = Pair::new(Durability::Process);
         (pair.has_journal, pair.dials) = ([true, false], dials);
@@ -20,7 +20,7 @@ fn a_reader_without_a_journal_is_not_the_one_that_a_writers_journal_is_of() {
         // It knows its reader, for which it does not wait.
         let mut writer = pair.writer::<u64>();
         writer.write_many(&[4, 5, 6], CUT_OFF).unwrap();
-        // One that is dialled is there when it is told.
+        // A dialled end is created when it gets the error.
         let of_reader = Reader::<u64>::create(&pair.url(1), pair.options(1))
             .and_then(|mut reader| reader.read(CUT_OFF))
             .unwrap_err();
@@ -31,7 +31,7 @@ fn a_reader_without_a_journal_is_not_the_one_that_a_writers_journal_is_of() {
         let said = writer.properties().fault.map(|fault| fault.to_string());
         assert_eq!(said, Some(of_writer.to_string()));
         drop(writer);
-        // A reader that may take the place of the other one gets what was written.
+        // A reader that may take the place of the other one gets the written elements.
         let anybody = Options {
             takes_successor: true,
             ..pair.options(0)
@@ -42,11 +42,11 @@ fn a_reader_without_a_journal_is_not_the_one_that_a_writers_journal_is_of() {
     }
 }
 
-/// The same the other way round.
+/// Like above, in the other direction.
 ///
 /// Behaviour: NS-71, B-60.
 #[test]
-fn a_writer_without_a_journal_is_not_the_one_that_a_readers_journal_is_of() {
+fn writer_without_a_journal_does_not_match_a_readers_journal() {
     for dials in [0, 1] {
         let mut pair = Pair::new(Durability::Process);
         (pair.has_journal, pair.dials) = ([false, true], dials);
@@ -64,7 +64,7 @@ fn a_writer_without_a_journal_is_not_the_one_that_a_readers_journal_is_of() {
             })
             .unwrap_err();
         assert!(matches!(of_writer, StreamError::Fault(_)), "{of_writer}");
-        // What it has is its program's.
+        // Its elements belong to its program.
         assert_eq!(reader.properties().total, 2);
         let of_reader = loop {
             match reader.read(CUT_OFF) {

@@ -18,7 +18,6 @@ const VOLTAGE_EXCITATION: u64 = 10_322;
 /// digits.
 const NEWTON_STEPS: usize = 12;
 
-/// Converts the voltage of a sensor.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Sensor {
     /// Microvolts to degrees Celsius, or back.
@@ -55,7 +54,6 @@ pub(super) enum Sensor {
     },
 }
 
-/// The excitation of a thermistor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Excitation {
     Current {

@@ -47,7 +47,7 @@ fn linear() -> Vec<(&'static str, PropertyValue)> {
 }
 
 #[test]
-fn a_linear_scale_stands_on_channel_group_or_file() {
+fn linear_scale_may_belong_to_channel_group_or_file() {
     for path in [channel(), ObjectPath::group("g"), ObjectPath::File] {
         assert_eq!(scaled(&path, &linear()), Ok(vec![1.0, 3.0, 5.0, 21.0]));
     }
@@ -55,7 +55,7 @@ fn a_linear_scale_stands_on_channel_group_or_file() {
 }
 
 #[test]
-fn values_said_to_be_scaled_are_left_alone() {
+fn values_marked_as_scaled_are_left_unchanged() {
     let mut properties = linear();
     properties.push(("NI_Scaling_Status", "scaled".into()));
     assert_eq!(
@@ -116,7 +116,7 @@ fn a_polynomial_without_coefficients_is_zero() {
 }
 
 #[test]
-fn scales_that_cannot_be_followed_give_the_raw_numbers_and_say_so() {
+fn unsupported_scales_return_raw_numbers_and_are_reported() {
     let of = |properties: &[(&str, PropertyValue)]| match scaled(&channel(), properties) {
         Err(Scaling::Unknown(error)) => error,
         other => panic!("{other:?}"),

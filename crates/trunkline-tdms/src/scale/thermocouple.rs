@@ -7,7 +7,6 @@
 /// The end of a range, and the polynomial's coefficients beginning with the constant term.
 pub(super) type Piece = (f64, &'static [f64]);
 
-/// A type of thermocouple.
 #[derive(Debug, PartialEq)]
 pub(super) struct Thermocouple {
     /// Millivolts from degrees Celsius.

@@ -14,7 +14,6 @@ const FINDINGS_MAX: usize = 1_000;
 
 /// The validity of checksums for a data file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum SumsState {
     /// They belong to this file.
     OfThisFile,
@@ -26,9 +25,7 @@ pub enum SumsState {
 
 /// The result of comparing a file with its checksums.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
 pub struct SumsCheck {
-    /// The validity of the checksums.
     pub state: SumsState,
     /// Number of segments that match their checksums.
     pub segments: u64,
@@ -49,9 +46,6 @@ impl SumsCheck {
     ///
     /// Both may have any content: faults are part of the result. Memory use does not depend on the
     /// content.
-    ///
-    /// # Errors
-    /// Any error of one of the sources.
     pub fn of<R, S>(data: &R, sums: &S) -> io::Result<Self>
     where
         R: ReadAt + ?Sized,
@@ -79,7 +73,6 @@ impl SumsCheck {
     }
 
     /// Returns true if every byte is in a segment with a checksum and matches it.
-    #[must_use]
     pub fn is_good(&self) -> bool {
         self.state == SumsState::OfThisFile && self.findings.is_empty()
     }

@@ -52,7 +52,6 @@ pub struct BodySum {
 
 impl BodySum {
     /// Returns the checksum extended by the bytes that follow.
-    #[must_use]
     pub fn with(self, piece: &[u8]) -> Self {
         Self {
             bytes: self.bytes + piece.len(),
@@ -70,20 +69,16 @@ pub struct SumsId {
 
 impl SumsId {
     /// Creates the identity of a new file; `id` must be a number that no other file has.
-    #[must_use]
     pub fn new(id: u64) -> Self {
         let check = crc32c::crc32c(&Self { id, check: 0 }.begin()[..CHECKED]);
         Self { id, check }
     }
 
-    /// Returns the number it was created from.
-    #[must_use]
     pub fn number(self) -> u64 {
         self.id
     }
 
     /// Returns the first bytes of the file.
-    #[must_use]
     pub fn begin(self) -> [u8; SUMS_ENTRY_BYTES] {
         let mut bytes = [0; SUMS_ENTRY_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -102,7 +97,6 @@ impl SumsId {
 
 impl SegmentSum {
     /// Computes the checksum of a segment at `position` from its header and the part after it.
-    #[must_use]
     pub fn of(position: u64, header: &[u8], body: BodySum) -> Self {
         let (first, then) = (crc32c::crc32c(header), body.sum);
         Self {
@@ -113,7 +107,6 @@ impl SegmentSum {
     }
 
     /// Returns the entry for a file that begins with `id`.
-    #[must_use]
     pub fn entry(&self, id: SumsId) -> [u8; SUMS_ENTRY_BYTES] {
         let mut bytes = [0; SUMS_ENTRY_BYTES];
         bytes[..8].copy_from_slice(&self.position.to_le_bytes());

@@ -19,13 +19,11 @@ pub enum Unsummed {
 
 /// A file opened as far as its checksums confirm it.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Summed<R> {
     /// The file. If something was left out, it is incomplete
     /// ([`Report::incomplete`](crate::Report::incomplete)), and [`repair`](TdmsFile::repair)
     /// returns how to cut it off.
     pub file: TdmsFile<R>,
-    /// The result of the comparison.
     pub check: SumsCheck,
     /// Number of values left out that could be read without checksums.
     pub values_left_out: u64,
@@ -37,9 +35,6 @@ impl<R: ReadAt> TdmsFile<R> {
     ///
     /// Checksums that belong to another file or cannot be read leave nothing out;
     /// [`SumsCheck::state`] reports this.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open_summed<S: ReadAt + ?Sized>(
         source: R,
         sums: &S,
@@ -90,9 +85,6 @@ impl<R: ReadAt> TdmsFile<R> {
     /// which contain the position of each segment. Does not compare the data with them.
     ///
     /// Checksums of another file do not help.
-    ///
-    /// # Errors
-    /// [`OpenError`].
     pub fn open_guided<S: ReadAt + ?Sized>(
         source: R,
         sums: &S,
@@ -104,7 +96,6 @@ impl<R: ReadAt> TdmsFile<R> {
         Ok(Self::of(source, map))
     }
 
-    /// Returns the number of values, over all channels.
     fn values(&self) -> u64 {
         self.channels().map(|channel| channel.len()).sum()
     }

@@ -19,7 +19,6 @@ use crate::metadata::{Block, Stop};
 use crate::open::{Limits, OpenError};
 use crate::read_at::ReadAt;
 
-/// The kind of file to walk.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     Data,

@@ -4,37 +4,23 @@ use crate::data_type::TdmsType;
 use crate::element::Element;
 use crate::text::Text;
 use crate::time::TdmsTime;
-use crate::values::Values;
+use crate::values::{Values, match_fixed};
 
 /// Borrowed values of a channel, to be written.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
 pub enum Data<'a> {
-    /// Signed, 8 bits.
     I8(&'a [i8]),
-    /// Signed, 16 bits.
     I16(&'a [i16]),
-    /// Signed, 32 bits.
     I32(&'a [i32]),
-    /// Signed, 64 bits.
     I64(&'a [i64]),
-    /// Unsigned, 8 bits.
     U8(&'a [u8]),
-    /// Unsigned, 16 bits.
     U16(&'a [u16]),
-    /// Unsigned, 32 bits.
     U32(&'a [u32]),
-    /// Unsigned, 64 bits.
     U64(&'a [u64]),
-    /// 32-bit floats.
     F32(&'a [f32]),
-    /// 64-bit floats.
     F64(&'a [f64]),
-    /// Text.
     String(&'a [Text]),
-    /// Booleans.
     Bool(&'a [bool]),
-    /// Points in time.
     Time(&'a [TdmsTime]),
     /// Real and imaginary parts, 32 bits each.
     ComplexF32(&'a [[f32; 2]]),
@@ -42,45 +28,18 @@ pub enum Data<'a> {
     ComplexF64(&'a [[f64; 2]]),
 }
 
-/// Evaluates `$do` with `$v` as the slice of fixed-size values, or `$text` with `$s` as the
-/// strings.
-macro_rules! with_slice {
-    ($data:expr, $v:ident => $do:expr, $s:ident => $text:expr) => {
-        match $data {
-            Data::I8($v) => $do,
-            Data::I16($v) => $do,
-            Data::I32($v) => $do,
-            Data::I64($v) => $do,
-            Data::U8($v) => $do,
-            Data::U16($v) => $do,
-            Data::U32($v) => $do,
-            Data::U64($v) => $do,
-            Data::F32($v) => $do,
-            Data::F64($v) => $do,
-            Data::Bool($v) => $do,
-            Data::Time($v) => $do,
-            Data::ComplexF32($v) => $do,
-            Data::ComplexF64($v) => $do,
-            Data::String($s) => $text,
-        }
-    };
-}
-
 impl Data<'_> {
-    /// Returns the type used for writing.
     pub fn data_type(&self) -> TdmsType {
         fn of<T: Element>(_: &[T]) -> TdmsType {
             T::TYPE
         }
-        with_slice!(self, v => of(v), _s => TdmsType::String)
+        match_fixed!(self, Data, v => of(v), Data::String(_) => TdmsType::String)
     }
 
-    /// Returns the number of values.
     pub fn len(&self) -> usize {
-        with_slice!(self, v => v.len(), s => s.len())
+        match_fixed!(self, Data, v => v.len(), Data::String(v) => v.len())
     }
 
-    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -88,20 +47,20 @@ impl Data<'_> {
     /// Returns the bytes of the values in a chunk, including the table of string ends.
     pub fn byte_len(&self) -> u64 {
         let text = |s: &[Text]| s.iter().map(|t| t.as_bytes().len() as u64 + 4).sum();
-        with_slice!(self, v => size_in_file(v), s => text(s))
+        match_fixed!(self, Data, v => size_in_file(v), Data::String(s) => text(s))
     }
 
     /// Appends all values one after the other.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        with_slice!(self, v => Element::encode_all(v, out), s => encode_text(s, out));
+        match_fixed!(self, Data, v => Element::encode_all(v, out), Data::String(s) => encode_text(s, out));
     }
 
     /// Appends one value; does nothing for strings.
     pub(super) fn encode_one(&self, at: usize, out: &mut Vec<u8>) {
-        with_slice!(
-            self,
+        match_fixed!(
+            self, Data,
             v => if let Some(v) = v.get(at) { v.encode(out) },
-            _s => ()
+            Data::String(_) => {}
         );
     }
 }
@@ -147,23 +106,10 @@ from! {
 impl Values {
     /// Returns the same values for the writer; `None` if their type is never written.
     pub fn as_data(&self) -> Option<Data<'_>> {
-        Some(match self {
-            Self::Void | Self::Extended(_) => return None,
-            Self::I8(v) => Data::I8(v),
-            Self::I16(v) => Data::I16(v),
-            Self::I32(v) => Data::I32(v),
-            Self::I64(v) => Data::I64(v),
-            Self::U8(v) => Data::U8(v),
-            Self::U16(v) => Data::U16(v),
-            Self::U32(v) => Data::U32(v),
-            Self::U64(v) => Data::U64(v),
-            Self::F32(v) => Data::F32(v),
-            Self::F64(v) => Data::F64(v),
-            Self::String(v) => Data::String(v),
-            Self::Bool(v) => Data::Bool(v),
-            Self::Time(v) => Data::Time(v),
-            Self::ComplexF32(v) => Data::ComplexF32(v),
-            Self::ComplexF64(v) => Data::ComplexF64(v),
+        Some(match_fixed! {
+            self, Values, v => Data::from(&**v),
+            Values::String(v) => Data::String(v),
+            Values::Void | Values::Extended(_) => return None,
         })
     }
 }

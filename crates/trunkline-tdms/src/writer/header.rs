@@ -18,7 +18,6 @@ const STRING_INDEX_BYTES: u32 = 28;
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) checked: Vec<Share>,
-    /// Channels seen so far.
     seen: HashSet<ChannelId>,
     metadata: Vec<u8>,
 }

@@ -26,7 +26,6 @@ pub use self::error::WriteError;
 /// Longest path that is written, in bytes; readers may refuse longer ones.
 const PATH_BYTES_MAX: u64 = 64 * 1024;
 
-/// The version of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Version {
     /// 1.0, number 4712: for readers that support nothing else.
@@ -46,10 +45,8 @@ impl Version {
     }
 }
 
-/// Options of a [`Writer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriterOptions {
-    /// The version of all segments.
     pub version: Version,
     /// If set, raw data begins at a multiple of this many bytes in the file: metadata is padded
     /// with zeros.
@@ -69,26 +66,21 @@ pub enum Arrangement {
     Interleaved,
 }
 
-/// Identifies a channel of a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ChannelId(u32);
 
 /// The amount of a channel's data in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// The channel.
     pub channel: ChannelId,
-    /// Number of values.
     pub count: u64,
     /// For strings, the bytes of their text and table. For other types the bytes follow from the
     /// count, and this field is ignored.
     pub bytes: u64,
 }
 
-/// The place of a segment in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentPlace {
-    /// Position of the segment.
     pub position: u64,
     /// Bytes of lead-in and metadata.
     pub header_bytes: u64,
@@ -141,20 +133,15 @@ impl Writer {
         writer
     }
 
-    /// Returns the options of this writer.
     pub fn options(&self) -> WriterOptions {
         self.options
     }
 
-    /// Returns the position of the next segment.
     pub fn position(&self) -> u64 {
         self.position
     }
 
     /// Returns a channel, creating it and its group if they are new.
-    ///
-    /// # Errors
-    /// [`WriteError::TypeChange`], [`WriteError::Unwritable`], [`WriteError::TooLong`].
     pub fn channel(
         &mut self,
         group: impl Into<Text>,
@@ -182,9 +169,6 @@ impl Writer {
 
     /// Creates an object, possibly without data or properties. The file object and the groups of
     /// channels are created automatically.
-    ///
-    /// # Errors
-    /// [`WriteError::TooLong`].
     pub fn object(&mut self, path: &ObjectPath) -> Result<(), WriteError> {
         check_path(path)?;
         self.ensure(path);
@@ -192,9 +176,6 @@ impl Writer {
     }
 
     /// Sets a property, which is written with the next segment. Creates the object if it is new.
-    ///
-    /// # Errors
-    /// [`WriteError::UnwritableProperty`], [`WriteError::TooLong`].
     pub fn set(
         &mut self,
         path: &ObjectPath,

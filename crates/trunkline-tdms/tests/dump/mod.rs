@@ -1,4 +1,4 @@
-//! What a file holds, as text that the judge in Python writes in the same form.
+//! The content of a file as text, in the form that the judge in Python writes.
 //!
 //! ```text
 //! o PATH               an object, then what belongs to it; sorted

@@ -1,4 +1,4 @@
-//! Everything that can be done with a file, whatever is in it.
+//! Every operation on a file with arbitrary content.
 
 use trunkline_tdms::{
     BodySum, LEAD_IN_BYTES, Limits, Mending, ReadAt, SegmentSum, SumsId, SumsState, TdmsFile,
@@ -9,7 +9,7 @@ use trunkline_tdms::{
 #[allow(dead_code, reason = "each test program uses its part")]
 pub fn read(bytes: &[u8]) {
     let Ok(file) = TdmsFile::open(bytes) else {
-        // What is no data file may be the index of one.
+        // Bytes that are not a data file may be the index of one.
         let _ = TdmsFile::open_index(bytes, Limits::default());
         return;
     };
@@ -65,10 +65,10 @@ pub fn exercise(bytes: &[u8]) {
     }
 }
 
-/// Opens a file with its own index and its own checksums, as they are and altered: the last bytes
-/// of the file say where, and how.
+/// Opens a file with its own index and its own checksums, unchanged and altered: the last bytes of
+/// the file determine the position and the change.
 #[allow(dead_code, reason = "each test program uses its part")]
-pub fn exercise_beside(bytes: &[u8]) {
+pub fn exercise_with_companions(bytes: &[u8]) {
     let limits = Limits {
         is_salvaging: true,
         ..Limits::default()
@@ -140,7 +140,7 @@ pub fn exercise_beside(bytes: &[u8]) {
     let check = check.expect("memory is read");
     match segments.iter().find(|(from, to)| (from..to).contains(&&at)) {
         Some((0, _)) if segments.len() == 1 => assert_eq!(check.state, SumsState::OfAnother),
-        // Its bytes may name checksums of its own, which are others.
+        // Its bytes may name other checksums as its own.
         Some((0, _)) if check.state == SumsState::OfAnother => {
             assert!(damaged.windows(7).any(|name| name == b"sums_id"));
         }
@@ -157,7 +157,7 @@ fn lengths<R: ReadAt>(file: &TdmsFile<R>) -> Vec<u64> {
     file.channels().map(|channel| channel.len()).collect()
 }
 
-/// Where segments begin and end, by their lead-ins alone.
+/// The start and end of each segment, found by the lead-ins alone.
 fn segments(bytes: &[u8]) -> Vec<(usize, usize)> {
     let (mut segments, mut at) = (Vec::new(), 0);
     while let Some(lead_in) = bytes.get(at..at + LEAD_IN_BYTES as usize) {
@@ -172,7 +172,7 @@ fn segments(bytes: &[u8]) -> Vec<(usize, usize)> {
     segments
 }
 
-/// A file that is written anew holds the same values.
+/// A file that is rewritten holds the same values.
 fn check_rewritten(file: &TdmsFile<&[u8]>) {
     let mut anew = Vec::new();
     let Ok(done) = file.rewrite(Version::V2, &mut anew) else {
@@ -192,7 +192,7 @@ fn check_rewritten(file: &TdmsFile<&[u8]>) {
         };
         assert_eq!(before.len(), after.len(), "{}", before.path());
         if let (Ok(before), Ok(after)) = (before.read(0, 1_000), after.read(0, 1_000)) {
-            // As text, because no number that is none equals itself.
+            // Compared as text, because NaN does not equal itself.
             assert_eq!(format!("{before:?}"), format!("{after:?}"));
         }
     }

@@ -1,4 +1,4 @@
-//! Random files: written by this crate's writer, and what they must hold by a model of its own.
+//! Random files: written by this crate's writer, with the expected content from a separate model.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -31,11 +31,11 @@ pub const TYPES: [TdmsType; 15] = [
     TdmsType::ComplexF64,
 ];
 
-/// A file, its index, what it holds, and where its segments end.
+/// A file, its index, its content, and the ends of its segments.
 pub struct RandomFile {
     pub bytes: Vec<u8>,
     pub index: Vec<u8>,
-    /// What it holds after 0, 1, 2, ... segments, and where that many end.
+    /// The content after 0, 1, 2, ... segments, and the position at which that many end.
     pub states: Vec<(u64, Dump)>,
 }
 
@@ -45,7 +45,7 @@ impl RandomFile {
     }
 }
 
-/// What the writer has been told; says what a file must hold.
+/// The calls of the writer; returns the expected content of a file.
 #[derive(Default)]
 struct Model {
     properties: BTreeMap<(ObjectPath, Text), PropertyValue>,
@@ -91,7 +91,7 @@ pub fn random_file_for_nptdms(seed: u64) -> RandomFile {
 /// `reads` says which types may stand in properties, and row by row.
 fn random_file_of(seed: u64, reads: impl Fn(TdmsType) -> bool) -> RandomFile {
     let mut rng = Rng::with_seed(seed);
-    // Of its own, so that the rest of a file is the same with it and without.
+    // A separate generator, so that the rest of a file is the same with and without it.
     let mut padding = Rng::with_seed(!seed);
     let mut chunks = Rng::with_seed(seed.rotate_left(32));
     let version = if rng.u8(..4) == 0 {
@@ -331,7 +331,7 @@ fn type_of(channels: &[(ObjectPath, ChannelId, TdmsType)], id: ChannelId) -> Tdm
         .2
 }
 
-/// The bytes of values as they stand in a segment: from a file of another writer.
+/// The bytes of values as stored in a segment: from a file of another writer.
 fn raw_of(written: &[Written], types: &[TdmsType], arrangement: Arrangement) -> Vec<u8> {
     let mut writer = Writer::new(WriterOptions::default());
     let data: Vec<_> = written

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn an_address_is_a_port_or_a_socket_and_reads_back_as_it_is_written() {
+fn address_is_a_port_or_a_socket_and_round_trips() {
     for text in [
         "127.0.0.1:5850",
         "[::1]:0",
@@ -16,7 +16,7 @@ fn an_address_is_a_port_or_a_socket_and_reads_back_as_it_is_written() {
 }
 
 #[test]
-fn a_path_that_cannot_be_a_socket_says_why() {
+fn invalid_socket_path_is_refused_with_the_reason() {
     let long = format!("/{}.sock", "a".repeat(SOCKET_PATH_BYTES_MAX - 5));
     for (text, expected) in [
         ("plant.sock", "is not an absolute path"),
@@ -36,7 +36,7 @@ fn a_path_that_cannot_be_a_socket_says_why() {
 }
 
 #[test]
-fn what_is_no_address_says_how_one_is_written() {
+fn invalid_address_is_refused_with_the_syntax() {
     let error = "plant7".parse::<ListenAddress>().unwrap_err().to_string();
     assert!(
         error.contains("127.0.0.1:5850") && error.contains("unix:/path"),

@@ -12,7 +12,6 @@ use super::{
 
 /// The type is not legal for a variable.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum TypeError {
     #[error("an enum needs at least one label")]
     NoLabels,

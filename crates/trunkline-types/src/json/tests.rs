@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn values_come_back((ty, value) in typed_value()) {
+    fn values_round_trip((ty, value) in typed_value()) {
         let json = to_json(&value, &ty);
         // Through text, as in transit.
         let text = json.clone().into_plain().to_string();
@@ -43,7 +43,7 @@ proptest! {
 }
 
 #[test]
-fn special_numbers_are_null_with_a_word_beside_them() {
+fn special_numbers_are_null_with_a_separate_name() {
     for (number, word) in [
         (f64::NAN, "nan"),
         (f64::INFINITY, "inf"),
@@ -135,7 +135,7 @@ fn each_type_has_its_form() {
 }
 
 #[test]
-fn what_loses_nothing_is_accepted() {
+fn lossless_conversions_are_accepted() {
     for (json, text, value) in [
         (json!(5.0), "i32", Value::I32(5)),
         (json!(5), "f64", Value::F64(5.0)),
@@ -152,7 +152,7 @@ fn what_loses_nothing_is_accepted() {
 }
 
 #[test]
-fn what_would_change_is_refused_with_the_reason() {
+fn lossy_conversions_are_refused_with_the_reason() {
     for (json, text, expected) in [
         (json!(300), "u8", "300 is outside u8 (0 to 255)"),
         (

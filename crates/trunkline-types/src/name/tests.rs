@@ -33,7 +33,7 @@ fn a_name_has_a_library_a_path_and_perhaps_a_field() {
 }
 
 #[test]
-fn names_of_other_systems_are_legal_as_they_are() {
+fn names_of_other_systems_are_valid_unchanged() {
     for text in [
         "SR/SR:C01:BPM1:X",
         "SR:C01-MG:G02A{Quad:H1}/Fld:SP",
@@ -126,7 +126,7 @@ fn names_that_look_like_paths_are_only_names() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_are_reported() {
     for (text, sentence) in [
         ("", "the name is empty: write library/path"),
         (
@@ -139,19 +139,19 @@ fn what_is_wrong_is_said() {
         ),
         (
             "/x",
-            "a segment is empty at byte 0: write single slashes between segments, none at the ends",
+            "empty segment at byte 0: use single slashes between segments and none at the start or end",
         ),
         (
             "lib//x",
-            "a segment is empty at byte 4: write single slashes between segments, none at the ends",
+            "empty segment at byte 4: use single slashes between segments and none at the start or end",
         ),
         (
             "lib/",
-            "a segment is empty at byte 4: write single slashes between segments, none at the ends",
+            "empty segment at byte 4: use single slashes between segments and none at the start or end",
         ),
         (
             "lib/#f",
-            "a segment is empty at byte 4: write single slashes between segments, none at the ends",
+            "empty segment at byte 4: use single slashes between segments and none at the start or end",
         ),
         (
             "lib/a#",
@@ -281,7 +281,7 @@ fn near_misses_are_suggested() {
 
 proptest! {
     #[test]
-    fn any_text_becomes_a_segment_and_comes_back(text in "\\PC{1,40}") {
+    fn any_text_round_trips_through_a_segment(text in "\\PC{1,40}") {
         let escaped = escape_segment(&text);
         prop_assert!(!escaped.contains(['/', '#', '*']));
         prop_assert_eq!(unescape_segment(&escaped), text.as_str());

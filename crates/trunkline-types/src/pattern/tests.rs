@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::{PATTERN_BYTES_MAX, Pattern, PatternError, WILDCARDS_MAX, matches_counting};
-use crate::effort::Effort;
 use crate::name::NameError;
+use crate::step_budget::StepBudget;
 
 fn parse(text: &str) -> Pattern {
     Pattern::parse(text).unwrap_or_else(|error| panic!("{text:?}: {error}"))
@@ -82,12 +82,12 @@ fn fields_match_only_where_they_are_named() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_are_reported() {
     for (text, sentence) in [
         ("", "the name is empty: write library/path"),
         (
             "a//b",
-            "a segment is empty at byte 2: write single slashes between segments, none at the ends",
+            "empty segment at byte 2: use single slashes between segments and none at the start or end",
         ),
         (
             "a/b**",
@@ -248,9 +248,9 @@ proptest! {
             let matched = parsed.matches(&name);
             prop_assert_eq!(matched, slow(&pattern, &name), "{} on {}", pattern, name);
             prop_assert!(!matched || name.starts_with(parsed.literal_prefix()));
-            let mut effort = Effort::new(usize::MAX);
-            prop_assert_eq!(parsed.matches_within(&mut effort, &name), matched);
-            let spent = usize::MAX - effort.left();
+            let mut budget = StepBudget::new(usize::MAX);
+            prop_assert_eq!(parsed.matches_within(&mut budget, &name), matched);
+            let spent = usize::MAX - budget.left();
             let begun = name.starts_with(parsed.literal_prefix());
             prop_assert!(!begun || spent >= steps(&parsed, &name));
             prop_assert!(steps(&parsed, &name) <= steps_max(&pattern, &name));

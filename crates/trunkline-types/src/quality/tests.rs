@@ -23,7 +23,7 @@ fn qualities_print_level_reason_and_marks() {
 }
 
 #[test]
-fn reasons_have_names_of_their_own_and_say_something() {
+fn reasons_have_distinct_names_and_descriptions() {
     let mut names = std::collections::HashSet::new();
     let mut codes = std::collections::HashSet::new();
     for reason in Reason::ALL {
@@ -84,7 +84,7 @@ fn every_status_of_the_source_system_has_its_reason() {
 ///
 /// Behaviour: B-40.
 #[test]
-fn quality_says_which_clock_and_whether_it_was_synchronised() {
+fn quality_names_the_clock_and_its_synchronisation() {
     assert_eq!(Quality::GOOD.clock(), Clock::Engine);
     assert_eq!(Quality::GOOD.clock_sync(), ClockSync::Unknown);
     for clock in [Clock::Unknown, Clock::Engine, Clock::Source] {
@@ -106,7 +106,7 @@ fn quality_says_which_clock_and_whether_it_was_synchronised() {
 }
 
 #[test]
-fn the_bits_are_where_the_drawing_says() {
+fn bits_match_the_documented_layout() {
     assert_eq!(Quality::GOOD.to_bits(), 1 << 16);
     let bits = 2 | (64 << 2) | (2 << 16) | (3 << 18) | (1 << 20) | (1 << 21) | (1 << 22);
     let quality = Quality::bad(Reason::SensorFailure)
@@ -136,7 +136,7 @@ fn the_worst_of_two_keeps_its_reason_and_the_marks_of_both() {
 
 proptest! {
     #[test]
-    fn any_bits_are_a_quality_and_stay_what_they_are(bits in any::<u32>(), other in any::<u32>()) {
+    fn any_bits_are_a_quality_and_round_trip(bits in any::<u32>(), other in any::<u32>()) {
         let quality = Quality::from_bits(bits);
         prop_assert_eq!(quality.to_bits(), bits);
         let text = quality.to_string();

@@ -151,7 +151,7 @@ fn square_root_scaling_follows_its_formula() {
 
 /// Behaviour: H-02.
 #[test]
-fn a_square_root_has_nothing_below_its_zero() {
+fn square_root_scaling_has_no_values_below_its_zero() {
     let below = FLOW
         .to_engineering(&Value::F64(3.9), &DataType::F64)
         .unwrap_err();
@@ -165,7 +165,7 @@ fn a_square_root_has_nothing_below_its_zero() {
     let back = FLOW.to_raw(&Value::F64(9.0), &DataType::F64).unwrap_err();
     assert_eq!(
         back.to_string(),
-        "9 is on the wrong side of 10, where square root scaling begins"
+        "9 is outside the range of square root scaling, which begins at 10"
     );
     let falling = Scaling::SquareRoot {
         raw: [0.0, 100.0],
@@ -296,7 +296,7 @@ fn special_numbers_pass_through_to_floats_but_none_are_made() {
 }
 
 #[test]
-fn the_wrong_kind_of_value_is_refused() {
+fn value_of_the_wrong_kind_is_refused() {
     for (scaling, value) in [
         (LINEAR, Value::Bool(true)),
         (LINEAR, Value::String("1".into())),

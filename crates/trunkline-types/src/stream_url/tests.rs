@@ -102,7 +102,7 @@ fn nonsense_is_refused_with_a_reason() {
         ("tl://plant7//a", "is empty"),
         ("tl://plant7/a//b", "is empty"),
         ("a/", "is empty"),
-        ("http://plant7/a", "not a scheme"),
+        ("http://plant7/a", "unknown URL scheme"),
         ("tl://user@plant7/a", "no user"),
         ("tl://plant 7/a", "is not a host"),
         ("tl://[::1/a", "is not a host"),
@@ -165,7 +165,7 @@ fn names_are_nested_part_by_part() {
 }
 
 #[test]
-fn of_two_endpoints_the_lesser_by_host_context_and_name_opens_the_connections() {
+fn endpoint_with_the_lesser_host_context_and_name_dials() {
     let order = [
         "tl://a/z",
         "tl://b:5/y/b",

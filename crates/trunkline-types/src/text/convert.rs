@@ -4,7 +4,6 @@ use crate::{DataType, EnumType};
 
 /// The given text or JSON is not a value of the type. The message tells what would be valid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ConvertError {
     /// The value is not of the kind that the type needs.
     #[error("{text} is not {ty}")]
@@ -75,7 +74,7 @@ pub enum ConvertError {
     },
     /// The text is `now`, which would require a clock.
     #[error(
-        "now is not a time here, because every machine has another one: write it like 2026-11-20T21:39:04Z"
+        "`now` cannot be used here, because the clocks of two machines differ: write it like 2026-11-20T21:39:04Z"
     )]
     Now,
     /// The time does not fit into 64 bits of nanoseconds.

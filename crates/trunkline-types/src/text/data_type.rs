@@ -9,7 +9,6 @@ use super::clip;
 
 /// The text is not a type. Positions are byte offsets from 0.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ParseTypeError {
     #[error("{word:?} is not a type{}", hint(word))]
     UnknownType {

@@ -29,7 +29,7 @@ mod types {
     use super::*;
 
     #[test]
-    fn types_are_read_as_they_are_shown() {
+    fn types_are_parsed_from_their_display_form() {
         for text in [
             "f64",
             "timestamp",
@@ -54,7 +54,7 @@ mod types {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_reported() {
         for (text, sentence) in [
             ("", "at byte 0: expected a type such as f64"),
             ("double", "\"double\" is not a type: did you mean f64?"),
@@ -138,7 +138,7 @@ mod types {
 
     proptest! {
         #[test]
-        fn every_type_comes_back(ty in data_type()) {
+        fn every_type_round_trips(ty in data_type()) {
             let text = ty.to_string();
             prop_assert_eq!(parse_type(&text), Ok(ty), "{}", text);
         }
@@ -166,7 +166,7 @@ mod values {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
         #[test]
-        fn scalars_come_back((ty, value) in typed_scalar()) {
+        fn scalars_round_trip((ty, value) in typed_scalar()) {
             let text = plain(&value, &ty);
             let back = parse_value(&text, &ty);
             prop_assert!(back.is_ok(), "{} as {}: {:?}", text, ty, back);
@@ -174,7 +174,7 @@ mod values {
         }
 
         #[test]
-        fn all_values_come_back((ty, value) in typed_value()) {
+        fn all_values_round_trip((ty, value) in typed_value()) {
             let text = plain(&value, &ty);
             let back = parse_value(&text, &ty);
             prop_assert!(back.is_ok(), "{} as {}: {:?}", text, ty, back);
@@ -182,7 +182,7 @@ mod values {
         }
 
         #[test]
-        fn integers_in_hexadecimal_come_back(signed in any::<i64>(), unsigned in any::<u64>()) {
+        fn hexadecimal_integers_round_trip(signed in any::<i64>(), unsigned in any::<u64>()) {
             let hex = FormatOptions { hex: true, ..FormatOptions::default() };
             let values =
                 [(Value::I64(signed), DataType::I64), (Value::U64(unsigned), DataType::U64)];
@@ -274,7 +274,7 @@ mod values {
     }
 
     #[test]
-    fn what_is_not_a_value_is_refused_with_the_reason() {
+    fn invalid_value_is_refused_with_the_reason() {
         for (text, name, sentence) in [
             ("x", "f64", "x is not an f64"),
             ("", "f64", " is not an f64"),
@@ -311,7 +311,7 @@ mod values {
             (
                 "now",
                 "timestamp",
-                "now is not a time here, because every machine has another one: \
+                "`now` cannot be used here, because the clocks of two machines differ: \
               write it like 2026-11-20T21:39:04Z",
             ),
             (
@@ -520,7 +520,7 @@ mod times {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_time_is_refused() {
         for text in [
             "",
             "now",
@@ -583,7 +583,7 @@ mod times {
 
     proptest! {
         #[test]
-        fn every_nanosecond_comes_back(nanos in any::<i64>()) {
+        fn every_nanosecond_round_trips(nanos in any::<i64>()) {
             let time = Timestamp::from_nanos(nanos);
             prop_assert_eq!(parse_rfc3339(&format_rfc3339(time)), Ok(time));
             let wide = parse_rfc3339(&format_wide(time));
@@ -658,7 +658,7 @@ mod escaping {
     }
 
     #[test]
-    fn names_may_hold_what_can_be_shown_and_nothing_else() {
+    fn names_accept_only_printable_characters() {
         for (class, character, is_printable) in characters() {
             if matches!(character, '/' | '#' | '%' | '*') {
                 continue;

@@ -16,7 +16,7 @@ fn ticks_stop_at_the_ends_of_their_range() {
 }
 
 #[test]
-fn the_earliest_of_several_times_leaves_out_those_that_never_come() {
+fn earliest_time_ignores_times_that_never_occur() {
     let [soon, late] = [1_000, 2_000].map(|nanos| Some(Tick::from_nanos(nanos)));
     assert_eq!(Tick::earliest([late, None, soon, Some(Tick::MAX)]), soon);
     assert_eq!(Tick::earliest([None, Some(Tick::MAX)]), None);

@@ -115,7 +115,7 @@ fn the_port_has_a_default() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_are_reported() {
     for (text, sentence) in [
         (
             "",
@@ -123,15 +123,15 @@ fn what_is_wrong_is_said() {
         ),
         (
             "http://plant7/a/b",
-            "\"http\" is not a scheme of this system: write tl://host/library/path",
+            "unknown URL scheme \"http\"; use tl://HOST, tl://HOST:PORT or tl://HOST/LIBRARY/PATH",
         ),
         (
             "opc.tcp://x:4840",
-            "\"opc.tcp\" is not a scheme of this system: write tl://host/library/path",
+            "unknown URL scheme \"opc.tcp\"; use tl://HOST, tl://HOST:PORT or tl://HOST/LIBRARY/PATH",
         ),
         (
             "tl:/a/b",
-            "\"tl:\" is not a scheme of this system: write tl://host/library/path",
+            "unknown URL scheme \"tl:\"; use tl://HOST, tl://HOST:PORT or tl://HOST/LIBRARY/PATH",
         ),
         (
             "tl://me:secret@plant7/a/b",
@@ -224,7 +224,7 @@ fn names_in_urls_are_not_resolved_like_paths() {
 
 proptest! {
     #[test]
-    fn urls_come_back(
+    fn urls_round_trip(
         host in prop::option::of("[a-z][a-z0-9.-]{0,8}[a-z]|10\\.0\\.0\\.[1-9]|fe80::[1-9]"),
         port in prop::option::of(1_u16..),
         name in prop::option::of("[a-z ]{1,5}(/[a-z*:=;]{1,5}){0,3}(#[a-z.]{1,5})?"),
@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn a_url_may_say_what_the_connection_is_made_of() {
+fn url_may_name_the_transport() {
     let socket = |path: &str, name: Option<&str>| Url {
         via: Via::Unix(path.parse().unwrap()),
         name: name.map(str::to_owned),
@@ -296,8 +296,8 @@ fn a_url_may_say_what_the_connection_is_made_of() {
         ("tl+unix://plant7/a.sock", "not an absolute path"),
         ("tl+unix:///run/plant/boiler/level", "does not end in .sock"),
         ("tl+unix:///run/plant.sock/a//b", "empty"),
-        ("tl+ws://plant7", "not a scheme"),
-        ("tl+unix:/run/plant.sock", "not a scheme"),
+        ("tl+ws://plant7", "unknown URL scheme"),
+        ("tl+unix:/run/plant.sock", "unknown URL scheme"),
     ] {
         let error = Url::parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");

@@ -50,7 +50,7 @@ fn a_value_has_its_type_and_no_other() {
 }
 
 #[test]
-fn enums_arrays_and_waveforms_are_looked_into() {
+fn contents_of_enums_arrays_and_waveforms_are_checked() {
     let mode = parse_type("enum(A, B)").unwrap();
     assert!(Value::Enum(1).has_type(&mode));
     assert!(!Value::Enum(2).has_type(&mode));
@@ -106,7 +106,7 @@ fn elements_are_reached_one_by_one() {
 }
 
 #[test]
-fn numbers_become_other_numbers_that_can_hold_them() {
+fn numbers_convert_to_types_that_can_hold_them() {
     let max = Value::U64(u64::MAX);
     assert_eq!(max.to_number(&DataType::U64), Some(max.clone()), "exactly");
     assert_eq!(max.to_number(&DataType::I64), None);

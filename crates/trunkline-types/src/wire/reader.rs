@@ -16,7 +16,6 @@ pub struct Reader<'a> {
 /// The bytes are not the expected wire form. The sender is at fault, or the two ends disagree about
 /// the type.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end too early.
     #[error("at byte {offset}: {needed} more bytes are needed, but only {present} are there")]

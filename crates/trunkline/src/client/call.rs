@@ -23,7 +23,6 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 pub(crate) trait Call: Send + Sync {
     type Answer;
 
-    /// Takes the answer if it is there.
     fn check(&self, core: &mut ClientCore) -> Option<Result<Self::Answer, CallError>>;
 
     /// Ends the call. Returns `None` if nothing of it was sent, and nothing will be.
@@ -67,7 +66,6 @@ impl Call for WriteBatchId {
     }
 }
 
-/// The wait for the connection.
 pub(super) struct Up;
 
 impl Call for Up {
@@ -126,7 +124,6 @@ impl Shared {
         self.clock.now().saturating_add(timeout)
     }
 
-    /// Begins a call.
     pub(crate) fn begin<C, E: Into<CallError>>(
         &self,
         ask: impl FnOnce(&mut ClientCore, Tick) -> Result<C, E>,

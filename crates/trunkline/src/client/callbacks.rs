@@ -52,7 +52,6 @@ struct State {
     panics: AtomicU64,
 }
 
-/// Calls `call` with every event of a subscription.
 pub(super) fn start(
     shared: &Arc<Shared>,
     id: SubscriptionId,

@@ -1,13 +1,12 @@
 //! The clients: one connection, and the verbs in three forms.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
-use trunkline_net::Dialler;
+use trunkline_net::{Dialler, Transport};
 
 use super::call::Shared;
 use super::{ConnectError, ConnectOptions};
-use crate::Engine;
 
 /// Defines a client for each form of the verbs.
 macro_rules! clients {
@@ -116,18 +115,14 @@ clients! {
     }
 }
 
-impl Engine {
-    /// Returns a client of this engine over a memory pipe. It has the same verbs and the same
-    /// delivery as over the network, and also sees single-process variables.
-    ///
-    /// # Errors
-    /// [`ConnectError::Start`]: the machine has no descriptor or thread left.
-    pub fn client(&self) -> Result<blocking::Client, ConnectError> {
-        let server = Arc::clone(&self.inner.server);
+impl blocking::Client {
+    /// Connects through the memory pipes that `connect` makes.
+    pub(crate) fn through_pipe(
+        connect: impl FnMut() -> io::Result<Transport> + Send + 'static,
+    ) -> Result<Self, ConnectError> {
         let options = ConnectOptions::new("tl:///")?;
-        let dialler = Dialler::pipe(move || server.accept_pipe());
-        Ok(blocking::Client {
-            shared: Shared::start(dialler, &options)?,
+        Ok(Self {
+            shared: Shared::start(Dialler::pipe(connect), &options)?,
         })
     }
 }

@@ -159,7 +159,6 @@ fn typed<T: FromValue>(opened: Vec<Result<Opened, Fault>>) -> Result<Typed<T>, V
     Ok(Typed::new(&one(opened)?)?)
 }
 
-/// Returns the single result of a list of one.
 fn one<R>(results: Vec<Result<R, Fault>>) -> Result<R, VariableError> {
     let result = results.into_iter().next();
     result

@@ -117,12 +117,12 @@ impl Engine {
 
     /// Returns the number of deployed variables.
     pub fn variable_count(&self) -> usize {
-        self.inner.core.variable_count()
+        self.inner.core.libraries().variable_count()
     }
 
     /// Returns the names of the deployed libraries, each with its number of variables.
     pub fn libraries(&self) -> Vec<(String, usize)> {
-        let libraries = self.inner.core.libraries().into_iter();
+        let libraries = self.inner.core.libraries().all().into_iter();
         libraries
             .filter(|library| !is_reserved(&library.name))
             .map(|library| (library.name, library.handles.len()))

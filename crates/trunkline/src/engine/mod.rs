@@ -1,5 +1,6 @@
 //! Hosts variables: an engine with its listeners, its I/O servers and its clock.
 
+mod in_process;
 mod libraries;
 mod options;
 
@@ -285,7 +286,8 @@ impl Engine {
                 check_process(io, &settings).map_err(driver_error)?;
                 let (now, wall) = self.inner.clock.moment();
                 let core = &self.inner.core;
-                core.expect_source(&io.name, now, wall, &mut Wakes::new());
+                core.providers()
+                    .expect_source(&io.name, now, wall, &mut Wakes::new());
                 continue;
             }
             let server = drivers
@@ -361,7 +363,7 @@ impl Engine {
     /// # Errors
     /// [`RtError`]: no such variable, no right to write it, no FIFO.
     pub fn rt_writer(&self, name: &str) -> Result<RtWriter, RtError> {
-        let writer = self.inner.core.rt_writer(&self.caller(), name)?;
+        let writer = self.inner.core.realtime().writer(&self.caller(), name)?;
         self.inner.has_rt_writers.store(true, Ordering::Release);
         self.inner.pump.wake();
         Ok(writer)
@@ -372,7 +374,7 @@ impl Engine {
     /// # Errors
     /// [`RtError`]: no such variable, no right to read it, no FIFO.
     pub fn rt_reader(&self, name: &str) -> Result<RtReader, RtError> {
-        self.inner.core.rt_reader(&self.caller(), name)
+        self.inner.core.realtime().reader(&self.caller(), name)
     }
 
     /// Stops the I/O servers and then the connections, which have `grace` to send what is waiting
@@ -390,7 +392,7 @@ impl Engine {
     /// Returns the caller identity of a program in this process, with a session number of its own.
     pub(crate) fn caller(&self) -> Caller {
         let caller = Caller::local(self.inner.numbers.next(), self.inner.uid);
-        self.inner.core.introduce(&caller);
+        self.inner.core.writers().introduce(&caller);
         caller
     }
 }
@@ -417,7 +419,7 @@ fn start_pump(
         if !has_writers.load(Ordering::Acquire) {
             return None;
         }
-        let due = match core.pump(now, wall, &mut Wakes::new()) {
+        let due = match core.realtime().pump(now, wall, &mut Wakes::new()) {
             Pumped::Nothing => PUMP_IDLE,
             Pumped::Moved => PUMP_BUSY,
             Pumped::More => Duration::ZERO,
@@ -447,7 +449,6 @@ fn check_process(io: &IoConfig, settings: &Settings) -> Result<(), DriverError> 
     }
 }
 
-/// Opens the store that the options name.
 fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartError> {
     Ok(match &options.store {
         Some(path) => Some(Box::new(match SqliteStore::open(path) {

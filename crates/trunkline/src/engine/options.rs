@@ -37,7 +37,8 @@ pub struct EngineOptions {
     pub local_socket: bool,
     /// Lets programs of the same user that connect over a Unix socket use shared memory.
     pub shared_memory: bool,
-    /// Allows addresses that other machines can reach, although connections are not protected yet.
+    /// Allows addresses that other machines can reach, although connections are not authenticated
+    /// or encrypted yet.
     pub insecure: bool,
     /// Refuses programs of other users, also over TCP. A program on another machine counts as
     /// another user.

@@ -9,13 +9,13 @@ use trunkline_engine::{
     AccessError, Caller, Consumer, Engine as Core, Granted, GroupAttempt, GroupMember,
     LeaseRequest, Refusal, Wakes, Write, WriteOutcome,
 };
+use trunkline_net::Clock;
 use trunkline_types::{Position, Sample, Value};
 
 use super::Variable;
 use super::signal::{Signal, SignalWake};
-use crate::Engine;
 
-/// Writes that are all carried out, or none; see [`Engine::write_group`].
+/// Writes that are all carried out, or none; see [`Engine::write_group`](crate::Engine::write_group).
 #[derive(Debug, Default)]
 pub struct Group {
     members: Vec<Member>,
@@ -84,7 +84,7 @@ impl Deref for LocalCaller {
 
 impl Drop for LocalCaller {
     fn drop(&mut self) {
-        self.core.end_session(self.caller.session);
+        self.core.leases().end_session(self.caller.session);
     }
 }
 
@@ -152,33 +152,33 @@ fn refusal_of(culprit: Option<WriteOutcome>) -> Refusal {
     }
 }
 
-impl Engine {
-    /// Writes a group of variables of this engine: all or none, with one timestamp and one commit
-    /// number, contiguous in every `all` subscription. The call waits while such a subscription
-    /// stalls its writers. The caller of the group is the one of its first variable, which matters
-    /// for variables that are leased or have a single writer.
-    ///
-    /// # Errors
-    /// [`GroupRefused`] with the refused write and the rule; nothing was written.
-    pub fn write_group(&self, group: &Group) -> Result<WrittenGroup, GroupRefused> {
-        let core = &self.inner.core;
+impl Group {
+    /// Writes the group; see [`Engine::write_group`](crate::Engine::write_group). `caller` is asked
+    /// for if the group has no variable.
+    pub(crate) fn write(
+        &self,
+        core: &Core,
+        clock: Clock,
+        caller: impl FnOnce() -> Caller,
+    ) -> Result<WrittenGroup, GroupRefused> {
         let own;
-        let caller: &Caller = match &group.caller {
+        let caller: &Caller = match &self.caller {
             Some(caller) => caller,
             None => {
-                own = self.caller();
+                own = caller();
                 &own
             }
         };
-        let members: Vec<_> = group.members.iter().map(Member::order).collect();
+        let members: Vec<_> = self.members.iter().map(Member::order).collect();
         let signal = Arc::new(Signal::default());
         let wake = Box::new(SignalWake(Arc::clone(&signal)));
         let consumer = Consumer::new(core.clone(), wake);
-        let clock = self.inner.clock;
         loop {
             let (now, wall) = clock.moment();
             let mut wakes = Wakes::new();
-            let attempt = core.try_write_group(caller, now, wall, &members, &mut wakes);
+            let attempt = core
+                .groups()
+                .try_write(caller, now, wall, &members, &mut wakes);
             wakes.send();
             match attempt {
                 GroupAttempt::WouldBlock { until, handle } => {
@@ -213,15 +213,14 @@ impl Engine {
             }
         }
     }
+}
 
-    /// Reads variables of this engine, at most 4,096, at one instant.
-    pub fn snapshot<N: AsRef<str>>(&self, names: &[N]) -> SampleSet {
-        let caller = self.caller();
-        let core = &self.inner.core;
-        let resolve = |name: &N| core.resolve(&caller, name.as_ref());
+impl SampleSet {
+    pub(crate) fn read<N: AsRef<str>>(core: &Core, caller: &Caller, names: &[N]) -> Self {
+        let resolve = |name: &N| core.resolve(caller, name.as_ref());
         let found: Vec<_> = names.iter().map(resolve).collect();
         let handles: Vec<u32> = found.iter().flatten().map(|one| one.handle()).collect();
-        let snapshot = core.snapshot(&caller, &handles);
+        let snapshot = core.groups().snapshot(caller, &handles);
         let mut updates = snapshot.updates.into_iter();
         let sample = |variable: Result<Arc<_>, AccessError>| {
             let variable: Arc<trunkline_engine::Variable> = variable?;
@@ -232,7 +231,7 @@ impl Engine {
             };
             Ok((variable.sample_of(&update), position))
         };
-        SampleSet {
+        Self {
             is_consistent: snapshot.is_consistent,
             commit: snapshot.commit,
             samples: found.into_iter().map(sample).collect(),
@@ -261,6 +260,8 @@ impl<T> Variable<T> {
 
     fn order_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
         let (now, handle) = (self.clock.now(), self.variable.handle());
-        self.core.lease(&self.caller, now, handle, request)
+        self.core
+            .leases()
+            .request(&self.caller, now, handle, request)
     }
 }

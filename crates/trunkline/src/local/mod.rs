@@ -13,15 +13,14 @@ use std::sync::Arc;
 
 use trunkline_client::{FromValue, TypeMismatch};
 use trunkline_engine::{
-    AccessError, Consumer, Engine as Core, Subscribe, Variable as CoreVariable,
+    AccessError, Caller, Consumer, Engine as Core, Subscribe, Variable as CoreVariable,
 };
 use trunkline_net::Clock;
 use trunkline_types::{Contract, Position, Quality, Timestamp};
 
-use crate::Engine;
-
 pub use self::group::{Group, GroupRefused, SampleSet, WrittenGroup};
 pub use self::subscription::{NextError, Subscription};
+pub(crate) use self::write::write_many;
 pub use self::write::{WriteError, Written};
 pub use trunkline_engine::{Attempt, Refusal, WriteOutcome};
 
@@ -82,16 +81,15 @@ pub enum ReadError {
     Type,
 }
 
-impl Engine {
-    /// Opens a variable of this engine as the type `T`, whatever its scope.
-    ///
-    /// # Errors
-    /// [`OpenError`]: no such variable, or another type.
-    pub fn variable<T: FromValue>(&self, name: &str) -> Result<Variable<T>, OpenError> {
-        let caller = self.caller();
-        let core = &self.inner.core;
-        let (now, wall) = self.inner.clock.moment();
-        let variable = core.open_name(&caller, name, now, wall)?;
+impl<T: FromValue> Variable<T> {
+    pub(crate) fn open(
+        core: &Core,
+        caller: Caller,
+        clock: Clock,
+        name: &str,
+    ) -> Result<Self, OpenError> {
+        let (now, wall) = clock.moment();
+        let variable = core.fields().open(&caller, name, now, wall)?;
         if !T::reads(variable.data_type()) {
             let actual = variable.data_type().to_string();
             let mismatch = TypeMismatch {
@@ -103,17 +101,15 @@ impl Engine {
                 mismatch,
             });
         }
-        Ok(Variable {
+        Ok(Self {
             core: core.clone(),
             variable,
             caller: Arc::new(LocalCaller::new(caller, core.clone())),
-            clock: self.inner.clock,
+            clock,
             value: PhantomData,
         })
     }
-}
 
-impl<T: FromValue> Variable<T> {
     /// Returns the current value: one copy, no lock.
     ///
     /// # Errors

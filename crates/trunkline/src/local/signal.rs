@@ -12,7 +12,6 @@ pub(super) struct Signal {
     changed: Condvar,
 }
 
-/// Raises the signal.
 pub(super) struct SignalWake(pub(super) Arc<Signal>);
 
 impl Wake for SignalWake {

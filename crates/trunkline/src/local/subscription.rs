@@ -29,7 +29,7 @@ pub struct Subscription {
 #[non_exhaustive]
 pub enum NextError {
     /// No update came in time.
-    #[error("no update came in time")]
+    #[error("no update arrived in time")]
     TimedOut,
     /// The subscriber fell behind the bound of its `all` contract.
     #[error("the subscription overran its bound; {lost} updates were lost")]
@@ -122,7 +122,6 @@ const GONE: u64 = u64::MAX;
 /// Maximum number of readings decoded ahead of the program.
 const AHEAD: usize = 64;
 
-/// Turns deliveries into readings.
 struct Readings<'a> {
     readings: &'a mut VecDeque<Reading>,
     ended: &'a mut Option<u64>,

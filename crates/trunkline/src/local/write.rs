@@ -6,11 +6,10 @@ use std::sync::Arc;
 use trunkline_client::IntoValue;
 use trunkline_engine::{Attempt, Consumer, Refusal, UnknownCause, Wakes, Write, WriteOutcome};
 use trunkline_net::Clock;
-use trunkline_types::{Position, Tick, Timestamp, Value};
+use trunkline_types::{Moment, Position, Timestamp, Value};
 
 use super::Variable;
 use super::signal::{Signal, SignalWake};
-use crate::Engine;
 
 /// The result of a successful write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,60 +38,44 @@ pub enum WriteError {
 /// Writes of a batch whose updates are gathered before they are sent: about 32 KiB on the wire.
 const GATHERED_MAX: usize = 1024;
 
-impl Engine {
-    /// Writes many variables of this engine. It has the effect of [`Variable::write`] for each in
-    /// turn, but reads the clocks once for all, and sends to subscribers after the last write and
-    /// after every 1,024. Returns one result each, in order.
-    ///
-    /// The writes are not one transaction: a reader may see some before the others. If one has to
-    /// wait (for the answer of its provider, or for an `all` subscription that stalls writers),
-    /// those after it wait as well.
-    pub fn write_many<'a, T: IntoValue + 'a>(
-        &self,
-        writes: impl IntoIterator<Item = (&'a Variable<T>, T)>,
-    ) -> Vec<Result<Written, WriteError>> {
-        let mut moment = Moment::now(self.inner.clock);
-        let (mut wakes, mut gathered) = (Wakes::new(), 0);
-        let write = |(variable, value): (&Variable<T>, T)| {
-            let value = value.into_value();
-            if gathered == GATHERED_MAX {
-                gathered = 0;
-                wakes.send();
+/// Writes many variables, reading the clocks once for all; see
+/// [`Engine::write_many`](crate::Engine::write_many).
+pub(crate) fn write_many<'a, T: IntoValue + 'a>(
+    clock: Clock,
+    writes: impl IntoIterator<Item = (&'a Variable<T>, T)>,
+) -> Vec<Result<Written, WriteError>> {
+    let mut moment = moment(clock);
+    let (mut wakes, mut gathered) = (Wakes::new(), 0);
+    let write = |(variable, value): (&Variable<T>, T)| {
+        let value = value.into_value();
+        if gathered == GATHERED_MAX {
+            gathered = 0;
+            wakes.send();
+        }
+        gathered += 1;
+        if let Some(sequence) = variable.write_short(moment.wall, &value, &mut wakes) {
+            return variable.written(WriteOutcome::Applied(sequence));
+        }
+        if !variable.variable.is_provided() {
+            let write = Write::value(&value);
+            if let Attempt::Done(outcome) = variable.attempt(&write, moment, &mut wakes) {
+                return variable.written(outcome);
             }
-            gathered += 1;
-            if let Some(sequence) = variable.write_short(moment.wall, &value, &mut wakes) {
-                return variable.written(WriteOutcome::Applied(sequence));
-            }
-            if !variable.variable.is_provided() {
-                let write = Write::value(&value);
-                if let Attempt::Done(outcome) = variable.attempt(&write, moment, &mut wakes) {
-                    return variable.written(outcome);
-                }
-            }
-            // The waiting write may need room that only subscribers of earlier writes can make.
-            wakes.flush();
-            let result = variable.write_waiting(&value);
-            moment = Moment::now(self.inner.clock);
-            result
-        };
-        let results = writes.into_iter().map(write).collect();
-        wakes.send();
-        results
-    }
+        }
+        // The waiting write may need room that only subscribers of earlier writes can make.
+        wakes.flush();
+        let result = variable.write_waiting(&value);
+        moment = self::moment(clock);
+        result
+    };
+    let results = writes.into_iter().map(write).collect();
+    wakes.send();
+    results
 }
 
-/// One reading of both clocks.
-#[derive(Clone, Copy, Debug)]
-struct Moment {
-    now: Tick,
-    wall: Timestamp,
-}
-
-impl Moment {
-    fn now(clock: Clock) -> Self {
-        let (now, wall) = clock.moment();
-        Self { now, wall }
-    }
+fn moment(clock: Clock) -> Moment {
+    let (now, wall) = clock.moment();
+    Moment { now, wall }
 }
 
 impl<T: IntoValue> Variable<T> {
@@ -152,7 +135,7 @@ impl<T: IntoValue> Variable<T> {
     fn attempt_now(&self, write: &Write<'_>) -> Attempt {
         let mut wakes = Wakes::new();
         // The audit notes the time even if the variable has no timestamps.
-        let attempt = self.attempt(write, Moment::now(self.clock), &mut wakes);
+        let attempt = self.attempt(write, moment(self.clock), &mut wakes);
         wakes.send();
         attempt
     }

@@ -16,14 +16,12 @@ use crate::client::CallError;
 use crate::client::call::Shared;
 use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 
-/// The event that ended a wait.
 enum Woken {
     Stop,
     Event(ProviderEvent),
     Deployed(Result<LibraryReport, CallError>),
 }
 
-/// State of the thread.
 pub(super) struct Runner {
     shared: Arc<Shared>,
     state: Arc<State>,
@@ -32,7 +30,6 @@ pub(super) struct Runner {
     /// Deployments that are not answered yet.
     deploying: Vec<RequestId<Deploy>>,
     device: Device,
-    /// The type of each variable that it delivers.
     types: HashMap<u32, DataType>,
     /// Variables that it cannot deliver, with the names of the missing items.
     missing: BTreeMap<u32, String>,
@@ -169,7 +166,6 @@ impl Runner {
                 self.answering = None;
                 self.answer(ticket, reply);
             }
-            _ => {}
         }
     }
 

@@ -36,7 +36,6 @@ struct Request {
 
 type Answer = Vec<Result<Opened, Fault>>;
 
-/// The description of a variable.
 pub(super) type Described = (VariableId, Arc<Properties>);
 
 impl Descriptions {

@@ -145,7 +145,6 @@ fn together(
     })
 }
 
-/// A recording of elements, turn by turn.
 struct Turns<'a, S, O, F> {
     recording: &'a mut ElementSeries<S, O>,
     clock: Clock,
@@ -237,17 +236,14 @@ where
     }
 }
 
-/// The times of elements.
 struct Times {
     rate: Option<f64>,
     /// Time at which the first element was taken.
     first: Option<Timestamp>,
-    /// Number of the next element.
     next: u64,
 }
 
 impl Times {
-    /// Returns the time of the next element, which was taken at `taken_at`.
     fn next(&mut self, taken_at: Timestamp) -> Timestamp {
         let Some(rate) = self.rate else {
             return taken_at;

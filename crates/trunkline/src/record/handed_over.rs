@@ -82,7 +82,6 @@ impl<'a> HandedOver<'a> {
         Ok(())
     }
 
-    /// Takes the outcomes known so far.
     pub(super) fn take_outcomes(&mut self, name: impl Fn(usize) -> String) {
         while let Some((batch, ..)) = self.batches.front()
             && let Some(Ok(outcomes)) = batch.arrived()
@@ -126,7 +125,6 @@ impl<'a> HandedOver<'a> {
         }
     }
 
-    /// Returns the reasons of failure, by variable.
     pub(super) fn failures(&self) -> Vec<PlayFailure> {
         let failures = self.failures.iter();
         failures.map(|(_, failure)| failure.clone()).collect()

@@ -283,7 +283,7 @@ mod tests {
 
     /// Behaviour: B-72.
     #[test]
-    fn an_update_is_due_as_recorded_or_so_many_times_as_fast() {
+    fn update_is_due_at_the_recorded_speed_or_a_multiple() {
         let after = Duration::from_millis(100);
         assert_eq!(due(after, Some(1.0)), after);
         assert_eq!(due(after, Some(2.0)), after / 2);

@@ -198,7 +198,6 @@ impl Drop for VariableRecorder {
     }
 }
 
-/// Creates the files of a recording, by number.
 pub(super) type Open = Box<dyn FnMut(u32) -> io::Result<SegmentFile> + Send>;
 
 struct Files {

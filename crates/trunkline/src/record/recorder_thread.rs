@@ -28,7 +28,6 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 /// Unrecorded variables that are reported by name; others are only counted.
 const REFUSED_MAX: usize = 100;
 
-/// State of the thread.
 pub(super) struct Running {
     pub(super) client: Client,
     pub(super) subscription: PatternSubscription,
@@ -53,7 +52,6 @@ enum Writing {
     Finish,
 }
 
-/// A variable of the subscription.
 #[derive(Debug)]
 pub(super) struct Item {
     name: Arc<str>,
@@ -71,7 +69,6 @@ pub(super) struct Item {
     position: Option<Position>,
 }
 
-/// The place of a variable in the recording.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// None yet: nothing has arrived.
@@ -246,7 +243,6 @@ impl Running {
                 self.refuse(text, fault.to_string());
             }
             FollowEvent::Event(event) => self.handle_event(event),
-            _ => {}
         }
     }
 
@@ -354,7 +350,6 @@ impl Running {
                 }
             }
             Event::Disconnected { .. } => locked(&self.status).is_connected = false,
-            _ => {}
         }
     }
 
@@ -374,7 +369,6 @@ impl Running {
         locked(&self.status).is_connected
     }
 
-    /// Notes the descriptions of variables.
     fn describe(&mut self, described: Vec<Described>) {
         for (id, known) in described {
             let noted = self

@@ -25,7 +25,6 @@ const BLOCK_BYTES: u64 = 4096;
 pub(super) struct RegionsOut<'a, R, F> {
     ring: &'a mut RegionReader,
     recording: &'a mut R,
-    /// Rows of a region.
     rows: u64,
     /// Row in the ring at which the next region begins.
     at: u64,
@@ -41,7 +40,6 @@ pub(super) struct RegionsOut<'a, R, F> {
 }
 
 impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
-    /// Starts with an unused ring, in regions of `region_rows` rows.
     pub(super) fn new(
         ring: &'a mut RegionReader,
         recording: &'a mut R,
@@ -66,12 +64,10 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         }
     }
 
-    /// Returns the rows recorded by this object.
     pub(super) fn recorded(&self) -> u64 {
         self.recording.rows().saturating_sub(self.rows_before)
     }
 
-    /// Returns true if the recording is to end now.
     pub(super) fn is_to_end(&self) -> bool {
         self.stopped.now()
     }
@@ -92,7 +88,6 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         Ok(())
     }
 
-    /// Writes everything in the ring.
     pub(super) fn write_rest(&mut self) -> Result<(), RecordError> {
         self.write_some(1, u64::MAX).map(|_| ())
     }
@@ -191,7 +186,7 @@ mod tests {
         disk: SimDisk,
         filler: RegionFiller,
         reader: RegionReader,
-        recording: TdmsRecording<SimDisk>,
+        recording: TdmsRecording,
     }
 
     fn rig(options: QueueOptions) -> Rig {
@@ -199,7 +194,7 @@ mod tests {
         let made = RegionMemory::to_record(8, rows, PagesWanted::Ordinary, 16);
         let (memory, filler, reader) = made.unwrap();
         let disk = SimDisk::new(1, BLOCK_BYTES as usize);
-        let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
+        let queue = WriteQueue::new(Box::new(disk.clone()), options, vec![memory]);
         let layout = TdmsLayout {
             timestamps: Vec::new(),
             group: "stream".into(),
@@ -269,7 +264,7 @@ mod tests {
 
     /// Behaviour: ZC-13.
     #[test]
-    fn behind_what_was_recorded_early_regions_begin_at_blocks_again() {
+    fn regions_are_aligned_again_after_an_early_write() {
         let mut rig = rig(QueueOptions::default());
         let (_stopper, stopped) = stopper();
         let ends = (&mut rig.reader, &mut rig.recording);
@@ -296,7 +291,7 @@ mod tests {
 
     /// Behaviour: ZC-13.
     #[test]
-    fn where_nothing_may_be_copied_elements_wait_for_a_region_or_the_end() {
+    fn without_copies_elements_wait_for_a_full_region_or_the_end() {
         let mut rig = rig(QueueOptions {
             copying: None,
             ..QueueOptions::default()

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use trunkline_record::{
-    Backend, Copying, Durability, RecordError, TdmsLayout, TdmsRecording, TdmsSeries, WriteQueue,
+    Copying, Durability, RecordError, TdmsLayout, TdmsRecording, TdmsSeries, WriteQueue,
 };
 use trunkline_ring::{NoRegion, ReadRegion, RegionFiller, RegionReader};
 use trunkline_stream::{StreamError, ValueReader, element_bytes};
@@ -57,7 +57,7 @@ pub trait RowsRecording {
     fn now(&self) -> Duration;
 }
 
-impl<B: Backend> RowsRecording for TdmsRecording<B> {
+impl RowsRecording for TdmsRecording {
     fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         self.write(region)
     }
@@ -83,7 +83,7 @@ impl<B: Backend> RowsRecording for TdmsRecording<B> {
     }
 }
 
-impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> RowsRecording for TdmsSeries<B, O> {
+impl<O: FnMut(u32) -> io::Result<WriteQueue>> RowsRecording for TdmsSeries<O> {
     fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
         self.write(region)
     }

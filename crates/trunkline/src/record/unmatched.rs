@@ -12,7 +12,6 @@ pub(super) struct Unmatched {
     is_open: Vec<bool>,
     /// Patterns without a wildcard, which match only themselves; there may be as many as variables.
     names: HashMap<String, Vec<usize>>,
-    /// The patterns with a wildcard.
     wildcards: Vec<usize>,
     /// True for each pattern whose matches the engine has listed completely.
     is_listed: Vec<bool>,
@@ -63,7 +62,6 @@ impl Unmatched {
         self.unlisted == 0
     }
 
-    /// Notes that a variable of this name exists.
     pub(super) fn appeared(&mut self, name: &str) {
         let patterns = &self.patterns;
         let matches = |number: &usize| patterns.get(*number).is_some_and(|one| one.matches(name));
@@ -91,7 +89,6 @@ impl Unmatched {
         )
     }
 
-    /// Returns the text of a pattern.
     pub(super) fn pattern(&self, number: usize) -> &str {
         self.patterns.get(number).map_or("", Pattern::as_str)
     }

@@ -1,6 +1,6 @@
-//! A device with one item, which does what a test wants of it.
+//! A device with one item, controlled by a test.
 
-#![allow(dead_code, reason = "every test binary uses a part of it")]
+#![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use trunkline::types::{
     Timestamp, Value, VariableDefinition,
 };
 
-/// What the device does, and what was done with it; the test looks at it from outside.
+/// The state and the calls of the device; the test accesses it from outside.
 #[derive(Debug, Default)]
 pub struct Bench {
     /// Raw value of its only item.

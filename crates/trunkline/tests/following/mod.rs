@@ -1,4 +1,4 @@
-//! Waiting for what a subscription is to bring.
+//! Waiting for the updates of a subscription.
 
 use std::time::Duration;
 

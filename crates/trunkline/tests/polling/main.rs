@@ -1,5 +1,5 @@
-//! Programs that poll: calls with a time-out of zero, again and again, and programs that work
-//! between one reading and the next. What arrives is taken in at every rhythm of calls.
+//! Programs that poll: calls with a time-out of zero, repeatedly, and programs that work between
+//! one reading and the next. What arrives is taken in at every rhythm of calls.
 //!
 //! Each scenario runs once on a quiet machine and once on one whose processors are all kept busy.
 //! `POLLING_RUNS=200` repeats them, and prints the longest time that something was under way.
@@ -10,7 +10,7 @@
     clippy::expect_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a test stops at what it did not expect, and says how long it took"
+    reason = "tests may panic and print their duration"
 )]
 
 mod rig;

@@ -12,14 +12,13 @@ use trunkline::{Client, Engine, EngineOptions};
 /// Only cuts off a test that hangs.
 pub const CUT_OFF: Duration = Duration::from_secs(60);
 
-/// What a program may spend on polling for one thing: its processor time, and the pauses that it
-/// asked for. No wall time: on a busy machine every thread gets less of it, those that are waited
-/// for too.
+/// Limit of the cost of polling for one event: processor time, and requested pauses. No wall time:
+/// on a busy machine every thread gets less of it, including the ones that are waited for.
 const POLLING_MAX: Duration = Duration::from_millis(500);
 
 pub const NO_WAITING: Option<Duration> = Some(Duration::ZERO);
 
-/// What a program does between two polls.
+/// The pause between two polls.
 #[derive(Clone, Copy, Debug)]
 pub enum Between {
     Work(Duration),
@@ -38,13 +37,13 @@ pub const RHYTHMS: [Between; 8] = [
     Between::Pause(Duration::from_millis(7)),
 ];
 
-/// How often each scenario runs.
+/// Number of runs of each scenario.
 pub fn runs() -> u32 {
     let runs = std::env::var("POLLING_RUNS");
     runs.map_or(1, |runs| runs.parse().expect("POLLING_RUNS is a number"))
 }
 
-/// Whether the processors are kept busy, one after the other: both unless one is chosen.
+/// Runs with idle and with busy processors: both unless one is chosen.
 fn loads() -> &'static [bool] {
     match std::env::var("POLLING_LOAD").as_deref() {
         Ok("quiet") => &[false],
@@ -99,7 +98,7 @@ impl Poller {
     }
 }
 
-/// What this thread has used of a processor so far.
+/// Processor time of this thread so far.
 fn processor_time() -> Duration {
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let nanos = schedule.split(' ').next().unwrap();

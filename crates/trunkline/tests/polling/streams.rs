@@ -38,7 +38,7 @@ fn options(place: &Place, tcp_only: bool, peer: Option<&str>) -> Options {
     }
 }
 
-/// A call with a time-out of zero that reads: what it has read, `None` at the end of the stream.
+/// A reading call with a time-out of zero: the elements read, `None` at the end of the stream.
 type Poll = fn(&mut Reader<u32>) -> Option<Vec<u32>>;
 
 fn or_end(read: Result<Vec<u32>, StreamError>) -> Option<Vec<u32>> {
@@ -107,17 +107,17 @@ fn polled(poll: Poll) -> Duration {
 
 /// Behaviour: NS-36.
 #[test]
-fn what_is_available_is_read_to_the_end_of_the_stream() {
+fn available_elements_are_read_to_the_end_of_the_stream() {
     quiet_and_busy("read_available", || polled(read_available));
 }
 
 #[test]
-fn reads_without_waiting_come_to_the_end_of_the_stream() {
+fn non_blocking_reads_reach_the_end_of_the_stream() {
     quiet_and_busy("stream read", || polled(read));
 }
 
 #[test]
-fn writes_without_waiting_go_on_when_there_is_room() {
+fn non_blocking_writes_continue_when_there_is_room() {
     quiet_and_busy("stream write", || {
         let place = Place::new();
         let mut longest = Duration::ZERO;

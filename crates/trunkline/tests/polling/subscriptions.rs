@@ -91,7 +91,7 @@ fn next_batch_without_waiting_brings_every_update() {
     quiet_and_busy("next_batch", || polled(next_batch));
 }
 
-/// A question that nobody waits for keeps the rest of the connection from nothing.
+/// A pending read does not delay the rest of the connection.
 #[test]
 fn reads_without_waiting_leave_the_copy_of_a_value_up_to_date() {
     quiet_and_busy("read", || {
@@ -121,8 +121,8 @@ fn reads_without_waiting_leave_the_copy_of_a_value_up_to_date() {
     });
 }
 
-/// Readings that wait already are taken without driving: the connection must be driven all the
-/// same, or its copies grow old in silence and the engine gives the client up.
+/// Readings that wait already are taken without driving: the connection must be driven
+/// nevertheless, or its copies grow old in silence and the engine gives the client up.
 #[test]
 fn a_program_that_works_on_a_burst_stays_connected_and_up_to_date() {
     const BURST: u32 = 5000;

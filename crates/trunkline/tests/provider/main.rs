@@ -1,11 +1,7 @@
-//! An I/O server in a process of its own, here in this one, but reached over the network: what it
-//! delivers, what is wanted of it, and what is seen when it goes.
+//! An I/O server as in a separate process: here in this one, but reached over the network. Its
+//! deliveries, its requests, and the effect of its end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 #[path = "../device/mod.rs"]
 mod device;
@@ -22,7 +18,7 @@ use trunkline::{Client, Write, WriteOutcome};
 
 /// Behaviour: LM-25.
 #[test]
-fn what_it_delivers_is_scaled_and_a_write_ends_with_what_the_device_holds() {
+fn values_are_scaled_and_writes_return_the_device_value() {
     let sut = Rig::new();
     let mut level = sut.level();
     let provider = sut.provider();
@@ -40,7 +36,7 @@ fn what_it_delivers_is_scaled_and_a_write_ends_with_what_the_device_holds() {
 
 /// Behaviour: H-01, LM-08.
 #[test]
-fn a_scaled_whole_number_is_the_same_from_another_process_as_from_this_one() {
+fn scaled_integers_are_equal_from_both_processes() {
     let sut = Rig::new();
     let mut percent = Properties::new(DataType::I32);
     percent.source = "plant:current".to_owned();
@@ -57,7 +53,7 @@ fn a_scaled_whole_number_is_the_same_from_another_process_as_from_this_one() {
     let is = |value| move |reading: &Reading| reading.sample.value == Value::I32(value);
     {
         let _elsewhere = sut.provider();
-        // 12.7 mA is 54.4 %; rounded to 13 mA on its way it would be 56.
+        // 12.7 mA is 54.4 %; rounded to 13 mA in transit it would be 56.
         updates.next_where(is(54));
         // 33 % is 9.28 mA, of which the device makes 9, which is 31.25 %.
         x.write(33).unwrap();
@@ -74,7 +70,7 @@ fn a_scaled_whole_number_is_the_same_from_another_process_as_from_this_one() {
 }
 
 #[test]
-fn what_the_device_refuses_changes_nothing_and_is_said_in_its_words() {
+fn device_refusal_changes_nothing_and_is_reported_verbatim() {
     let sut = Rig::new();
     let _provider = sut.provider();
     sut.level().next_where(has(50.0));
@@ -110,7 +106,7 @@ fn a_client_elsewhere_sends_a_value_and_asks_for_a_fresh_one() {
 
 /// Behaviour: LM-08, VS-25.
 #[test]
-fn a_connection_that_is_cut_is_seen_at_once_and_comes_back() {
+fn cut_connection_is_detected_at_once_and_recovers() {
     let sut = Rig::new();
     let mut level = sut.level();
     let cable = Cable::to(sut.engine.local_addrs()[0]);
@@ -129,7 +125,7 @@ fn a_connection_that_is_cut_is_seen_at_once_and_comes_back() {
 
 /// Behaviour: LM-08, VS-25.
 #[test]
-fn an_io_server_that_goes_leaves_its_variables_bad_until_another_one_comes() {
+fn variables_are_bad_between_two_io_servers() {
     let sut = Rig::new();
     let mut level = sut.level();
     let first = sut.provider();
@@ -146,7 +142,7 @@ fn an_io_server_that_goes_leaves_its_variables_bad_until_another_one_comes() {
         .write(25.0)
         .expect_err("there is nobody to take it");
     assert!(refused.to_string().contains("plant"), "{refused}");
-    // Another device, behind another I/O server of that name.
+    // Another device, after another I/O server of that name.
     let spare = Device::default();
     spare.bench().raw = 16.0;
     let _second = provide(sut.engine.local_addrs()[0], &spare, false);
@@ -156,7 +152,7 @@ fn an_io_server_that_goes_leaves_its_variables_bad_until_another_one_comes() {
 }
 
 #[test]
-fn an_engine_that_is_started_again_has_its_variables_delivered_again() {
+fn restarted_engine_gets_its_variables_delivered_again() {
     let sut = Rig::new();
     let address = sut.engine.local_addrs()[0];
     let provider = sut.provider();
@@ -185,7 +181,7 @@ fn a_second_io_server_of_the_name_waits_and_takes_over() {
     let status = wait_for(&second, |status| status.engine_trouble.is_some());
     let trouble = status.engine_trouble.unwrap();
     assert!(
-        trouble.contains("named plant is running already"),
+        trouble.contains("named plant is already running"),
         "{trouble}"
     );
     assert!(!status.is_provided);
@@ -200,7 +196,7 @@ fn a_second_io_server_of_the_name_waits_and_takes_over() {
 
 /// Behaviour: LM-33.
 #[test]
-fn variables_that_are_deployed_later_are_delivered_and_a_wrong_item_is_said() {
+fn later_variables_are_delivered_and_a_wrong_item_is_reported() {
     let sut = Rig::new();
     let provider = sut.provider();
     wait_for(&provider, |status| status.variables == 1);
@@ -229,7 +225,7 @@ fn variables_that_are_deployed_later_are_delivered_and_a_wrong_item_is_said() {
 }
 
 #[test]
-fn variables_that_are_gone_are_delivered_no_more() {
+fn removed_variables_are_no_longer_delivered() {
     let sut = Rig::new();
     let provider = sut.provider();
     sut.engine
@@ -259,7 +255,7 @@ fn libraries_that_it_offers_are_deployed_at_the_engine() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_bad_with_its_reason_and_comes_back() {
+fn unreachable_device_is_bad_and_recovers() {
     let sut = Rig::new();
     sut.device.bench().trouble = Trouble::Unreachable;
     let mut level = sut.level();
@@ -296,7 +292,7 @@ fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
 }
 
 #[test]
-fn it_may_be_started_before_its_engine_and_is_stopped_with_or_without_one() {
+fn io_server_may_start_and_stop_without_its_engine() {
     let address = engine_at("127.0.0.1:0".parse().unwrap()).local_addrs()[0];
     let device = Device::default();
     device.bench().raw = 12.0;

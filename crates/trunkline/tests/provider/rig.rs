@@ -38,7 +38,7 @@ impl Rig {
         let device = Device::default();
         device.bench().raw = 12.0;
         for library in device.libraries("plant") {
-            engine.deploy(&library).expect("it is well formed");
+            engine.deploy(&library).expect("the library is valid");
         }
         Self { engine, device }
     }
@@ -48,7 +48,7 @@ impl Rig {
         self.provider_with(None)
     }
 
-    /// The same, scanning at this pace.
+    /// Like [`provider`](Self::provider), scanning at this period.
     pub fn provider_with(&self, period: Option<Duration>) -> Provider {
         let options = ProviderOptions {
             period,
@@ -103,7 +103,7 @@ pub fn library(name: &str, source: &str) -> LibraryDefinition {
 pub struct Updates(pub Subscription);
 
 pub fn follow(engine: &Engine, name: &str) -> Updates {
-    let variable = engine.variable::<f64>(name).expect("it is deployed");
+    let variable = engine.variable::<f64>(name).expect("the variable exists");
     Updates(
         variable
             .subscribe(Contract::Latest)

@@ -1,4 +1,4 @@
-//! What recordings say of variables beside their values.
+//! The properties of variables in recordings, in addition to their values.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +13,8 @@ use trunkline::{Client, Engine, EngineOptions};
 
 use crate::rig::wait_for;
 
-/// What a file says of a variable: the unit of its values or of the whole, and its description.
+/// The properties of a variable in a file: the unit of its values or of the whole, and its
+/// description.
 fn described(path: &Path, name: &str) -> [Option<String>; 3] {
     let file = TdmsFile::open(std::fs::File::open(path).unwrap()).unwrap();
     let text = |object: &ObjectPath, property: &str| {
@@ -94,7 +95,7 @@ fn units_and_descriptions_are_in_every_file() {
 ///
 /// Behaviour: B-72.
 #[test]
-fn a_unit_that_is_another_after_a_restart_is_the_newest_one() {
+fn unit_changed_across_a_restart_is_the_newest_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let start = |address: &str, units: &str| {
@@ -141,7 +142,7 @@ fn a_unit_that_is_another_after_a_restart_is_the_newest_one() {
     assert_eq!(described(&path, "rig/level")[0].as_deref(), Some("m"));
 }
 
-/// One that is configured anew while it is recorded says so from then on.
+/// A variable that is reconfigured while it is recorded has its new properties from then on.
 ///
 /// Behaviour: B-72.
 #[test]

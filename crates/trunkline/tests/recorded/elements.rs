@@ -158,11 +158,11 @@ fn waveforms_are_recorded_and_played_into_another_stream() {
 #[test]
 fn structs_are_recorded_and_played_into_another_stream() {
     comes_back("struct(number: u32, name: string, raw: struct(data: bytes, axes: array(f64, *)))");
-    // Of a fixed size, and no row of plain values all the same.
+    // Of a fixed size, and nevertheless not a row of plain values.
     comes_back("struct(number: u32, inner: struct(number: u32))");
 }
 
-/// A file on a disk that is full until it is told otherwise.
+/// A file on a disk that is full until it is switched.
 struct Disk<'a> {
     is_full: &'a Cell<bool>,
     file: SegmentFile,
@@ -188,8 +188,8 @@ fn text(number: u64) -> String {
     format!("{number} {}", "x".repeat(200))
 }
 
-/// Records a stream of text on a disk that is full at first. `on_full` is called with each turn in
-/// which it is, and says whether the recorder is to be stopped.
+/// Records a stream of text on a disk that is full at first. `on_full` is called repeatedly while
+/// it is full, and returns true if the recorder is to be stopped.
 fn on_full_disk(
     path: &Path,
     mut on_full: impl FnMut(&Cell<bool>, u64) -> bool,
@@ -205,7 +205,7 @@ fn on_full_disk(
     };
     let writer = thread::spawn(move || {
         let mut writer = Writer::<String>::create("out", of_writer).unwrap();
-        // Where the recorder is stopped, its end goes before all is written.
+        // If the recorder is stopped, it ends before everything is written.
         let mut numbers = 0..ELEMENTS;
         while let Some(number) = numbers.next()
             && writer.write(&text(number), CUT_OFF).is_ok()
@@ -255,7 +255,7 @@ fn texts(path: &Path) -> Vec<Value> {
     values.map(|one| one.value).collect()
 }
 
-/// A full disk holds the stream up; with room again, everything is recorded.
+/// A full disk delays the stream; with room again, everything is recorded.
 ///
 /// Behaviour: ZC-08.
 #[test]
@@ -264,7 +264,7 @@ fn a_stream_of_text_waits_while_the_disk_is_full() {
     let path = folder.path().join("run.tdms");
     let (mut taken, mut turns) = (0, 0);
     let done = on_full_disk(&path, |is_full, updates| {
-        // It takes no more, as the stream is held up.
+        // It takes no more, as the stream is delayed.
         turns = if updates == taken { turns + 1 } else { 0 };
         taken = updates;
         is_full.set(turns < 3);
@@ -277,11 +277,11 @@ fn a_stream_of_text_waits_while_the_disk_is_full() {
     assert!(texts(&path).into_iter().eq(expected));
 }
 
-/// Stopped while the disk is full, it says how many elements are in no file.
+/// Stopped while the disk is full, it reports the number of elements that are not in any file.
 ///
 /// Behaviour: ZC-08.
 #[test]
-fn text_that_a_full_disk_has_no_room_for_at_the_end_is_counted() {
+fn text_not_written_at_the_end_on_a_full_disk_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut taken = 0;
@@ -297,7 +297,7 @@ fn text_that_a_full_disk_has_no_room_for_at_the_end_is_counted() {
     assert!(!error.to_string().contains("tried again"), "{error}");
 }
 
-/// Each element is due as long after the first as it was taken, and a sample rate says so of each.
+/// Each element is due at its recorded time after the first, or at the time given by a sample rate.
 ///
 /// Behaviour: B-72.
 #[test]
@@ -363,7 +363,7 @@ fn elements_are_played_at_the_rate_at_which_they_were_recorded() {
     assert_eq!(reader.join().unwrap(), (text(0), true));
 }
 
-/// A file whose disk does not keep what it has taken.
+/// A file whose disk loses accepted data.
 struct Unsafe(SegmentFile);
 
 impl Segments for Unsafe {
@@ -380,7 +380,7 @@ impl Segments for Unsafe {
 ///
 /// Behaviour: B-70.
 #[test]
-fn a_recording_of_text_whose_sync_fails_says_so() {
+fn failed_sync_of_a_text_recording_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = listening();
@@ -425,11 +425,12 @@ fn breaks_off(engine: &Engine) -> (Sender<()>, JoinHandle<()>) {
     (breaks, writer)
 }
 
-/// A stream that breaks off ends the recording, and the disk may fail then as well: both are said.
+/// A stream that breaks off ends the recording, and the disk may fail then as well: both are
+/// reported.
 ///
 /// Behaviour: B-70.
 #[test]
-fn a_sync_that_fails_behind_a_stream_that_breaks_off_is_said_too() {
+fn failed_sync_after_a_broken_stream_is_reported_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = listening();
@@ -469,11 +470,11 @@ fn a_sync_that_fails_behind_a_stream_that_breaks_off_is_said_too() {
     writer.join().unwrap();
 }
 
-/// The only file is removed while the stream breaks off: what was in it is lost.
+/// The only file is removed while the stream breaks off: its content is lost.
 ///
 /// Behaviour: B-70.
 #[test]
-fn a_file_that_is_removed_before_the_stream_breaks_off_is_said_too() {
+fn file_removed_before_the_stream_breaks_is_reported_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = listening();
@@ -483,7 +484,7 @@ fn a_file_that_is_removed_before_the_stream_breaks_off_is_said_too() {
     let open = |_| SegmentFile::create(&path);
     let recording = ElementSeries::start(open, None, MEMORY, ("stream", &of), Duration::ZERO);
     let (_stopper, stopped) = stopper();
-    // Nothing looks at the file's name before the end.
+    // The file's name is not checked before the end.
     let options = RecordElementsOptions {
         write_every: Duration::MAX,
         sync_every: Duration::MAX,
@@ -509,7 +510,7 @@ fn a_file_that_is_removed_before_the_stream_breaks_off_is_said_too() {
 
 /// A sample rate of which no times can be counted is refused before anything is taken.
 #[test]
-fn a_sample_rate_that_is_none_is_refused() {
+fn invalid_sample_rate_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = listening();
@@ -545,11 +546,11 @@ fn a_sample_rate_that_is_none_is_refused() {
     writer.join().unwrap();
 }
 
-/// What a stream cannot carry is counted: qualities, and places where the recording lacks updates.
+/// Properties that a stream cannot carry are counted: qualities, and gaps in the recording.
 ///
 /// Behaviour: B-72.
 #[test]
-fn updates_that_are_not_good_and_gaps_are_counted_when_played_into_a_stream() {
+fn bad_updates_and_gaps_are_counted_when_played_into_a_stream() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut file = VariableRecording::new(SegmentFile::create(&path).unwrap(), MEMORY);
@@ -568,7 +569,7 @@ fn updates_that_are_not_good_and_gaps_are_counted_when_played_into_a_stream() {
             engine_timestamp: time,
             quality,
         };
-        // What another variable lacks is not of this one.
+        // Losses of another variable do not count for this one.
         file.note_lost(other, Some(100)).unwrap();
         file.take(other, &sample, &Lost::NONE).unwrap();
         match number {

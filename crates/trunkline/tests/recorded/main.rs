@@ -1,6 +1,6 @@
 //! Streams and variables: recorded, and played again.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod descriptions;
 mod elements;

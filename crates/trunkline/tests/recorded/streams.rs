@@ -55,7 +55,7 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
     (done.elements, done.has_ended)
 }
 
-/// What a stream brings is in the file, each element once and in order, and from there in another
+/// The elements of a stream are in the file, each once and in order, and are played into another
 /// stream.
 ///
 /// Behaviour: ZC-08, ZC-12, B-72.
@@ -115,9 +115,9 @@ fn a_stream_is_recorded_and_played_into_another_one() {
     assert_eq!(writer.close(CUT_OFF).elements, 0);
 }
 
-/// What comes slowly does not wait in memory for a whole region.
+/// Elements that arrive slowly do not wait in memory for a whole region.
 #[test]
-fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
+fn elements_of_a_slow_stream_are_written_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("slow.tdms");
     let engine = listening();
@@ -128,7 +128,7 @@ fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
             let mut writer = Writer::<i64>::create("out", of_writer).unwrap();
             let first: Vec<i64> = (0..1024).collect();
             writer.write_many(&first, CUT_OFF).unwrap();
-            // Where they are not seen, the recorder is to end all the same.
+            // If they are not seen, the recorder must end nevertheless.
             let _ = may_go_on.recv_timeout(PATIENCE);
             let rest: Vec<i64> = (1024..20_333).collect();
             rest.chunks(1000)
@@ -179,10 +179,10 @@ fn elements_of_a_slow_stream_are_in_the_file_while_it_goes_on() {
     assert!((0..20_333).eq(values[..20_333].iter().copied()));
 }
 
-/// A stream that is stopped is not over: what the recorder has taken is in the file, and the rest
-/// comes to whoever reads next.
+/// A stopped recording does not end the stream: the elements taken are in the file, and the rest
+/// goes to the next reader.
 #[test]
-fn a_recording_of_a_stream_that_is_stopped_has_what_it_took() {
+fn stopped_stream_recording_has_the_elements_taken() {
     let engine = listening();
     let of_reader = options(&engine, None);
     let writer = thread::spawn({
@@ -229,7 +229,7 @@ fn a_recording_of_a_stream_that_is_stopped_has_what_it_took() {
 }
 
 #[test]
-fn structs_become_channels_and_what_is_no_row_is_refused() {
+fn structs_become_channels_and_other_types_are_refused() {
     let layout = |text: &str| stream_layout("g", "v", &parse_type(text).unwrap());
     let made = layout("struct(t: timestamp, volts: f32, on: bool)").unwrap();
     let expected = vec![
@@ -267,7 +267,7 @@ struct OnFullDisk {
     writer: thread::JoinHandle<()>,
     disk: SimDisk,
     ends: (RegionFiller, RegionReader),
-    recording: TdmsRecording<SimDisk>,
+    recording: TdmsRecording,
 }
 
 fn on_full_disk() -> OnFullDisk {
@@ -292,7 +292,7 @@ fn on_full_disk() -> OnFullDisk {
         header_bytes_max: 4096,
         ..QueueOptions::default()
     };
-    let queue = WriteQueue::new(disk.clone(), options, vec![memory]);
+    let queue = WriteQueue::new(Box::new(disk.clone()), options, vec![memory]);
     let layout = stream_layout("stream", "value", &DataType::I64).unwrap();
     OnFullDisk {
         _engine: engine,
@@ -304,7 +304,7 @@ fn on_full_disk() -> OnFullDisk {
     }
 }
 
-/// A full disk holds the stream up; with room again, everything is recorded.
+/// A full disk delays the stream; with room again, everything is recorded.
 ///
 /// Behaviour: ZC-08.
 #[test]
@@ -341,11 +341,11 @@ fn a_stream_waits_while_the_disk_is_full() {
     sut.writer.join().unwrap();
 }
 
-/// Ended while the disk is full, it says how many elements are in no file.
+/// Ended while the disk is full, it reports the number of elements that are not in any file.
 ///
 /// Behaviour: ZC-08.
 #[test]
-fn what_a_full_disk_has_no_room_for_at_the_end_is_counted() {
+fn elements_not_written_at_the_end_on_a_full_disk_are_counted() {
     let mut sut = on_full_disk();
     let (stopper, stopped) = stopper();
     let mut stopper = Some(stopper);
@@ -379,11 +379,11 @@ fn what_a_full_disk_has_no_room_for_at_the_end_is_counted() {
     sut.writer.join().unwrap();
 }
 
-/// A stream that nobody reads makes what is played into it late, and says so.
+/// Playback into an unread stream is late, and reports it.
 ///
 /// Behaviour: B-72.
 #[test]
-fn a_full_stream_makes_what_is_played_into_it_late() {
+fn full_stream_delays_playback() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("even.tdms");
     let all: Vec<i64> = (0..600).collect();

@@ -1,4 +1,4 @@
-//! Variables: recorded, and played again.
+//! Recording variables and playing them back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ fn plant(engine: &Engine) {
     engine.deploy(&library).unwrap();
 }
 
-/// Values and qualities of a variable that was not written yet, as a subscriber gets them. The
-/// subscription exists at the engine when this returns: the first reading has arrived.
+/// Subscribes to a variable that was not written yet, and returns a function that waits for its
+/// next value and quality. The first reading has arrived when this returns.
 fn follow(engine: &Engine, name: &str) -> impl FnMut() -> (Value, Quality) + use<> {
     let client = engine.client().unwrap();
     let all = client
@@ -60,23 +60,24 @@ fn follow(engine: &Engine, name: &str) -> impl FnMut() -> (Value, Quality) + use
 
 /// Behaviour: B-72.
 #[test]
-fn every_update_of_variables_is_recorded_and_played_into_others() {
+fn every_update_is_recorded_and_played_into_other_variables() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = Engine::start(EngineOptions::default()).unwrap();
     plant(&engine);
     let client = engine.client().unwrap();
     let write_every = Duration::from_millis(20);
-    let of_recorder = VariableRecorderOptions {
+    let recorder_options = VariableRecorderOptions {
         write_every,
         ..VariableRecorderOptions::default()
     };
     let patterns = [Pattern::parse("rig/**").unwrap()];
-    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
-    let again = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder);
+    let recorder =
+        VariableRecorder::start(&client, &patterns, &[], &path, recorder_options).unwrap();
+    let again = VariableRecorder::start(&client, &patterns, &[], &path, recorder_options);
     assert!(
         matches!(again, Err(RecordingError::File(_))),
-        "nothing is written over"
+        "an existing file is not overwritten"
     );
     let names = ["rig/level", "rig/text", "rig/shape"];
     let opened = client
@@ -87,7 +88,7 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
         let elements = (0..3).map(|axis| f64::from(turn * 3 + axis)).collect();
         Value::Array(Arc::new(Array::vector(Elements::F64(elements))))
     };
-    // The first update of each, so that the recorder is known to follow all.
+    // One update of each variable shows that the recorder follows all of them.
     let bad = Quality::bad(Reason::None);
     let mut first = [
         Write::new(level, Value::F64(-1.0)),
@@ -119,14 +120,21 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
     let mut played_shapes = follow(&other, "rig/shape");
     let client = other.client().unwrap();
     let mut recorded = RecordedVariables::open(&path).unwrap();
-    let of_player = PlayVariablesOptions {
+    let player_options = PlayVariablesOptions {
         pace: Pace::Full,
         keeps_times: true,
         ..PlayVariablesOptions::default()
     };
     let (_stopper, stopped) = stopper();
     let same = |name: &str| Some(name.to_owned());
-    let done = play_into_variables(&client, &mut recorded, same, of_player, &stopped, |_| ());
+    let done = play_into_variables(
+        &client,
+        &mut recorded,
+        same,
+        player_options,
+        &stopped,
+        |_| (),
+    );
     let done = done.unwrap();
     assert!(done.is_complete);
     assert_eq!(
@@ -146,14 +154,14 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
         assert_eq!(played_shapes().0, shapes(turn));
     }
 
-    // Into another variable, and without one of them.
+    // Only one of the variables, then a variable of another type.
     let mut recorded = RecordedVariables::open(&path).unwrap();
     let into_text = |name: &str| (name == "rig/text").then(|| name.to_owned());
     let done = play_into_variables(
         &client,
         &mut recorded,
         into_text,
-        of_player,
+        player_options,
         &stopped,
         |_| (),
     );
@@ -161,7 +169,14 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
     assert_eq!((done.updates, done.left_out), (51, 552));
     let mut recorded = RecordedVariables::open(&path).unwrap();
     let swapped = |name: &str| (name == "rig/text").then(|| "rig/level".to_owned());
-    let done = play_into_variables(&client, &mut recorded, swapped, of_player, &stopped, |_| ());
+    let done = play_into_variables(
+        &client,
+        &mut recorded,
+        swapped,
+        player_options,
+        &stopped,
+        |_| (),
+    );
     assert!(
         matches!(done, Err(RecordingError::NothingToPlay { .. })),
         "{done:?}"
@@ -170,7 +185,7 @@ fn every_update_of_variables_is_recorded_and_played_into_others() {
 
 /// Behaviour: B-72.
 #[test]
-fn every_update_is_recorded_from_the_moment_that_the_recorder_follows() {
+fn every_update_is_recorded_once_the_recorder_reports_that_it_follows() {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::start(EngineOptions::default()).unwrap();
     // Many, so that the recorder needs a while to follow all of them.
@@ -190,9 +205,9 @@ fn every_update_is_recorded_from_the_moment_that_the_recorder_follows() {
     for round in 0..50 {
         last.write(0.0).unwrap();
         let path = folder.path().join(format!("{round}.tdms"));
-        let of_recorder = VariableRecorderOptions::default();
+        let recorder_options = VariableRecorderOptions::default();
         let recorder =
-            VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+            VariableRecorder::start(&client, &patterns, &[], &path, recorder_options).unwrap();
         let turns = (0..60_000).take_while(|_| !recorder.status().is_following);
         turns.for_each(|_| assert!(!stopped.within(Duration::from_millis(1))));
         assert!(recorder.status().is_following);
@@ -200,14 +215,14 @@ fn every_update_is_recorded_from_the_moment_that_the_recorder_follows() {
             last.write(value).unwrap();
         }
         let progress = recorder.stop().progress;
-        // The value that it had, and those three.
+        // The initial value and the three writes.
         assert_eq!((progress.updates, progress.lost), (4, 0), "round {round}");
     }
 }
 
 /// Behaviour: B-70, B-72.
 #[test]
-fn a_series_of_variables_is_played_into_others_each_update_once() {
+fn series_is_played_with_each_update_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -215,7 +230,7 @@ fn a_series_of_variables_is_played_into_others_each_update_once() {
     let level = engine.variable::<f64>("rig/level").unwrap();
     let text = engine.variable::<String>("rig/text").unwrap();
     text.write("there before".to_owned()).unwrap();
-    let of_recorder = VariableRecorderOptions {
+    let recorder_options = VariableRecorderOptions {
         write_every: Duration::from_millis(5),
         rotation: Some(Rotation {
             bytes_max: 2_000,
@@ -225,13 +240,14 @@ fn a_series_of_variables_is_played_into_others_each_update_once() {
     };
     let client = engine.client().unwrap();
     let patterns = [Pattern::parse("rig/**").unwrap()];
-    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+    let recorder =
+        VariableRecorder::start(&client, &patterns, &[], &path, recorder_options).unwrap();
     wait_for(&recorder, 1);
     for turn in 0..50 {
         for number in 0..10 {
             level.write(f64::from(10 * turn + number)).unwrap();
         }
-        // So that the next ones are another segment.
+        // Puts the next updates into a new segment.
         wait_for(&recorder, 1 + 10 * (turn as u64 + 1));
     }
     let status = recorder.stop();
@@ -265,7 +281,7 @@ fn a_series_of_variables_is_played_into_others_each_update_once() {
         let text = other.variable::<String>("rig/text").unwrap();
         assert_eq!(text.read().unwrap().value, "there before");
     }
-    // One that is gone by then ends it, and what stands before is played.
+    // A file that was removed in the meantime ends playback; the updates before it are played.
     let second = series_file(&path, 2);
     let mut recorded = RecordedVariables::open_series(&path).unwrap();
     let mut first = RecordedVariables::open(&path).unwrap();
@@ -282,7 +298,7 @@ fn a_series_of_variables_is_played_into_others_each_update_once() {
     let gone = gone.unwrap_err();
     assert!(matches!(gone, RecordingError::Playback(_)), "{gone}");
     assert_eq!(played, own as u64);
-    // Without one of them, what is missing is said, and no more than that.
+    // With one file missing, exactly its updates are reported as missing.
     let (done, missing) = play(Pace::Full);
     let [
         MissingPart::Files { first, last },
@@ -297,7 +313,7 @@ fn a_series_of_variables_is_played_into_others_each_update_once() {
 
 /// Behaviour: B-72.
 #[test]
-fn playing_at_the_original_speed_waits_for_what_is_not_due_and_can_be_stopped() {
+fn playback_at_original_speed_waits_and_can_be_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let mut recording = VariableRecording::new(SegmentFile::create(&path).unwrap(), 1 << 20);
@@ -348,28 +364,28 @@ fn playing_at_the_original_speed_waits_for_what_is_not_due_and_can_be_stopped() 
     );
 }
 
-/// What a recorder lost, because nothing more may wait for it, is a gap of the recording and
-/// counted.
+/// Updates that a recorder lost because its queue was full are counted, and recorded as a gap.
 ///
 /// Behaviour: B-72.
 #[test]
-fn a_recorder_that_is_too_slow_says_what_it_lost() {
+fn slow_recorder_reports_its_losses() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = Engine::start(EngineOptions::default()).unwrap();
     plant(&engine);
-    let of_recorder = VariableRecorderOptions {
+    let recorder_options = VariableRecorderOptions {
         contract: Contract::Last(2),
         write_every: Duration::from_millis(5),
         ..VariableRecorderOptions::default()
     };
     let client = engine.client().unwrap();
     let patterns = [Pattern::parse("rig/level").unwrap()];
-    let recorder = VariableRecorder::start(&client, &patterns, &[], &path, of_recorder).unwrap();
+    let recorder =
+        VariableRecorder::start(&client, &patterns, &[], &path, recorder_options).unwrap();
     let level = engine.variable::<f64>("rig/level").unwrap();
     level.write(0.0).unwrap();
     wait_for(&recorder, 1);
-    // Faster than anybody follows.
+    // Faster than any subscriber can follow.
     for number in 1..=100_000 {
         level.write(f64::from(number)).unwrap();
     }
@@ -403,7 +419,7 @@ fn wait_for_unmatched(recorder: &VariableRecorder, unmatched: &[&str], variables
 
 /// Behaviour: B-72.
 #[test]
-fn what_matches_nothing_is_told_until_it_appears() {
+fn unmatched_patterns_are_reported_until_they_match() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.tdms");
     let engine = Engine::start(EngineOptions::default()).unwrap();

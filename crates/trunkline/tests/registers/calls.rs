@@ -1,4 +1,4 @@
-//! Functions that are called: for each change, with what was lost, for equal values or without.
+//! Callbacks: for each change, with losses, with or without equal values.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -53,7 +53,7 @@ fn after_a_busy_call(client: &Client, contract: Contract) -> Vec<Reading> {
             busy.send(()).unwrap();
             may_go_on.recv().unwrap();
         }
-        // The test may have heard enough.
+        // The test may have received enough.
         let _enough = sender.send(reading);
     };
     let names = ["log/count"];
@@ -62,7 +62,7 @@ fn after_a_busy_call(client: &Client, contract: Contract) -> Vec<Reading> {
         .unwrap();
     is_busy.recv_timeout(TIMEOUT).expect("the first call");
     (1..10).for_each(|value| set(client, count, Value::I32(value)));
-    // What was answered after them has come after them.
+    // Readings that arrived before the answer have been delivered.
     client.flush(TIMEOUT).unwrap();
     go_on.send(()).unwrap();
     let mut readings = Vec::new();
@@ -78,7 +78,7 @@ fn after_a_busy_call(client: &Client, contract: Contract) -> Vec<Reading> {
 
 /// Behaviour: LM-17.
 #[test]
-fn a_slow_callback_is_told_how_many_values_it_did_not_get() {
+fn slow_callback_gets_the_number_of_missed_values() {
     let engine = engine(EngineOptions::default().write_credit);
     for client in clients(&engine) {
         let readings = after_a_busy_call(&client, Contract::Latest);
@@ -100,7 +100,7 @@ fn a_slow_callback_is_told_how_many_values_it_did_not_get() {
 
 /// Behaviour: LM-18.
 #[test]
-fn an_equal_value_calls_only_where_all_are_caught() {
+fn equal_value_calls_back_only_with_catch_all() {
     let engine = engine(EngineOptions::default().write_credit);
     for client in clients(&engine) {
         let count = open(&client, ":/20");
@@ -135,7 +135,7 @@ fn a_function_that_panics_is_called_again_and_may_end_its_own_calls() {
         if let Event::Reading { reading, .. } = event {
             let value = reading.sample.value;
             assert_ne!(value, Value::I32(1), "a defect, as the test asks for");
-            // The test may have heard enough.
+            // The test may have received enough.
             let _enough = sender.send(value);
         }
     };

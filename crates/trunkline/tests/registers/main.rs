@@ -1,11 +1,7 @@
-//! Registers as LabMap has them: by number, with callbacks, overrun counts and catch-all, and the
-//! newest value of what is written faster than it can be sent. Over TCP and over a pipe in memory.
+//! Registers as in LabMap: by number, with callbacks, overrun counts and catch-all, and the newest
+//! value of writes that are faster than sending. Over TCP and over a pipe in memory.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test stops at what it did not expect"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod calls;
 #[path = "../device/mod.rs"]
@@ -103,7 +99,7 @@ fn tell(sender: &Sender<(u32, Reading)>, event: Event) {
     if let Event::Reading { item, reading } = event
         && reading.position.sequence > 0
     {
-        // The test may have heard enough.
+        // The test may have received enough.
         let _enough = sender.send((item, reading));
     }
 }
@@ -149,7 +145,7 @@ fn registers_have_a_type_a_value_a_timestamp_a_number_and_a_name() {
 
 /// Behaviour: LM-10.
 #[test]
-fn the_status_of_a_register_tells_its_use_and_a_deleted_one_is_gone() {
+fn register_status_shows_its_use_and_a_deleted_one_is_gone() {
     let engine = engine(EngineOptions::default().write_credit);
     let [client, other] = clients(&engine);
     let count = open(&client, ":/20");
@@ -182,7 +178,7 @@ fn the_status_of_a_register_tells_its_use_and_a_deleted_one_is_gone() {
 
 /// Behaviour: LM-13, LM-19.
 #[test]
-fn a_send_calls_once_for_the_set_and_once_for_what_comes_back() {
+fn send_calls_back_for_the_set_value_and_for_the_returned_one() {
     let engine = engine(EngineOptions::default().write_credit);
     let device = Device::default();
     device.bench().raw = 12.0;

@@ -1,4 +1,4 @@
-//! Written faster than it can be sent: what waits is the register's number.
+//! Written faster than it can be sent: the queue has the register's number.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use trunkline::types::{LibraryDefinition, Tick, Timestamp, Value};
 use crate::device::Device;
 use crate::{TIMEOUT, clients, engine, open};
 
-/// A device that takes its time: it says what it got, and waits until it may go on.
+/// A slow device: it reports its values, and waits until it may continue.
 struct SlowDevice {
     device: Device,
     got: Sender<f64>,
@@ -19,7 +19,7 @@ struct SlowDevice {
 
 /// Behaviour: LM-20, LM-21.
 #[test]
-fn of_what_is_set_faster_than_it_can_be_sent_the_newest_value_is_sent() {
+fn newest_value_is_sent_when_setting_is_faster_than_sending() {
     // One unanswered write at a time, as on a slow line.
     let (credit, (got, has_got), (go_on, may_go_on)) = ((1, 1 << 20), channel(), channel());
     let engine = engine(credit);

@@ -37,7 +37,7 @@ pub fn who_did_what_is_told(place: &Place) {
     let library = Arc::new(library);
     client
         .deploy(Arc::clone(&library), false, TIMEOUT)
-        .expect("it is well formed");
+        .expect("the library is valid");
     client
         .deploy(library, false, TIMEOUT)
         .expect_err("it is deployed already");
@@ -48,10 +48,12 @@ pub fn who_did_what_is_told(place: &Place) {
         .undeploy("bench", false, TIMEOUT)
         .expect("nobody uses it");
     let of_bench = AuditQuery {
-        pattern: Some(Pattern::parse("bench/**").expect("it is one")),
+        pattern: Some(Pattern::parse("bench/**").expect("the pattern is valid")),
         ..AuditQuery::default()
     };
-    let page = client.audit(of_bench, TIMEOUT).expect("it is there");
+    let page = client
+        .audit(of_bench, TIMEOUT)
+        .expect("the audit is readable");
     assert_eq!(
         told(&page.entries),
         [
@@ -69,7 +71,7 @@ pub fn who_did_what_is_told(place: &Place) {
         ..AuditQuery::default()
     };
     let tasks = client.clone().into_async();
-    let page = block_on(tasks.audit(newest, TIMEOUT)).expect("it is there");
+    let page = block_on(tasks.audit(newest, TIMEOUT)).expect("the audit is readable");
     let [undeployed] = &*page.entries else {
         panic!("{:?}", page.entries);
     };

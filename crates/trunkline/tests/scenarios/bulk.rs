@@ -19,7 +19,7 @@ pub fn a_hundred_thousand_variables_are_subscribed_in_one_request(place: &Place)
         description: String::new(),
         variables: variables.collect(),
     };
-    let deployed = place.engine.deploy(&library).expect("it fits");
+    let deployed = place.engine.deploy(&library).expect("the library is valid");
     assert_eq!(deployed.added, COUNT);
     let mut names: Vec<String> = library
         .variables

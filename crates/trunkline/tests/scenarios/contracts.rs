@@ -1,4 +1,4 @@
-//! What each contract delivers, and how it tells what it does not.
+//! The deliveries of each contract, and its loss reports.
 
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use crate::place::{Place, TIMEOUT, block_on, reading};
 
 /// Behaviour: B-05, NV-05, NV-17.
 pub fn latest_gives_the_newest_value(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     for i in 0..100 {
         level.write(f64::from(i)).expect("applied");
     }
@@ -31,14 +34,17 @@ pub fn latest_gives_the_newest_value(place: &Place) {
         coalesced += next.lost.coalesced;
         last = next.position.sequence;
     }
-    let ledger = updates.ledger().expect("it is open");
+    let ledger = updates.ledger().expect("the subscription exists");
     assert!(ledger.is_balanced(), "{ledger:?}");
     assert!(coalesced < 900);
 }
 
 /// Behaviour: B-03, B-05, NV-06, NV-12, NV-13.
 pub fn last_drops_the_oldest_and_says_so(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let updates = place.subscribe("all/f64", Contract::Last(10));
     reading(&updates);
     for i in 1..=10_000 {
@@ -56,20 +62,23 @@ pub fn last_drops_the_oldest_and_says_so(place: &Place) {
         lost += missed;
         last = next.position.sequence;
     }
-    let ledger = updates.ledger().expect("it is open");
+    let ledger = updates.ledger().expect("the subscription exists");
     assert!(ledger.is_balanced(), "{ledger:?}");
     assert!(lost < 10_000);
 }
 
 /// Behaviour: B-03, B-05.
 pub fn first_drops_the_newest_and_says_so(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let updates = place.subscribe("all/f64", Contract::First(10));
     reading(&updates);
     for i in 1..=10_000 {
         level.write(f64::from(i)).expect("applied");
     }
-    // The gap behind the last kept one is told with the next that is delivered.
+    // The gap after the last kept update is reported with the next delivered one.
     let (mut last, mut extra) = (0, 10_000);
     loop {
         match updates.next(Some(Duration::from_millis(50))) {
@@ -96,7 +105,10 @@ pub fn first_drops_the_newest_and_says_so(place: &Place) {
 
 /// Behaviour: B-01, B-05, NV-01, VS-09.
 pub fn all_gives_every_update_in_order(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let updates = place.subscribe("all/f64", Contract::ALL);
     reading(&updates);
     for i in 1..=5000 {
@@ -114,7 +126,10 @@ pub fn all_gives_every_update_in_order(place: &Place) {
 
 /// Taken in blocks, by a thread and by a task, they are the same readings in the same order.
 pub fn readings_are_taken_in_blocks(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let blocks = place.subscribe("all/f64", Contract::ALL);
     let tasks = place.client.clone().into_async();
     let options = SubscribeOptions::default();
@@ -130,10 +145,13 @@ pub fn readings_are_taken_in_blocks(place: &Place) {
     assert!(blocks.next_many(100, Some(Duration::ZERO)).is_empty());
 }
 
-/// A batch that is filled again and again has the same readings, by a thread and by a task, and
-/// shows a change of the connection where it happened.
+/// A batch that is filled repeatedly has the same readings, by a thread and by a task, and shows a
+/// change of the connection where it happened.
 pub fn readings_are_looked_at_in_batches(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let batches = place.subscribe("all/f64", Contract::ALL);
     let tasks = place.client.clone().into_async();
     let options = SubscribeOptions::default();
@@ -189,7 +207,10 @@ fn is_reading(event: &Event) -> bool {
 
 /// Behaviour: B-05.
 pub fn sampled_gives_one_value_per_period(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     level.write(0.0).expect("applied");
     let updates = place.subscribe("all/f64", Contract::Sampled(Duration::from_millis(5)));
     let mut last = reading(&updates).position.sequence;
@@ -209,7 +230,10 @@ pub fn sampled_gives_one_value_per_period(place: &Place) {
 
 /// Behaviour: B-05.
 pub fn changes_only_leaves_out_what_is_equal(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let options = SubscribeOptions {
         only_changes: true,
         ..SubscribeOptions::default()
@@ -230,11 +254,17 @@ pub fn changes_only_leaves_out_what_is_equal(place: &Place) {
 
 /// Behaviour: B-03.
 pub fn undeployed_variables_say_that_they_are_gone(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let updates = place.subscribe("all/f64", Contract::ALL);
     reading(&updates);
     level.write(1.0).expect("applied");
-    place.engine.undeploy("all").expect("it is deployed");
+    place
+        .engine
+        .undeploy("all")
+        .expect("the library is deployed");
     assert_eq!(
         reading(&updates).position.sequence,
         1,
@@ -249,14 +279,17 @@ pub fn undeployed_variables_say_that_they_are_gone(place: &Place) {
 
 /// Behaviour: B-02.
 pub fn the_ledgers_of_both_sides_balance(place: &Place) {
-    let level = place.engine.variable::<f64>("all/f64").expect("it exists");
+    let level = place
+        .engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
     let updates = place.subscribe("all/f64", Contract::Last(5));
     reading(&updates);
     for i in 0..1000 {
         level.write(f64::from(i)).expect("applied");
     }
     while reading(&updates).position.sequence < 1000 {}
-    let client = updates.ledger().expect("it is open");
+    let client = updates.ledger().expect("the subscription exists");
     assert!(client.is_balanced(), "{client:?}");
     let variable = place.variable("all/f64");
     let info = place

@@ -18,7 +18,7 @@ fn deploy(place: &Place, name: &str, variables: Vec<VariableDefinition>) {
     place
         .client
         .deploy(library, false, TIMEOUT)
-        .expect("it is well formed");
+        .expect("the library is valid");
 }
 
 /// More than one page of them.
@@ -93,6 +93,6 @@ pub fn an_alias_is_a_variable_like_any_other(place: &Place) {
     place
         .client
         .undeploy("real", true, TIMEOUT)
-        .expect("it is deployed");
+        .expect("the library is deployed");
     assert!(reading(&subscription).sample.quality.is_bad());
 }

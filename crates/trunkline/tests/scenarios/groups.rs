@@ -136,9 +136,15 @@ pub fn a_value_that_returns_is_never_swallowed(place: &Place) {
 /// Behaviour: B-23.
 pub fn a_program_with_the_engine_writes_groups(place: &Place) {
     let engine = &place.engine;
-    let number = engine.variable::<f64>("all/f64").expect("it exists");
-    let limited = engine.variable::<f64>("all/limited").expect("it exists");
-    let whole = engine.variable::<i32>("all/i32").expect("it exists");
+    let number = engine
+        .variable::<f64>("all/f64")
+        .expect("the variable exists");
+    let limited = engine
+        .variable::<f64>("all/limited")
+        .expect("the variable exists");
+    let whole = engine
+        .variable::<i32>("all/i32")
+        .expect("the variable exists");
     let group = Group::new()
         .put(&number, 2.0)
         .put(&whole, 3)
@@ -234,7 +240,7 @@ fn write_one(client: &Client, variable: VariableRef, value: f64) -> WriteOutcome
     outcomes.expect("an answer").remove(0)
 }
 
-/// Writes until it is applied: when another client goes, the engine hears of it in its own time.
+/// Writes until it is applied: when another client goes, the engine learns of it in its own time.
 fn write_until_applied(client: &Client, variable: VariableRef) {
     for _ in 0..1_000_000 {
         if let WriteOutcome::Applied(_) = write_one(client, variable, 5.0) {

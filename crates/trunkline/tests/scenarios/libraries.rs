@@ -34,7 +34,7 @@ pub fn a_client_deploys_and_undeploys_a_library(place: &Place) {
     let bench = library("bench", f64s(&["volts", "amps"]));
     let report = client
         .deploy(bench.clone(), false, TIMEOUT)
-        .expect("it is well formed");
+        .expect("the library is valid");
     let expected = LibraryReport {
         after: LibraryAfter::Running,
         added: 2,
@@ -65,7 +65,7 @@ pub fn a_client_deploys_and_undeploys_a_library(place: &Place) {
     assert_eq!(code(refused), FaultCode::BadLibrary);
     assert_eq!(place.read(volts).sample.value, Value::F64(12.5));
 
-    // Somebody uses it: only with force.
+    // The library is in use: only with force.
     let updates = place.subscribe("bench/volts", Contract::Latest);
     reading(&updates);
     assert_eq!(
@@ -74,7 +74,7 @@ pub fn a_client_deploys_and_undeploys_a_library(place: &Place) {
     );
     let report = client
         .undeploy("bench", true, TIMEOUT)
-        .expect("it is there");
+        .expect("the library is deployed");
     assert_eq!(
         (report.after, report.removed),
         (LibraryAfter::Undeployed, 2)
@@ -98,7 +98,7 @@ pub fn a_library_is_changed_under_its_users(place: &Place) {
     let before = library("bench", f64s(&["kept", "dropped"]));
     client
         .deploy(before, false, TIMEOUT)
-        .expect("it is well formed");
+        .expect("the library is valid");
     let kept = place.variable("bench/kept");
     let updates = place.subscribe("bench/kept", Contract::Latest);
     reading(&updates);
@@ -108,7 +108,7 @@ pub fn a_library_is_changed_under_its_users(place: &Place) {
     after.variables[0].properties = properties.into();
     let report = client
         .deploy(after, true, TIMEOUT)
-        .expect("it is well formed");
+        .expect("the library is valid");
     assert_eq!((report.added, report.changed, report.removed), (1, 1, 1));
     let outcome = place.write(Write::new(kept, Value::F64(11.0)));
     let WriteOutcome::Refused(fault) = outcome else {
@@ -119,7 +119,7 @@ pub fn a_library_is_changed_under_its_users(place: &Place) {
     assert_eq!(reading(&updates).sample.value, Value::F64(9.0));
     client
         .undeploy("bench", true, TIMEOUT)
-        .expect("it is there");
+        .expect("the library is deployed");
 }
 
 /// Behaviour: DP-16.
@@ -128,13 +128,15 @@ pub fn a_library_is_stopped_and_started(place: &Place) {
     let bench = library("bench", f64s(&["volts"]));
     client
         .deploy(bench, false, TIMEOUT)
-        .expect("it is well formed");
+        .expect("the library is valid");
     let volts = place.variable("bench/volts");
     place.write(Write::new(volts, Value::F64(3.0)));
     let updates = place.subscribe("bench/volts", Contract::Latest);
     assert_eq!(reading(&updates).sample.value, Value::F64(3.0));
 
-    let report = client.stop_library("bench", TIMEOUT).expect("it is there");
+    let report = client
+        .stop_library("bench", TIMEOUT)
+        .expect("the library is deployed");
     assert_eq!((report.after, report.changed), (LibraryAfter::Stopped, 1));
     let stopped = reading(&updates);
     assert_eq!(stopped.sample.value, Value::F64(3.0));
@@ -157,15 +159,19 @@ pub fn a_library_is_stopped_and_started(place: &Place) {
     let cause = faults.next().expect("there is a cause");
     assert!(cause.sentence.contains("stopped") && cause.next.contains("library start bench"));
 
-    let again = client.stop_library("bench", TIMEOUT).expect("it is there");
+    let again = client
+        .stop_library("bench", TIMEOUT)
+        .expect("the library is deployed");
     assert_eq!((again.changed, again.kept), (0, 1));
-    client.start_library("bench", TIMEOUT).expect("it is there");
+    client
+        .start_library("bench", TIMEOUT)
+        .expect("the library is deployed");
     assert_eq!(reading(&updates).sample.quality.reason(), Reason::Retained);
     place.write(Write::new(volts, Value::F64(4.0)));
     assert_eq!(reading(&updates).sample.value, Value::F64(4.0));
     client
         .undeploy("bench", true, TIMEOUT)
-        .expect("it is there");
+        .expect("the library is deployed");
 }
 
 pub fn a_large_library_comes_in_many_frames(place: &Place) {
@@ -177,7 +183,7 @@ pub fn a_large_library_comes_in_many_frames(place: &Place) {
     };
     let large = library("large", (0..count).map(variable).collect());
     let client = place.client.clone().into_async();
-    let report = block_on(client.deploy(large, false, TIMEOUT)).expect("it fits");
+    let report = block_on(client.deploy(large, false, TIMEOUT)).expect("the library is valid");
     assert_eq!(report.added, count as u64);
     place.variable("large/group 99/value 19999");
     let report = block_on(client.undeploy("large", false, TIMEOUT)).expect("nobody uses it");

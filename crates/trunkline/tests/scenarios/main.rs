@@ -1,11 +1,11 @@
 //! One table of scenarios, run by a client over TCP, a Unix socket, shared memory and a pipe in
-//! memory: what a program sees does not depend on how it is connected.
+//! memory: a program sees the same on every transport.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    reason = "a test stops at what it did not expect"
+    reason = "tests may panic"
 )]
 
 mod audit;
@@ -23,7 +23,7 @@ mod writes;
 
 use place::{Place, Transport};
 
-/// A scenario: its name, and what is done and checked.
+/// A scenario: its name, and its steps.
 type Scenario = (&'static str, fn(&Place));
 
 const SCENARIOS: &[Scenario] = &[

@@ -32,7 +32,6 @@ fn said(watch: &Watch) -> String {
         WatchEvent::Gone { name } => format!("{name} is gone"),
         WatchEvent::Listed => "listed".to_owned(),
         WatchEvent::Failed(fault) => format!("failed: {}", fault.code.name()),
-        other => panic!("{other:?}"),
     }
 }
 
@@ -49,7 +48,8 @@ pub fn a_pattern_follows_names_that_come_and_go(place: &Place) {
     assert_eq!(said(&watch), "listed");
     assert_eq!(said(&other), "listed");
 
-    // What is replaced by another type goes before it comes; what stays is not mentioned.
+    // A variable replaced by another type is removed before it appears; an unchanged one is not
+    // mentioned.
     let after = [
         ("a", DataType::I32),
         ("x/b", DataType::Bool),
@@ -136,7 +136,7 @@ pub fn a_subscription_by_pattern_gets_the_updates_of_what_appears(place: &Place)
     let gone = FollowEvent::Gone { item, name };
     assert_eq!(event(&followed), gone);
 
-    // Its place is used again.
+    // Its place is reused.
     deploy(place, library("plant", &[("b", DataType::F64)]));
     let (again, name) = appeared(&followed);
     assert_eq!((again, &*name), (item, "plant/b"));
@@ -207,8 +207,8 @@ pub fn a_notification_is_requested_cancelled_and_carries_all_there_is_to_know(pl
     super::place::reading(&subscription);
     assert_eq!(subscribers(), 1);
     place.write(Write::new(opened.variable, Value::F64(3.0)));
-    // The waiting thread is woken with the value, its quality, its times, its number, and what was
-    // missed before it; type and units came with the opening.
+    // The waiting thread is woken with the value, its quality, its times, its number, and the
+    // losses before it; type and units were sent on opening.
     let reading = super::place::reading(&subscription);
     assert_eq!(reading.sample.value, Value::F64(3.0));
     assert!(reading.sample.quality.is_good() && reading.lost.is_none());
@@ -216,6 +216,6 @@ pub fn a_notification_is_requested_cancelled_and_carries_all_there_is_to_know(pl
     assert!(reading.sample.engine_timestamp >= reading.sample.source_timestamp);
     assert!(opened.properties.is_some() && opened.data_type == DataType::F64);
     drop(subscription);
-    // Cancelled: the request that follows finds nobody.
+    // Cancelled: the request that follows finds no subscriber.
     assert_eq!(subscribers(), 0);
 }

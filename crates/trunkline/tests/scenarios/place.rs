@@ -22,7 +22,7 @@ pub enum Transport {
     Tcp,
     Unix,
     Shared,
-    /// TCP, where both ends gather what they send.
+    /// TCP, where both ends gather their output.
     Throughput,
     Memory,
 }
@@ -32,7 +32,7 @@ pub struct Place {
     pub engine: Engine,
     pub client: Client,
     socket: SocketPath,
-    /// Where the socket is.
+    /// The folder of the socket.
     _folder: TempDir,
 }
 

@@ -101,14 +101,14 @@ pub fn many_tasks_wait_on_one_connection(place: &Place) {
     assert_eq!((counts.issued, counts.applied), (400, 400), "{counts:?}");
 }
 
-/// Its answer is thrown away when it comes, and nobody else gets it.
+/// Its answer is discarded on arrival, and no other call gets it.
 pub fn a_call_that_is_dropped_is_forgotten(place: &Place) {
     let client = place.client.clone().into_async();
     let level = [place.variable("all/f64")];
     for _ in 0..1000 {
         let call = client.read(&level, TIMEOUT);
         let mut context = Context::from_waker(Waker::noop());
-        // Where the answer was faster than the task there is nothing to drop.
+        // If the answer was faster than the task, there is nothing to drop.
         let _: Poll<_> = pin!(call).poll(&mut context);
     }
     let read = block_on(client.read(&level, TIMEOUT)).unwrap();

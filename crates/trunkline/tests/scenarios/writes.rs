@@ -1,4 +1,4 @@
-//! How writes end, and what they leave behind.
+//! The outcomes of writes, and their effects.
 
 use trunkline::proto::FaultCode;
 use trunkline::types::{Clock, Contract, Quality, Timestamp, Value};
@@ -101,7 +101,10 @@ pub fn own_updates_come_back_marked(place: &Place) {
     place.write(Write::new(variable, Value::I32(7)));
     let own = reading(&updates);
     assert!(own.own && own.position.sequence == 1);
-    let other = place.engine.variable::<i32>("all/i32").expect("it exists");
+    let other = place
+        .engine
+        .variable::<i32>("all/i32")
+        .expect("the variable exists");
     other.write(8).expect("applied");
     let foreign = reading(&updates);
     assert!(!foreign.own && foreign.position.sequence == 2);

@@ -1,4 +1,4 @@
-//! What the files of a crate import from each other, found in their tokens.
+//! The imports between the files of a crate, found in their tokens.
 //!
 //! The tokens of a file hold every path: those of `use`, those in code, and those in the arguments of
 //! macros. Comments and strings hold none. Items marked `#[cfg(test)]` do not count.
@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 use crate::tree::Tree;
 
-/// What the rules need to know of a file.
+/// The facts about a file that the rules need.
 #[derive(Debug, Default)]
 pub(super) struct SourceFile {
     /// Path relative to the root of the repository.
@@ -20,7 +20,7 @@ pub(super) struct SourceFile {
     pub imports: Vec<(usize, Vec<String>)>,
     /// The types with an inherent `impl` in this file.
     pub impls: BTreeSet<String>,
-    /// The modules declared here that have files of their own.
+    /// The modules declared here that have their own files.
     children: Vec<Vec<String>>,
 }
 
@@ -173,7 +173,7 @@ fn length_of_path(tokens: &[Token]) -> usize {
     }
 }
 
-/// Whether an attribute is `cfg(test)` or `cfg(all(.., test, ..))`.
+/// Returns true if an attribute is `cfg(test)` or `cfg(all(.., test, ..))`.
 fn is_of_tests(attribute: &[Token]) -> bool {
     let is = |token: &Token, name: &str| matches!(&token.1, Word(word) if word == name);
     let [cfg, (_, Group(_, condition))] = attribute else {
@@ -198,7 +198,7 @@ fn length_of_item(tokens: &[Token]) -> usize {
     end + 1 + usize::from(matches!(tokens.get(end + 1), Some((_, Mark(';')))))
 }
 
-/// Whether an item can begin after these tokens; otherwise `impl` is part of a type.
+/// Returns true if an item can begin after these tokens; otherwise `impl` is part of a type.
 fn begins_item(before: &[Token]) -> bool {
     match before.last() {
         None | Some((_, Mark(';') | Group(Delimiter::Brace | Delimiter::Bracket, _))) => true,

@@ -56,7 +56,7 @@ fn imports_of_the_own_room_and_of_lower_ranks_pass() {
 }
 
 #[test]
-fn import_of_a_higher_rank_is_found_in_each_form() {
+fn import_of_a_higher_rank_is_detected_in_each_form() {
     let forms = [
         "use crate::top::Top;",
         "use super::top;",
@@ -99,7 +99,7 @@ fn comments_strings_and_tests_import_nothing() {
 }
 
 #[test]
-fn every_file_and_every_path_has_a_room() {
+fn every_file_and_path_has_a_layer() {
     let lib = "mod low; mod peer; mod big; mod other; mod top; mod new;";
     assert_eq!(
         order(&[("lib", lib), ("new", "")]),
@@ -120,7 +120,7 @@ fn every_file_and_every_path_has_a_room() {
 }
 
 #[test]
-fn type_in_more_files_than_it_may_be_is_found() {
+fn type_in_too_many_files_is_detected() {
     let text = "unsafe impl Send for Big {} impl<T: Fn() -> u8> Big<T> where T: for<'a> X<'a> {}\n\
                 fn x() -> impl Iterator<Item = Big> { Small }";
     let files = ["low", "peer", "big", "other"].map(|name| (name, text));

@@ -6,8 +6,7 @@ use trunkline::{Event, SubscribeOptions};
 use trunkline_types::{Contract, Value};
 
 use crate::connection::Connection;
-use crate::problem::Stop;
-use crate::verbs::Context;
+use crate::{CliError, Context};
 
 /// Eight heights, lowest first.
 const MARKS: [char; 8] = [
@@ -16,24 +15,19 @@ const MARKS: [char; 8] = [
 
 /// Collects the current value and the following ones: at most `count` of each name, and those that
 /// arrive before `timeout` expires.
-///
-/// # Errors
-/// The subscription cannot be made.
 pub(super) fn collect(
     connection: &Connection,
     names: &[&str],
     count: u32,
     context: &Context,
-) -> Result<Vec<Vec<Value>>, Stop> {
+) -> Result<Vec<Vec<Value>>, CliError> {
     let mut values: Vec<Vec<Value>> = names.iter().map(|_| Vec::new()).collect();
     if names.is_empty() {
         return Ok(values);
     }
     let options = SubscribeOptions::default();
-    let subscription = connection
-        .client
-        .subscribe(names, Contract::Last(count), options)
-        .map_err(|error| connection.failed(&error))?;
+    let contract = Contract::Last(count);
+    let subscription = connection.call(|client, _| client.subscribe(names, contract, options))?;
     let end = context.clock.now().saturating_add(connection.timeout());
     let count = count as usize;
     while values.iter().any(|values| values.len() < count) {
@@ -53,7 +47,6 @@ pub(super) fn collect(
     Ok(values)
 }
 
-/// Formats numbers as marks between their lowest and highest; empty for other values.
 pub(super) fn marks(values: &[Value]) -> String {
     let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
     let Some(numbers) = numbers.filter(|numbers| !numbers.is_empty()) else {
@@ -67,10 +60,7 @@ pub(super) fn marks(values: &[Value]) -> String {
             false => 0.0,
         };
         // NaN has no height, and is shown lowest.
-        MARKS
-            .get(height.round() as usize)
-            .copied()
-            .unwrap_or(MARKS[0])
+        *MARKS.get(height.round() as usize).unwrap_or(&MARKS[0])
     };
     let line: String = numbers.iter().map(mark).collect();
     let count = numbers.len();
@@ -89,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trend_goes_from_its_lowest_to_its_highest_value() {
+    fn trend_spans_its_lowest_to_its_highest_value() {
         let values = |numbers: &[f64]| numbers.iter().copied().map(Value::F64).collect::<Vec<_>>();
         assert_eq!(
             marks(&values(&[0.0, 7.0, 3.0])),

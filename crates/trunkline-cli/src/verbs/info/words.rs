@@ -1,6 +1,5 @@
 //! Describes properties, readers and ledgers of a variable in words.
 
-use serde_json::{Value as Json, json};
 use trunkline::proto::{ReaderInfo, VariableInfo};
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{Fifo, Properties, Scaling, Scope};
@@ -11,21 +10,17 @@ pub(super) fn range(properties: &Properties) -> String {
     let Some((low, high)) = properties.range else {
         return String::new();
     };
-    let coerced = if properties.coerce {
-        ", values outside are coerced"
-    } else {
-        ""
-    };
-    format!("{low} to {high}{coerced}")
+    match properties.coerce {
+        true => format!("{low} to {high}, values outside are coerced"),
+        false => format!("{low} to {high}"),
+    }
 }
 
 pub(super) fn access(properties: &Properties) -> String {
+    let access = access_name(properties.access);
     match properties.scope {
-        Scope::Network => access_name(properties.access).to_owned(),
-        Scope::Process => format!(
-            "{}, in its own process only",
-            access_name(properties.access)
-        ),
+        Scope::Network => access.to_owned(),
+        Scope::Process => format!("{access}, in its own process only"),
     }
 }
 
@@ -36,7 +31,6 @@ pub(super) fn scope_name(scope: Scope) -> &'static str {
     }
 }
 
-/// Describes who has the exclusive right to write the variable, and for how long.
 pub(super) fn held_by(info: &VariableInfo) -> String {
     let waiting = match info.writers_waiting {
         0 => String::new(),
@@ -53,7 +47,6 @@ pub(super) fn held_by(info: &VariableInfo) -> String {
     }
 }
 
-/// Describes the subscribers and their transports. Repairs are mentioned if there were any.
 pub(super) fn read_by(readers: &[ReaderInfo]) -> String {
     let one = |reader: &ReaderInfo| {
         let who = match (reader.session, reader.from.as_str()) {
@@ -82,25 +75,16 @@ pub(super) fn source(info: &VariableInfo) -> String {
     }
 }
 
-/// Describes the ledger as a sum; rare causes with zero are left out.
 pub(super) fn writes(ledger: &UpstreamLedger) -> String {
-    let UpstreamLedger {
-        offered,
-        written,
-        unchanged,
-        superseded,
-        refused,
-        unknown,
-        fifo_overflow,
-        upstream_lost,
-    } = *ledger;
+    let (offered, written) = (ledger.offered, ledger.written);
+    let (unchanged, refused) = (ledger.unchanged, ledger.refused);
     let mut text =
-        format!("{offered} = {written} written + {unchanged} unchanged + {refused} refused");
+        format!("{offered} = {written} applied + {unchanged} unchanged + {refused} refused");
     for (count, what) in [
-        (superseded, "superseded"),
-        (unknown, "unknown"),
-        (fifo_overflow, "lost in the FIFO"),
-        (upstream_lost, "lost before they arrived"),
+        (ledger.superseded, "superseded"),
+        (ledger.unknown, "unknown"),
+        (ledger.fifo_overflow, "lost in the FIFO"),
+        (ledger.upstream_lost, "lost before they arrived"),
     ] {
         if count > 0 {
             text.push_str(&format!(" + {count} {what}"));
@@ -109,38 +93,18 @@ pub(super) fn writes(ledger: &UpstreamLedger) -> String {
     text
 }
 
-pub(super) fn ledger(ledger: &UpstreamLedger, number: impl Fn(u64) -> Json) -> Json {
-    json!({
-        "offered": number(ledger.offered),
-        "written": number(ledger.written),
-        "unchanged": number(ledger.unchanged),
-        "superseded": number(ledger.superseded),
-        "refused": number(ledger.refused),
-        "unknown": number(ledger.unknown),
-        "fifo_overflow": number(ledger.fifo_overflow),
-        "upstream_lost": number(ledger.upstream_lost),
-    })
-}
-
 pub(super) fn scaling(scaling: &Scaling) -> String {
+    let curve = |name: &str, raw: &[f64; 2], eng: &[f64; 2]| {
+        let ([from, to], [low, high]) = (raw, eng);
+        format!("{name}, {from} to {to} becomes {low} to {high}")
+    };
     match scaling {
-        Scaling::Linear { raw, eng } => {
-            format!(
-                "linear, {} to {} becomes {} to {}",
-                raw[0], raw[1], eng[0], eng[1]
-            )
-        }
-        Scaling::SquareRoot { raw, eng } => {
-            format!(
-                "square root, {} to {} becomes {} to {}",
-                raw[0], raw[1], eng[0], eng[1]
-            )
-        }
+        Scaling::Linear { raw, eng } => curve("linear", raw, eng),
+        Scaling::SquareRoot { raw, eng } => curve("square root", raw, eng),
         Scaling::Invert => "inverted".to_owned(),
         Scaling::BitField { invert, select } => {
             format!("bits, {select:#x} selected, {invert:#x} inverted")
         }
-        other => format!("{other:?}"),
     }
 }
 
@@ -173,7 +137,7 @@ mod tests {
             refused: 1,
             ..Default::default()
         };
-        assert_eq!(writes(&plain), "5 = 3 written + 1 unchanged + 1 refused");
+        assert_eq!(writes(&plain), "5 = 3 applied + 1 unchanged + 1 refused");
         let rare = UpstreamLedger {
             offered: 7,
             fifo_overflow: 2,
@@ -181,7 +145,7 @@ mod tests {
         };
         assert_eq!(
             writes(&rare),
-            "7 = 3 written + 1 unchanged + 1 refused + 2 lost in the FIFO"
+            "7 = 3 applied + 1 unchanged + 1 refused + 2 lost in the FIFO"
         );
     }
 }

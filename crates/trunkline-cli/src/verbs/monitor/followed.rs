@@ -3,27 +3,21 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use trunkline::OpenOptions;
-
 use crate::condition::{Bound, Condition};
-use crate::connection::{Connection, Entry, facts, readable};
-use crate::output::Facts;
+use crate::connection::{Connection, Entries, metadata, opening, readable};
+use crate::output::Metadata;
 use crate::output::rates::Rate;
-use crate::problem::{Problem, Stop};
+use crate::{CliError, Problem};
 
-/// A variable that is followed.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
     pub(super) name: String,
     /// `None` while it cannot be opened.
-    pub(super) facts: Option<Facts>,
-    /// The condition of `--until`, bound to its type.
+    pub(super) metadata: Option<Metadata>,
     pub(super) until: Option<Bound>,
     /// Code of the last problem reported, until a reading arrives.
     pub(super) complaint: Option<Cow<'static, str>>,
-    /// Counts since the last line of `--rate`.
     pub(super) rate: Rate,
-    /// True if it matched a pattern and no longer exists.
     pub(super) is_gone: bool,
 }
 
@@ -36,7 +30,6 @@ impl Known {
         self.0.contains_key(name)
     }
 
-    /// Takes the metadata of a name, for a new item.
     pub(super) fn take(&mut self, name: &str) -> Followed {
         self.0.remove(name).unwrap_or_else(|| Followed {
             name: name.to_owned(),
@@ -51,12 +44,12 @@ impl Followed {
         self.complaint.replace(problem.code.clone()).as_ref() != Some(&problem.code)
     }
 
-    fn learn(&mut self, facts: Facts, condition: Option<&Condition>) -> Result<(), Problem> {
+    fn learn(&mut self, metadata: Metadata, condition: Option<&Condition>) -> Result<(), Problem> {
         self.until = match condition {
-            Some(condition) => Some(condition.bind(&self.name, &facts.data_type)?),
+            Some(condition) => Some(condition.bind(&self.name, &metadata.data_type)?),
             None => None,
         };
-        self.facts = Some(facts);
+        self.metadata = Some(metadata);
         Ok(())
     }
 }
@@ -64,46 +57,23 @@ impl Followed {
 /// Opens all names. Names that cannot be opened are followed as well: they may appear later.
 pub(super) fn open(
     connection: &Connection,
-    entries: &[Entry],
+    entries: &Entries,
     condition: Option<&Condition>,
-) -> Result<(Known, Vec<Problem>), Stop> {
-    let names: Vec<&str> = entries
-        .iter()
-        .filter_map(|entry| match entry {
-            Entry::Name(name) => Some(name.as_str()),
-            Entry::Problem(_) => None,
-        })
-        .collect();
-    let describe = OpenOptions {
-        describe: true,
-        ..OpenOptions::default()
-    };
-    let mut opened = connection.open(&names, describe)?.into_iter();
+) -> Result<(Known, Vec<Problem>), CliError> {
     let (mut items, mut problems) = (Known::default(), Vec::new());
-    for entry in entries {
-        let name = match entry {
-            Entry::Problem(problem) => {
-                problems.push(problem.clone());
-                continue;
-            }
-            Entry::Name(name) => name,
-        };
+    for (name, opened) in connection.open_all(entries, opening(false, true))? {
         let mut item = Followed {
             name: name.clone(),
             ..Followed::default()
         };
-        match opened
-            .next()
-            .map(|opened| opened.and_then(|opened| readable(name, opened)))
-        {
-            Some(Ok(opened)) => item.learn(facts(&opened), condition)?,
-            Some(Err(problem)) => {
+        match opened.and_then(|opened| readable(&name, opened)) {
+            Ok(opened) => item.learn(metadata(&opened), condition)?,
+            Err(problem) => {
                 item.is_news(&problem);
                 problems.push(problem);
             }
-            None => {}
         }
-        items.0.insert(name.clone(), item);
+        items.0.insert(name, item);
     }
     Ok((items, problems))
 }
@@ -114,22 +84,18 @@ pub(super) fn refresh(
     items: &mut [Followed],
     wanted: impl Fn(&Followed) -> bool,
     condition: Option<&Condition>,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let mut items: Vec<&mut Followed> = items
         .iter_mut()
         .filter(|item| !item.is_gone && wanted(item))
         .collect();
     let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
-    let describe = OpenOptions {
-        describe: true,
-        ..OpenOptions::default()
-    };
-    let Ok(opened) = connection.open(&names, describe) else {
+    let Ok(opened) = connection.open(&names, opening(false, true)) else {
         return Ok(());
     };
     for (item, opened) in items.iter_mut().zip(opened) {
         if let Ok(opened) = opened {
-            item.learn(facts(&opened), condition)?;
+            item.learn(metadata(&opened), condition)?;
         }
     }
     Ok(())

@@ -1,35 +1,32 @@
 //! `monitor`: follows variables and prints every reading.
 
+mod events;
 mod followed;
 
 use std::time::Duration;
 
 use trunkline::{Event, FollowEvent, PatternSet, PatternSubscription, SubscribeOptions};
-use trunkline_types::contract::ContractError;
 use trunkline_types::{Contract, DataType, Pattern, Reading};
 
+pub(crate) use self::events::MonitorEvent;
 use self::followed::{Followed, Known, open};
-use super::{Context, Verb};
-use crate::arguments::{Form, duration};
+use crate::arguments::duration;
 use crate::condition::Condition;
 use crate::connection::{Connection, code_of, reading_fault};
-use crate::exit::{Exit, Tally};
-use crate::output::Shown;
-use crate::output::json::Object;
+use crate::output::ReadingView;
 use crate::output::rates::RatePrinter;
 use crate::output::readings::{Plan, ReadingPrinter};
-use crate::problem::{Problem, Stop};
 use crate::targets;
-use crate::terminal::Mood;
+use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Print every reading as it arrives
 ///
-/// The command ends with Ctrl-C, or after --count, --for or --until. Each line shows how many
-/// updates were missed before it: `lost` counts those that the contract promises, `coalesced` those
-/// that it allows to leave out. Changes of the connection are printed on standard error, and the
-/// command reconnects by itself. If the engine is not running yet, the command reports this on
-/// standard error and waits for it. A pattern also follows variables that appear later; standard
-/// error shows which variables appeared or are gone.
+/// The command runs until Ctrl-C, --count, --for or --until. If updates before a reading were
+/// missed, its line shows how many: `lost` counts updates that the contract promised, `coalesced`
+/// updates that it allows the engine to skip. Changes of the connection are printed on standard
+/// error, and the command reconnects automatically. If the engine is not running yet, the command
+/// reports this on standard error and waits for it. A pattern also follows variables that are
+/// deployed later; variables that appear or disappear are reported on standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
@@ -37,20 +34,20 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// The contract, which applies when updates arrive faster than they are printed: latest,
-    /// last:N, first:N, all, all:N, all:N:BYTES, sampled:PERIOD
-    #[arg(long, value_name = "CONTRACT", default_value = "last:1000", value_parser = contract)]
+    /// Contract, which determines what happens if updates arrive faster than they are printed:
+    /// latest, last:N, first:N, all, all:N, all:N:BYTES, sampled:PERIOD
+    #[arg(long, value_name = "CONTRACT", default_value = "last:1000")]
     contract: Contract,
 
-    /// End after this number of readings
+    /// Stop after this number of readings
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// End after this time; if --count or --until is not met by then, the command fails
+    /// Stop after this time; if --count or --until is not met by then, the command fails
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
 
-    /// End with the first reading that meets this condition, such as 'value > 80' or 'quality !=
+    /// Stop at the first reading that meets this condition, such as 'value > 80' or 'quality !=
     /// good'
     #[arg(long, value_name = "CONDITION")]
     until: Option<String>,
@@ -59,34 +56,14 @@ pub(crate) struct Args {
     #[arg(long)]
     rate: bool,
 
-    /// End with exit code 3 if the engine is not running, instead of waiting for it
+    /// Fail with exit code 3 if the engine is not running, instead of waiting for it
     #[arg(long)]
     no_wait: bool,
 }
 
-pub(crate) const VERB: Verb = Verb::reading(
-    "monitor",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Lost,
-        Exit::Interrupted,
-    ],
-);
-
-/// Interval at which `--rate` prints.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
-fn contract(text: &str) -> Result<Contract, ContractError> {
-    text.parse()
-}
-
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let condition = args.until.as_deref().map(Condition::parse).transpose()?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = match args.no_wait {
@@ -97,12 +74,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             let now = context.clock.now();
             let until = patience.map(|time| now.saturating_add(time));
             Connection::wait(&targets.engine, context, until, |why| {
-                let mut object = Object::new();
-                object.put("event", "waiting");
-                object.put("code", &*why.code);
-                object.put("message", why.message.as_str());
-                let sentence = format!("*** {}; waiting for the engine", why.message);
-                note(context, object, Mood::Uncertain, &sentence)
+                context.tell(&MonitorEvent::Waiting {
+                    code: why.code.clone(),
+                    message: why.message.clone(),
+                })
             })?
         }
     };
@@ -112,26 +87,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     // The pattern may match later.
     let unmatched = entries.take_no_match();
     let name_width = entries.width();
-    let printer = match args.rate {
-        true => Printer::Rates(RatePrinter::new(
-            &context.settings,
-            &context.terminal,
-            name_width,
-        )?),
-        false => {
-            let plan = Plan {
-                name_width,
-                with_time: true,
-                started: context.started,
-            };
-            Printer::Readings(ReadingPrinter::new(
-                &context.settings,
-                &context.terminal,
-                plan,
-            )?)
-        }
+    let (settings, terminal) = (&context.settings, &context.terminal);
+    let plan = Plan {
+        name_width,
+        with_time: true,
+        started: context.started,
     };
-    let (mut known, problems) = open(&connection, &entries.0, condition.as_ref())?;
+    let printer = match args.rate {
+        true => Printer::Rates(RatePrinter::new(settings, terminal, name_width)?),
+        false => Printer::Readings(ReadingPrinter::new(settings, terminal, plan)?),
+    };
+    let (mut known, problems) = open(&connection, &entries, condition.as_ref())?;
     let items: Vec<Followed> = fixed.iter().map(|name| known.take(name)).collect();
     let mut monitor = Monitor {
         args,
@@ -150,15 +116,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     for problem in &problems {
         monitor.complain(problem)?;
     }
-    for pattern in &unmatched {
-        let mut object = Object::new();
-        object.put("event", "no-match");
-        object.put("name", pattern.as_str());
-        let sentence =
-            format!("*** no name matches {pattern} yet; waiting for variables to appear");
-        monitor.say(object, Mood::Uncertain, &sentence)?;
+    for name in unmatched {
+        context.tell(&MonitorEvent::NoMatch { name })?;
     }
-    if patterns.is_empty() && monitor.items.iter().all(|item| item.facts.is_none()) {
+    if patterns.is_empty() && monitor.items.iter().all(|item| item.metadata.is_none()) {
         return Ok(monitor.tally.exit());
     }
     let names: Vec<&str> = fixed.iter().map(String::as_str).collect();
@@ -167,10 +128,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         patterns: &patterns,
         excluded: &context.settings.exclude,
     };
-    let subscription = connection
-        .client
-        .subscribe_patterns(&set, args.contract, SubscribeOptions::default())
-        .map_err(|error| connection.failed(&error))?;
+    let options = SubscribeOptions::default();
+    let subscription =
+        connection.call(|client, _| client.subscribe_patterns(&set, args.contract, options))?;
     monitor.follow(&subscription)
 }
 
@@ -187,24 +147,19 @@ struct Monitor<'a> {
     printer: Printer,
     name_width: usize,
     items: Vec<Followed>,
-    /// Metadata of the names that matched at the start, until they appear.
     known: Known,
     patterns: &'a [Pattern],
     tally: Tally,
-    /// Number of readings so far.
     count: u64,
     /// Epoch and identity of the engine that readings are from, once the subscription is connected.
     engine: Option<(u64, [u8; 16])>,
 }
 
 impl Monitor<'_> {
-    /// Prints events until an end condition is met.
-    fn follow(mut self, subscription: &PatternSubscription) -> Result<Exit, Stop> {
+    fn follow(mut self, subscription: &PatternSubscription) -> Result<Exit, CliError> {
         let clock = self.context.clock;
-        let end = self
-            .args
-            .duration
-            .map(|duration| clock.now().saturating_add(duration));
+        let end = self.args.duration;
+        let end = end.map(|duration| clock.now().saturating_add(duration));
         let mut rate_since = clock.now();
         loop {
             let event = match subscription.try_next() {
@@ -212,10 +167,8 @@ impl Monitor<'_> {
                 None => {
                     // Nothing is waiting, so the reader of the output gets all of it now.
                     self.context.terminal.flush()?;
-                    let rate = self
-                        .args
-                        .rate
-                        .then_some(rate_since.saturating_add(RATE_PERIOD));
+                    let rate = rate_since.saturating_add(RATE_PERIOD);
+                    let rate = self.args.rate.then_some(rate);
                     let until = [end, rate].into_iter().flatten().min();
                     subscription.next(until.map(|until| until.since(clock.now())))
                 }
@@ -240,7 +193,7 @@ impl Monitor<'_> {
     }
 
     /// Handles one event. Returns true if it was the last one wanted.
-    fn take(&mut self, event: FollowEvent) -> Result<bool, Stop> {
+    fn take(&mut self, event: FollowEvent) -> Result<bool, CliError> {
         match event {
             FollowEvent::Event(event) => return self.handle(event),
             FollowEvent::Appeared {
@@ -253,10 +206,8 @@ impl Monitor<'_> {
                 if let Some(item) = self.items.get_mut(item as usize) {
                     item.is_gone = true;
                 }
-                let mut object = Object::new();
-                object.put("event", "gone");
-                object.put("name", &*name);
-                self.say(object, Mood::Bad, &format!("*** {name} is gone"))?;
+                let name = name.to_string();
+                self.context.tell(&MonitorEvent::Gone { name })?;
             }
             FollowEvent::PatternError { pattern, fault } => {
                 let pattern = self.patterns.get(pattern).map_or("", Pattern::as_str);
@@ -267,7 +218,7 @@ impl Monitor<'_> {
         Ok(false)
     }
 
-    fn take_appeared(&mut self, index: usize, name: &str, ty: &DataType) -> Result<(), Stop> {
+    fn take_appeared(&mut self, index: usize, name: &str, ty: &DataType) -> Result<(), CliError> {
         let is_news = !self.known.contains(name);
         let item = self.known.take(name);
         match self.items.get_mut(index) {
@@ -277,15 +228,14 @@ impl Monitor<'_> {
         if !is_news {
             return Ok(());
         }
-        let mut object = Object::new();
-        object.put("event", "appeared");
-        object.put("name", name);
-        object.put("type", ty.to_string());
-        self.say(object, Mood::Fine, &format!("*** {name} appeared ({ty})"))
+        self.context.tell(&MonitorEvent::Appeared {
+            name: name.to_owned(),
+            data_type: ty.to_string(),
+        })
     }
 
     /// Handles one event of the subscription. Returns true if it was the last one wanted.
-    fn handle(&mut self, event: Event) -> Result<bool, Stop> {
+    fn handle(&mut self, event: Event) -> Result<bool, CliError> {
         match event {
             Event::Reading { item, reading } => return self.take_reading(item as usize, &reading),
             Event::ItemError { item, fault } => {
@@ -302,23 +252,16 @@ impl Monitor<'_> {
                 lost,
                 sentence,
                 ..
-            } => {
-                self.take_end(item as usize, lost, &sentence)?;
-            }
+            } => self.take_end(item as usize, lost, &sentence)?,
             Event::Disconnected {
                 cause,
                 reconnecting,
             } => {
-                let mut object = Object::new();
-                object.put("event", "disconnected");
-                object.put("code", code_of(&cause));
-                object.put("message", cause.to_string());
-                object.put("reconnecting", reconnecting);
-                let sentence = match reconnecting {
-                    true => format!("*** connection lost, connecting again: {cause}"),
-                    false => format!("*** connection lost, not connecting again: {cause}"),
-                };
-                self.say(object, Mood::Bad, &sentence)?;
+                self.context.tell(&MonitorEvent::Disconnected {
+                    code: code_of(&cause),
+                    message: cause.to_string(),
+                    reconnecting,
+                })?;
                 if !reconnecting {
                     self.tally.item_failed(Exit::Unreachable);
                     return Ok(true);
@@ -329,7 +272,6 @@ impl Monitor<'_> {
                 epoch,
                 engine_id,
             } => self.take_connected(session, epoch, engine_id)?,
-            _ => {}
         }
         Ok(false)
     }
@@ -339,32 +281,20 @@ impl Monitor<'_> {
         session: u64,
         epoch: u64,
         engine_id: [u8; 16],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CliError> {
         let Some(before) = self.engine.replace((epoch, engine_id)) else {
             return Ok(());
         };
         let values = self.context.settings.values;
         let is_restarted = before != (epoch, engine_id);
-        let is_replaced = before.1 != engine_id;
-        let mut object = Object::new();
-        object.put("event", "connected");
-        object.put("session", values.json_u64(session));
-        object.put("epoch", values.json_u64(epoch));
-        object.put("restarted", is_restarted);
-        object.put(
-            "engine_id",
-            format!("{:032x}", u128::from_be_bytes(engine_id)),
-        );
-        let address = &self.connection.address;
-        let sentence = match (is_restarted, is_replaced) {
-            (true, false) => format!("*** connected again to {address}, which was restarted"),
-            (_, true) => format!(
-                "*** connected again to {address}, which was restarted with another store or \
-                 without one"
-            ),
-            (false, false) => format!("*** connected again to {address}"),
-        };
-        self.say(object, Mood::Fine, &sentence)?;
+        self.context.tell(&MonitorEvent::Connected {
+            session: values.wide(session),
+            epoch: values.wide(epoch),
+            restarted: is_restarted,
+            engine_id: format!("{:032x}", u128::from_be_bytes(engine_id)),
+            address: self.connection.address.clone(),
+            is_replaced: before.1 != engine_id,
+        })?;
         if is_restarted {
             // The new engine may have another configuration.
             let condition = self.condition.as_ref();
@@ -373,25 +303,25 @@ impl Monitor<'_> {
         Ok(())
     }
 
-    fn take_reading(&mut self, index: usize, reading: &Reading) -> Result<bool, Stop> {
+    fn take_reading(&mut self, index: usize, reading: &Reading) -> Result<bool, CliError> {
         let received = self.context.clock.wall();
         let Some(item) = self.items.get(index) else {
             return Ok(false);
         };
-        if item.facts.is_none() {
+        if item.metadata.is_none() {
             // Requests the metadata of all variables that appeared with it at once.
-            let is_unknown = |item: &Followed| item.facts.is_none();
+            let (condition, items) = (self.condition.as_ref(), &mut self.items);
             followed::refresh(
                 self.connection,
-                &mut self.items,
-                is_unknown,
-                self.condition.as_ref(),
+                items,
+                |item| item.metadata.is_none(),
+                condition,
             )?;
         }
         let Some(item) = self.items.get_mut(index) else {
             return Ok(false);
         };
-        let Some(facts) = &item.facts else {
+        let Some(metadata) = &item.metadata else {
             return Ok(false);
         };
         item.complaint = None;
@@ -401,38 +331,36 @@ impl Monitor<'_> {
         item.rate.readings += 1;
         item.rate.lost = item.rate.lost.plus(reading.lost);
         if let Printer::Readings(printer) = &mut self.printer {
-            printer.print(&Shown::new(&item.name, facts, reading, received))?;
+            printer.print(&ReadingView::new(&item.name, metadata, reading, received))?;
         }
         self.count += 1;
-        let is_met = item
-            .until
-            .as_ref()
-            .is_some_and(|until| until.is_met(reading));
+        let until = item.until.as_ref();
+        let is_met = until.is_some_and(|until| until.is_met(reading));
         Ok(is_met || self.args.count.is_some_and(|count| self.count >= count))
     }
 
-    fn take_end(&mut self, index: usize, lost: Option<u64>, sentence: &str) -> Result<(), Stop> {
+    fn take_end(
+        &mut self,
+        index: usize,
+        lost: Option<u64>,
+        sentence: &str,
+    ) -> Result<(), CliError> {
         let Some(item) = self.items.get(index) else {
             return Ok(());
         };
         if self.args.is_lossless() && lost.is_some_and(|lost| lost > 0) {
             self.tally.data_lost();
         }
-        let mut object = Object::new();
-        object.put("event", "ended");
-        object.put("name", item.name.as_str());
-        object.put("message", sentence);
-        object.put(
-            "lost",
-            lost.map(|lost| self.context.settings.values.json_u64(lost)),
-        );
-        let count = lost.map_or_else(String::new, |lost| format!(" (lost={lost})"));
-        let text = format!("*** {}: {sentence}{count}", item.name);
-        self.say(object, Mood::Bad, &text)
+        let values = self.context.settings.values;
+        self.context.tell(&MonitorEvent::Ended {
+            name: item.name.clone(),
+            message: sentence.to_owned(),
+            lost: lost.map(|lost| values.wide(lost)),
+        })
     }
 
-    fn print_rates(&mut self, period: Duration) -> Result<(), Stop> {
-        let Printer::Rates(printer) = &self.printer else {
+    fn print_rates(&mut self, period: Duration) -> Result<(), CliError> {
+        let Printer::Rates(printer) = &mut self.printer else {
             return Ok(());
         };
         for item in self.items.iter_mut().filter(|item| !item.is_gone) {
@@ -442,46 +370,29 @@ impl Monitor<'_> {
         self.context.terminal.flush()
     }
 
-    /// Ends because the time of `--for` is over.
-    fn time_is_over(mut self) -> Result<Exit, Stop> {
+    fn time_is_over(mut self) -> Result<Exit, CliError> {
         let count = self.count;
         let sentence = match (self.args.count, &self.condition) {
-            (Some(wanted), _) => format!("the time ran out after {count} of {wanted} readings"),
+            (Some(wanted), _) => format!("timed out after {count} of {wanted} readings"),
             (None, Some(_)) => {
-                format!("the time ran out; none of {count} readings met the condition of --until")
+                format!("timed out; none of {count} readings met the --until condition")
             }
             (None, None) => return Ok(self.tally.exit()),
         };
         self.tally.timed_out();
-        let problem = Problem::new(Exit::TimedOut, "timed-out", &sentence);
-        self.context.terminal.problem(&problem, 0)?;
+        self.context
+            .show(&Problem::new(Exit::TimedOut, "timed-out", sentence), 0)?;
         Ok(self.tally.exit())
     }
 
-    /// Reports the problem of one name.
-    fn complain(&mut self, problem: &Problem) -> Result<(), Stop> {
-        self.tally
-            .item_failed(self.context.show(problem, self.name_width)?);
+    fn complain(&mut self, problem: &Problem) -> Result<(), CliError> {
+        let exit = self.context.show(problem, self.name_width)?;
+        self.tally.item_failed(exit);
         Ok(())
-    }
-
-    /// Reports an event on standard error.
-    fn say(&self, object: Object, mood: Mood, sentence: &str) -> Result<(), Stop> {
-        note(self.context, object, mood, sentence)
-    }
-}
-
-/// Writes a line to standard error.
-fn note(context: &Context, object: Object, mood: Mood, sentence: &str) -> Result<(), Stop> {
-    let terminal = &context.terminal;
-    match context.settings.form {
-        Form::Json | Form::Jsonl => terminal.note(&object.into_json().to_string()),
-        _ => terminal.note(&terminal.error_paint(mood, sentence)),
     }
 }
 
 impl Args {
-    /// Returns true if a lost reading is a failure.
     fn is_lossless(&self) -> bool {
         matches!(self.contract, Contract::All { .. })
     }

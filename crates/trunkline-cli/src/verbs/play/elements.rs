@@ -6,20 +6,16 @@ use trunkline::record::{
 };
 use trunkline_tdms::ObjectPath;
 
-use super::{Args, Watch, check_sums, close, create, nobody_came, problem, say_missing};
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::output::counted;
-use crate::problem::{Problem, Stop};
+use super::{Args, Watch, check_sums, close, create, nobody_came, problem, report, say_missing};
 use crate::terminal::plain;
-use crate::verbs::Context;
 use crate::verbs::record::open;
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// The property of a group with the type of its values, each of which may have several channels.
 const TYPE: &[u8] = b"variable_type";
 
 /// Returns the group whose values are to be played; `None` if its channels are played as rows.
-pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>, Stop> {
+pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>, CliError> {
     if args.times.is_some() || !context.settings.exclude.is_empty() {
         return Ok(None);
     }
@@ -44,9 +40,8 @@ pub(super) fn into_stream(
     args: &Args,
     (url, name): (&str, &str),
     pace: Pace,
-    interrupted: &Interrupted,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     if args.skip_gaps {
         let sentence = "--skip-gaps is for rows at regular intervals, and each of these values has \
                         its own time; use --speed or --full";
@@ -60,7 +55,7 @@ pub(super) fn into_stream(
             "{} cannot be played: one of its channels is missing, or does not match its type",
             plain(name)
         );
-        return Err(Problem::new(Exit::SomeFailed, "recording", &sentence).into());
+        return Err(Problem::failed("recording", sentence).into());
     };
     let data_type = known.data_type.clone();
     if let Some(wanted) = args.data_type.clone().filter(|wanted| *wanted != data_type) {
@@ -76,12 +71,12 @@ pub(super) fn into_stream(
     let is_whole = say_missing(recorded.missing(), context)?;
     check_sums(args, context)?;
     let started = context.clock.now();
-    let Some(mut stream) = create(args, url, data_type, interrupted, context)? else {
+    let Some(mut stream) = create(args, url, data_type, context)? else {
         return nobody_came(started, context);
     };
     let started = context.clock.now();
     let (stopper, stopped) = stopper();
-    let mut watch = Watch::new(stopper, interrupted, context);
+    let mut watch = Watch::new(stopper, context);
     let look = |done: &StreamPlayed| {
         watch.look(done.rows, |rate| {
             let late = done.lateness.as_secs_f64();
@@ -96,13 +91,12 @@ pub(super) fn into_stream(
         .get(number)
         .map_or(0, |one| one.unreadable);
     if unreadable > 0 {
-        let sentence = format!(
-            "{} cannot be read and are not played: the ends of strings do not fit the text they \
-             are in",
-            counted(unreadable, "element")
-        );
-        let found = Problem::new(Exit::SomeFailed, "unreadable", &sentence).of(name);
-        context.terminal.problem(&found, name.len())?;
+        report(
+            name,
+            "unreadable",
+            &super::unreadable(unreadable, "element"),
+            context,
+        )?;
     }
     let is_faithful = say_unplayed(&done, name, context)?;
     Ok(match exit {
@@ -112,32 +106,29 @@ pub(super) fn into_stream(
 }
 
 /// Reports the parts of the recording that a stream does not carry. Returns true if there are none.
-fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bool, Stop> {
+fn say_unplayed(done: &StreamPlayed, name: &str, context: &Context) -> Result<bool, CliError> {
     if done.not_good > 0 {
+        let were = match done.not_good {
+            1 => "1 element was".to_owned(),
+            count => format!("{count} elements were"),
+        };
         let sentence = format!(
-            "{} not good when recorded: a stream carries no quality, and its reader gets only the \
-             values",
-            match done.not_good {
-                1 => "1 element was".to_owned(),
-                count => format!("{count} elements were"),
-            }
+            "{were} not good when recorded: a stream carries no quality, and its reader gets only \
+             the values"
         );
-        let found = Problem::new(Exit::SomeFailed, "not-good", &sentence).of(name);
-        context.terminal.problem(&found, name.len())?;
+        report(name, "not-good", &sentence, context)?;
     }
     if done.gaps > 0 {
         let unknown = match done.unknown_gaps {
             0 => String::new(),
             count => format!(", and an unknown number in {count} of them"),
         };
+        let (lost, gaps) = (counted(done.lost, "element"), counted(done.gaps, "gap"));
         let sentence = format!(
-            "the recorder has lost {}, in {}{unknown}: the stream does not show that anything is \
-             missing",
-            counted(done.lost, "element"),
-            counted(done.gaps, "gap"),
+            "the recorder has lost {lost}, in {gaps}{unknown}: the stream does not show that \
+             anything is missing"
         );
-        let found = Problem::new(Exit::SomeFailed, "missing", &sentence).of(name);
-        context.terminal.problem(&found, name.len())?;
+        report(name, "missing", &sentence, context)?;
     }
     Ok(done.not_good == 0 && done.gaps == 0)
 }

@@ -5,25 +5,17 @@ mod report;
 
 use std::path::PathBuf;
 
-use trunkline::{OpenOptions, Opened, VariableRef, Write};
+use trunkline::{Opened, VariableRef, Write};
 use trunkline_types::text::parse_value;
 use trunkline_types::{Position, Value};
 
 use self::pairs::{Pair, pairs};
-use self::report::{Report, Sending};
-use super::{Context, Verb};
-use crate::connection::Connection;
-use crate::exit::{Exit, Tally};
+use self::report::Report;
+use crate::connection::{Connection, opening};
 use crate::output::readings::{Plan, ReadingPrinter};
-use crate::problem::{Problem, Stop};
 use crate::targets::{self, Targets, Wanted};
+use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// Write values, and wait until each is confirmed
-///
-/// The forms are `put NAME VALUE`, `put NAME=VALUE NAME=VALUE`, `put NAME -`, which reads the value
-/// from standard input, and `put --csv FILE`. The form of a value depends on the type of the
-/// variable: 72.5, on, AUTO, text, [1, 2, 3]. All values are sent in one batch. If one of them is
-/// refused, the others are still written, except with `--atomic`.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -51,7 +43,6 @@ pub(crate) struct Args {
     no_wait: bool,
 }
 
-/// The position that a variable is expected to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Expected {
     /// `None`: the current epoch of the engine.
@@ -59,7 +50,6 @@ struct Expected {
     sequence: u64,
 }
 
-/// Parses `812` or `11:812`.
 fn expected(text: &str) -> Result<Expected, String> {
     let number = |text: &str| {
         let wrong = |_| "it is not a position; write SEQ or EPOCH:SEQ, as in the JSON output";
@@ -77,7 +67,14 @@ fn expected(text: &str) -> Result<Expected, String> {
     })
 }
 
-/// Options of the writes, beside their values.
+/// Variables that are given an order without a value.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct OrderArgs {
+    /// The variables
+    #[arg(value_name = "NAME", required = true)]
+    pub(super) names: Vec<String>,
+}
+
 #[derive(Clone, Copy, Default)]
 struct How {
     no_wait: bool,
@@ -85,24 +82,7 @@ struct How {
     expected: Option<Expected>,
 }
 
-pub(crate) const VERB: Verb = Verb::writing("put", EXITS);
-
-/// Possible exit codes of writes.
-pub(super) const EXITS: &[Exit] = &[
-    Exit::Done,
-    Exit::SomeFailed,
-    Exit::Usage,
-    Exit::Unreachable,
-    Exit::TimedOut,
-    Exit::NotPermitted,
-    Exit::Refused,
-    Exit::Unknown,
-    Exit::Interrupted,
-];
-
-/// The fate of one pair.
 enum Item {
-    /// It is invalid, and nothing is sent.
     Wrong(Problem),
     /// It is sent, as the write of the batch with this index.
     Sent {
@@ -112,16 +92,12 @@ enum Item {
     },
 }
 
-pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    write_values(args, Write::new, context)
-}
-
 /// Writes the values in the arguments; `make` creates each write.
 pub(super) fn write_values(
     args: &Args,
     make: fn(VariableRef, Value) -> Write,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     let pairs = pairs(args)?;
     let making = Making::FromText(make);
     let how = How {
@@ -141,13 +117,12 @@ pub(super) fn write_orders(
     names: &[String],
     make: fn(VariableRef) -> Write,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     let pair = |name: &String| (name.clone(), String::new());
     let pairs: Vec<Pair> = names.iter().map(pair).collect();
     write(&pairs, Making::FromNothing(make), How::default(), context)
 }
 
-/// Creates a write from a name and a text.
 #[derive(Clone, Copy)]
 enum Making {
     FromText(fn(VariableRef, Value) -> Write),
@@ -155,8 +130,7 @@ enum Making {
     FromNothing(fn(VariableRef) -> Write),
 }
 
-fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<Exit, CliError> {
     let operands: Vec<String> = pairs.iter().map(|(name, _)| name.clone()).collect();
     let targets = targets::resolve(&operands, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
@@ -169,11 +143,8 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
             });
         }
     }
-    let name_width = pairs
-        .iter()
-        .map(|(name, _)| crate::terminal::width(name))
-        .max()
-        .unwrap_or(0);
+    let widths = pairs.iter().map(|(name, _)| crate::terminal::width(name));
+    let name_width = widths.max().unwrap_or(0);
     let plan = Plan {
         name_width,
         with_time: false,
@@ -192,43 +163,29 @@ fn write(pairs: &[Pair], making: Making, how: How, context: &Context) -> Result<
         tally: Tally::default(),
     };
     if how.no_wait {
-        let (client, life) = (&connection.client, connection.timeout());
-        let sent = client.write_untracked(writes, life);
-        sent.map_err(|error| connection.failed(&error))?;
+        connection.call(|client, life| client.write_untracked(writes, life))?;
         // Sends the waiting writes, without waiting for the engine's answer.
         connection.client.close();
         return report.sent(pairs, &items);
     }
-    let sending = match how.atomic {
-        true => Sending::Together,
-        false => Sending::Apart,
-    };
-    report.written(&connection, pairs, &items, writes, sending)
+    report.written(&connection, pairs, &items, writes, how.atomic)
 }
 
-/// Opens the variables, and creates a write for each valid value.
 fn prepare(
     connection: &Connection,
     pairs: &[Pair],
     making: Making,
     targets: Targets,
-) -> Result<(Vec<Item>, Vec<Write>), Stop> {
+) -> Result<(Vec<Item>, Vec<Write>), CliError> {
     let names: Vec<Result<String, Problem>> = targets.wanted.into_iter().map(name_of).collect();
     let good: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-    let options = OpenOptions {
-        read: true,
-        describe: true,
-        ..OpenOptions::default()
-    };
-    let mut opened = connection.open(&good, options)?.into_iter();
+    let mut opened = connection.open(&good, opening(true, true))?.into_iter();
     let mut writes = Vec::with_capacity(good.len());
     let mut items = Vec::with_capacity(pairs.len());
     for (name, (_, text)) in names.into_iter().zip(pairs) {
         let opened = name.and_then(|name| match opened.next() {
             Some(opened) => opened.and_then(|opened| making.make(&name, opened, text)),
-            None => {
-                Err(Problem::new(Exit::SomeFailed, "failed", "the engine did not answer").of(&name))
-            }
+            None => Err(Problem::failed("failed", "the engine did not answer").of(&name)),
         });
         items.push(match opened {
             Err(problem) => Item::Wrong(problem),
@@ -250,15 +207,9 @@ fn name_of(wanted: Wanted) -> Result<String, Problem> {
         Wanted::Name(name) => Ok(name),
         Wanted::Wrong(problem) => Err(problem),
         Wanted::Pattern(pattern) => {
-            let sentence = "a pattern cannot be written; name the variables one by one";
-            Err(Problem::new(Exit::SomeFailed, "bad-name", sentence).of(&pattern.to_string()))
+            let sentence = "patterns are not accepted here; list the variables by name";
+            Err(Problem::failed("bad-name", sentence).of(&pattern.to_string()))
         }
-    }
-}
-
-impl Item {
-    fn is_wrong(&self) -> bool {
-        matches!(self, Item::Wrong(_))
     }
 }
 
@@ -281,8 +232,7 @@ impl Making {
             Making::FromText(make) => match parse_value(text, &opened.data_type) {
                 Ok(value) => Ok((opened, value.clone(), make(variable, value))),
                 Err(error) => {
-                    let sentence = error.to_string();
-                    Err(Problem::new(Exit::Refused, "invalid-value", &sentence).of(name))
+                    Err(Problem::new(Exit::Refused, "invalid-value", error.to_string()).of(name))
                 }
             },
         }

@@ -1,16 +1,15 @@
 //! The values to write: from the command line, standard input or a file.
 
-use std::io::Read;
 use std::path::Path;
 
 use super::Args;
+use crate::Problem;
 use crate::output::csv;
-use crate::problem::Problem;
+use crate::terminal::read_text;
 
 /// A name and its value, as typed.
 pub(super) type Pair = (String, String);
 
-/// Returns the values to write, from the command line, standard input or a file.
 pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
     if let Some(path) = &args.csv {
         return pairs_of_csv(path);
@@ -25,10 +24,8 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
             .map(owned)
             .collect()),
         [name, value] if value == "-" => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|error| Problem::usage(&format!("standard input: {error}")))?;
+            let text = read_text(Path::new(value))
+                .map_err(|error| Problem::usage(format!("standard input: {error}")))?;
             let text = text.strip_suffix('\n').unwrap_or(&text);
             let text = text.strip_suffix('\r').unwrap_or(text);
             Ok(vec![(name.clone(), text.to_owned())])
@@ -40,8 +37,8 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
             Ok(pairs.iter().map(pair).collect())
         }
         [name] => {
-            let sentence = format!("there is no value for {name}; write NAME VALUE");
-            Err(Problem::usage(&sentence))
+            let sentence = format!("no value given for {name}; write NAME VALUE");
+            Err(Problem::usage(sentence))
         }
         _ => {
             let sentence = "several values need the form NAME=VALUE NAME=VALUE; put quotes around \
@@ -57,13 +54,8 @@ fn owned((name, value): (&str, &str)) -> Pair {
 
 fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
     let shown = path.display();
-    let wrong = |place: String, what: &str| Problem::usage(&format!("{shown}{place}: {what}"));
-    let mut text = String::new();
-    let read = match path == Path::new("-") {
-        true => std::io::stdin().read_to_string(&mut text),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
-    };
-    read.map_err(|error| {
+    let wrong = |place: String, what: &str| Problem::usage(format!("{shown}{place}: {what}"));
+    let text = read_text(path).map_err(|error| {
         let what = format!("{error}; give a file such as the output of `trunkline get -o csv`");
         wrong(String::new(), &what)
     })?;
@@ -134,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_a_wrong_command_line() {
+    fn other_arguments_are_a_usage_error() {
         for words in [
             &[][..],
             &["a/b"],

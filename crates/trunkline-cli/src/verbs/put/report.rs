@@ -7,62 +7,31 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Value};
 
 use super::Item;
 use super::pairs::Pair;
-use crate::connection::{Connection, SUPERSEDED, facts, not_known, written};
-use crate::exit::{Exit, Tally};
+use crate::connection::{Connection, SUPERSEDED, metadata, not_known, written};
+use crate::output::ReadingView;
 use crate::output::readings::{Change, ReadingPrinter};
-use crate::output::{Facts, Shown};
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
+use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// The outcome of a write that did not fail.
-#[derive(Clone, Copy)]
-struct Outcome {
-    word: &'static str,
-    position: Option<Position>,
-    commit: Option<u64>,
-}
+/// The outcome of a write that did not fail: its word, and the position and the group, if known.
+type Outcome = (&'static str, Option<Position>, Option<u64>);
 
-/// Reports the outcomes of the writes.
 pub(super) struct Report<'a> {
     pub(super) context: &'a Context,
     pub(super) printer: ReadingPrinter,
     pub(super) name_width: usize,
     /// True if the writes carry values; otherwise the engine decides what the variables show.
     pub(super) has_values: bool,
-    /// The reason to report when a write leaves its variable unchanged.
     pub(super) unchanged: &'static str,
     pub(super) tally: Tally,
 }
 
-/// How writes depend on each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sending {
-    /// Each has its own outcome.
-    Apart,
-    /// All are carried out, or none.
-    Together,
-}
-
-/// The engine's answer to the writes.
-#[derive(Default)]
-struct Answered {
-    outcomes: Vec<WriteOutcome>,
-    /// Commit number of a group.
-    commit: Option<u64>,
-}
-
 impl Report<'_> {
-    /// Reports that all were sent; nothing else is known.
-    pub(super) fn sent(mut self, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
+    pub(super) fn sent(mut self, pairs: &[Pair], items: &[Item]) -> Result<Exit, CliError> {
         for ((name, _), item) in pairs.iter().zip(items) {
             match item {
                 Item::Wrong(problem) => self.failed(problem)?,
                 Item::Sent { opened, value, .. } => {
-                    let outcome = Outcome {
-                        word: "sent",
-                        position: None,
-                        commit: None,
-                    };
+                    let outcome = ("sent", None, None);
                     self.changed((name, opened, value), None, outcome, "not confirmed")?;
                 }
             }
@@ -70,44 +39,43 @@ impl Report<'_> {
         Ok(self.tally.exit())
     }
 
-    /// Writes, and waits for the outcomes.
     pub(super) fn written(
         mut self,
         connection: &Connection,
         pairs: &[Pair],
         items: &[Item],
         writes: Vec<Write>,
-        sending: Sending,
-    ) -> Result<Exit, Stop> {
-        if sending == Sending::Together
-            && let Some(Item::Wrong(culprit)) = items.iter().find(|item| item.is_wrong())
-        {
+        is_atomic: bool,
+    ) -> Result<Exit, CliError> {
+        let culprit = items.iter().find_map(|item| match item {
+            Item::Wrong(problem) if is_atomic => Some(problem),
+            _ => None,
+        });
+        if let Some(culprit) = culprit {
             return self.not_sent(culprit, pairs, items);
         }
         let began = self.context.clock.now();
         let (client, timeout) = (&connection.client, connection.timeout());
-        let answered = match sending {
-            _ if writes.is_empty() => Ok(Answered::default()),
-            Sending::Apart => client.write(writes, timeout).map(|outcomes| Answered {
-                outcomes,
-                commit: None,
-            }),
-            Sending::Together => client.write_group(writes, timeout).map(|ended| Answered {
-                outcomes: ended.outcomes,
-                commit: ended.commit,
-            }),
+        let answered = match is_atomic {
+            _ if writes.is_empty() => Ok((Vec::new(), None)),
+            false => client
+                .write(writes, timeout)
+                .map(|outcomes| (outcomes, None)),
+            true => {
+                (client.write_group(writes, timeout)).map(|ended| (ended.outcomes, ended.commit))
+            }
         };
         let took = self.context.clock.now().since(began);
         if let Err(CallError::Write(error)) = &answered {
-            return Err(Problem::usage(&error.to_string()).into());
+            return Err(Problem::usage(error.to_string()).into());
         }
         // A call fails as a whole only if none of its writes was sent.
         let lost = answered.as_ref().err().map(|error| {
             let why = connection.failed(error);
             let sentence = format!("not written: {}", why.message);
-            Problem::new(why.exit, why.code, &sentence)
+            Problem::new(why.exit, why.code, sentence)
         });
-        let Answered { outcomes, commit } = answered.unwrap_or_default();
+        let (outcomes, commit) = answered.unwrap_or_default();
         let now = self.read_back(connection, items, &outcomes);
         let mut remark = confirmed_by(connection, took);
         if let Some(commit) = commit {
@@ -134,11 +102,7 @@ impl Report<'_> {
                     continue;
                 }
             };
-            let outcome = Outcome {
-                word,
-                position,
-                commit: position.and(commit),
-            };
+            let outcome = (word, position, position.and(commit));
             let remark = match answered {
                 Some(WriteOutcome::Unchanged(_)) => self.unchanged,
                 Some(WriteOutcome::Superseded) => SUPERSEDED,
@@ -147,7 +111,7 @@ impl Report<'_> {
             // Another write may have followed already; the line reports the outcome of this one. An
             // order without a value has no value to compare with: the device may have answered
             // again in the meantime.
-            let is_told = |reading: &&Reading| match outcome.position {
+            let is_told = |reading: &&Reading| match position {
                 Some(at) if self.has_values => reading.position == at,
                 Some(at) => {
                     reading.position.epoch == at.epoch && reading.position.sequence >= at.sequence
@@ -171,31 +135,26 @@ impl Report<'_> {
         if outcomes.is_empty() {
             return Vec::new();
         }
-        let variables: Vec<_> = items
-            .iter()
-            .filter_map(|item| match item {
-                Item::Sent { opened, .. } => Some(opened.variable),
-                Item::Wrong(_) => None,
-            })
-            .collect();
+        let variables = items.iter().filter_map(|item| match item {
+            Item::Sent { opened, .. } => Some(opened.variable),
+            Item::Wrong(_) => None,
+        });
+        let variables: Vec<_> = variables.collect();
         // Without an answer, the written value is shown.
-        let readings = connection.client.read(&variables, connection.timeout());
-        readings.map_or_else(
-            |_| Vec::new(),
-            |all| all.into_iter().map(Result::ok).collect(),
-        )
+        let readings = connection.call(|client, wait| client.read(&variables, wait));
+        readings.into_iter().flatten().map(Result::ok).collect()
     }
 
     fn changed(
         &mut self,
         (name, opened, value): (&str, &Opened, &Value),
         reading: Option<&Reading>,
-        outcome: Outcome,
+        (outcome, position, commit): Outcome,
         remark: &str,
-    ) -> Result<(), Stop> {
-        let facts: Facts = facts(opened);
+    ) -> Result<(), CliError> {
+        let metadata = metadata(opened);
         let received = self.context.clock.wall();
-        let shown = |reading| Shown::new(name, &facts, reading, received);
+        let shown = |reading| ReadingView::new(name, &metadata, reading, received);
         let old = opened.reading.as_ref().map(shown);
         // If the engine was not asked, or already has a newer value, the written value is shown.
         let assumed = Reading {
@@ -205,12 +164,12 @@ impl Report<'_> {
                 engine_timestamp: received,
                 quality: Quality::GOOD,
             },
-            position: outcome.position.unwrap_or_default(),
+            position: position.unwrap_or_default(),
             lost: Lost::NONE,
             stale: None,
             own: true,
         };
-        let new = Shown {
+        let new = ReadingView {
             has_value: match reading {
                 Some(reading) => reading.has_value(),
                 None => self.has_values,
@@ -221,18 +180,22 @@ impl Report<'_> {
             old: old.as_ref(),
             new,
             is_assumed: reading.is_none(),
-            position: outcome.position,
-            outcome: outcome.word,
-            commit: outcome.commit,
+            position,
+            outcome,
+            commit,
             remark,
         })
     }
 
-    /// Reports a group of which one write is invalid: none is sent.
-    fn not_sent(mut self, culprit: &Problem, pairs: &[Pair], items: &[Item]) -> Result<Exit, Stop> {
+    fn not_sent(
+        mut self,
+        culprit: &Problem,
+        pairs: &[Pair],
+        items: &[Item],
+    ) -> Result<Exit, CliError> {
         let name = culprit.name.as_deref().unwrap_or("another");
         let sentence = format!("not written: the whole group was refused because of {name}");
-        let other = Problem::new(culprit.exit, "group-refused", &sentence);
+        let other = Problem::new(culprit.exit, "group-refused", sentence);
         for ((name, _), item) in pairs.iter().zip(items) {
             match item {
                 Item::Wrong(problem) => self.failed(problem)?,
@@ -242,9 +205,9 @@ impl Report<'_> {
         Ok(self.tally.exit())
     }
 
-    fn failed(&mut self, problem: &Problem) -> Result<(), Stop> {
-        self.tally
-            .item_failed(self.context.show(problem, self.name_width)?);
+    fn failed(&mut self, problem: &Problem) -> Result<(), CliError> {
+        let exit = self.context.show(problem, self.name_width)?;
+        self.tally.item_failed(exit);
         Ok(())
     }
 }

@@ -13,34 +13,27 @@ use trunkline::record::{
 };
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
 use trunkline_card::{CardOptions, CardRing, DeviceCounts, SAMPLE_BYTES, SimCard, sample};
-use trunkline_types::Tick;
 
-use super::disk::{SHOWN_EVERY, room_text};
-use super::problem;
-use super::way::say_way;
+use super::disk::room_text;
+use super::{problem, write_path};
 use crate::arguments;
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
+use crate::output::record::{JsonSchema, Serialize, json};
+use crate::output::values::Amount;
 use crate::terminal::shown;
+use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{self, bytes_text, per_second, rate_text};
-use crate::verbs::{Context, Verb};
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Rows of a region: 1 MiB of one channel.
 const REGION_ROWS: u64 = (1 << 20) / SAMPLE_BYTES as u64;
 
-/// Regions of a ring.
 const REGIONS: usize = 16;
 
 /// Longest time that a disk may stall.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Longest wait before the interrupt is checked.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The result of a device.
 struct Device {
     rows: u64,
     report: FileReport,
@@ -60,9 +53,10 @@ impl Drop for Made {
 
 /// Measure the recording of simulated devices to a folder, and check every value
 ///
-/// It needs no engine. Simulated devices fill memory as fast as it is written, or at --rate. Each
-/// device is recorded to its own file; every value is checked before the file is removed. The last
-/// line is `lost 0`, or the number of rows for which a device had no room.
+/// The command needs no engine. Simulated devices fill memory as fast as it is written, or at
+/// --rate. Each device is recorded to its own file; every value is checked before the file is
+/// removed. The last line is `lost 0`, or the number of rows that were lost because a device's
+/// memory was full.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The folder
@@ -92,26 +86,37 @@ pub(crate) struct Args {
     span: Duration,
 }
 
-pub(super) const VERB: Verb = Verb::writing(
-    "bench",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Lost,
-        Exit::Interrupted,
-    ],
-);
+/// A line on standard output.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[schemars(title = "What `record bench` has measured, version 1")]
+pub(crate) enum BenchedEvent {
+    /// What was measured.
+    Benched {
+        /// Simulated devices.
+        #[schemars(range(min = 1))]
+        devices: u16,
+        /// Bytes of all values.
+        bytes: u64,
+        /// Duration in seconds.
+        seconds: Amount,
+        /// Bytes per second.
+        bytes_per_second: Amount,
+        /// Rows for which there was no room.
+        lost: u64,
+        /// Number of times that there was no room.
+        overflows: u64,
+    },
+}
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let interrupted = Interrupted::new(&context.terminal)?;
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let folder = args.folder.as_path();
     if let Some(rate) = args.rate.filter(|rate| *rate < SAMPLE_BYTES as u64) {
         let sentence = format!(
             "--rate {rate}: a sample has {SAMPLE_BYTES} bytes; give at least that many bytes per \
              second, or leave --rate out for the highest possible rate"
         );
-        return Err(Problem::usage(&sentence).into());
+        return Err(Problem::usage(sentence).into());
     }
     let options = CardOptions {
         devices: args.devices,
@@ -124,51 +129,45 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         lent_max: REGIONS,
         pages: PagesWanted::LargestThereAre,
     };
-    let failed = |error: RecordingError| Stop::from(problem(&error));
+    let failed = |error: RecordingError| CliError::from(problem(&error));
     let paths: Vec<PathBuf> = (0..args.devices)
         .map(|device| folder.join(format!("bench{device}.tdms")))
         .collect();
     let (card, rings) = SimCard::start(&options).map_err(|error| failed(error.into()))?;
-    interrupted.end_in_order();
+    context.interrupted.end_in_order(1);
     let started = context.clock.now();
     let until = started.saturating_add(args.span);
     let mut card = Some(card);
     let mut counts = Vec::new();
     let far: Vec<Mutex<Far>> = paths.iter().map(|_| Mutex::default()).collect();
-    let mut shown = (started, 0);
+    let mut meter = Meter::new(started);
     let devices = thread::scope(|scope| {
-        let running: Vec<_> = rings
-            .into_iter()
-            .zip(&paths)
-            .zip(&far)
+        let running = rings.into_iter().zip(&paths).zip(&far);
+        let running = running
             .map(|((ring, path), far)| scope.spawn(move || record(ring, path, far)))
-            .collect();
+            .collect::<Vec<_>>();
         let (_stopper, stopped) = trunkline::record::stopper();
-        while !interrupted.is_so() && context.clock.now() < until {
+        while !context.interrupted.is_so() && context.clock.now() < until {
             let left = until.since(context.clock.now());
             let _ = stopped.within(left.min(SLICE));
-            show(&far, folder, &mut shown, context);
+            show(&far, folder, &mut meter, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
-        let ended = running.into_iter().map(|one| {
-            one.join()
-                .unwrap_or_else(|_| Err(std::io::Error::other("a recorder has failed").into()))
-        });
+        let failed = |_| Err(std::io::Error::other("a recorder has failed").into());
+        let ended = running
+            .into_iter()
+            .map(|one| one.join().unwrap_or_else(failed));
         ended.collect::<Result<Vec<Device>, RecordingError>>()
     });
     let elapsed = context.clock.now().since(started);
     let devices = devices.map_err(failed)?;
     if let Some(first) = devices.first() {
-        say_way(&first.report, first.pages, context)?;
+        write_path::say(&first.report, first.pages, context)?;
     }
-    context.terminal.progress("every value is checked");
+    context.terminal.progress("checking every value");
     for (number, (device, counts)) in (0..).zip(devices.iter().zip(&counts)) {
-        match check(number, &device.file.0, counts, &interrupted)? {
-            Checked::Right => {}
-            Checked::Wrong(wrong) => {
-                return Err(Problem::new(Exit::SomeFailed, "altered", &wrong).into());
-            }
-            Checked::Interrupted => return Ok(Exit::Interrupted),
+        if !check(number, &device.file.0, counts, context)? {
+            return Ok(Exit::Interrupted);
         }
     }
     let rows: u64 = devices.iter().map(|device| device.rows).sum();
@@ -176,15 +175,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let overflows: u64 = counts.iter().map(|counts| counts.overflows).sum();
     let bytes = rows * SAMPLE_BYTES as u64;
     if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "benched");
-        object.put("devices", args.devices);
-        object.put("bytes", bytes);
-        object.put("seconds", elapsed.as_secs_f64());
-        object.put("bytes_per_second", per_second(bytes, elapsed));
-        object.put("lost", lost);
-        object.put("overflows", overflows);
-        context.terminal.line(&object.into_json().to_string())?;
+        context.terminal.line(&json(&BenchedEvent::Benched {
+            devices: args.devices,
+            bytes,
+            seconds: elapsed.into(),
+            bytes_per_second: Amount(per_second(bytes, elapsed)),
+            lost,
+            overflows,
+        }))?;
     } else {
         context.terminal.line(&format!(
             "{} of {} in {:.1} s: {}, {}",
@@ -197,7 +195,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         context.terminal.line(&format!("lost {lost}"))?;
     }
     Ok(match lost {
-        _ if interrupted.is_so() => Exit::Interrupted,
+        _ if context.interrupted.is_so() => Exit::Interrupted,
         0 => Exit::Done,
         _ => Exit::Lost,
     })
@@ -206,27 +204,20 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 /// Progress of a device's recording, for the thread that displays it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Far {
-    /// Bytes in the file.
     written: u64,
-    /// Bytes waiting to be written.
     waiting: u64,
 }
 
-/// Updates the progress display. `shown` is the time of the last display, and the bytes then.
-fn show(far: &[Mutex<Far>], folder: &Path, shown: &mut (Tick, u64), context: &Context) {
-    let now = context.clock.now();
-    let elapsed = now.since(shown.0);
-    if !context.terminal.shows_progress() || elapsed < SHOWN_EVERY {
-        return;
-    }
+fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context) {
     let (mut written, mut waiting) = (0, 0);
     for one in far {
         let one = one.lock().unwrap_or_else(PoisonError::into_inner);
         written += one.written;
         waiting += one.waiting;
     }
-    let rate = per_second(written.saturating_sub(shown.1), elapsed);
-    *shown = (now, written);
+    let Some(rate) = meter.rate(context.clock.now(), written, &context.terminal) else {
+        return;
+    };
     context.terminal.progress(&format!(
         "{} of {} · {} · queue {} · {}",
         bytes_text(written as f64),
@@ -238,7 +229,6 @@ fn show(far: &[Mutex<Far>], folder: &Path, shown: &mut (Tick, u64), context: &Co
     ));
 }
 
-/// Records one device until it ends.
 fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, RecordingError> {
     let (queue, report) = tdms_queue(
         path,
@@ -283,32 +273,25 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
     })
 }
 
-/// The result of checking a device's file.
-enum Checked {
-    Right,
-    /// Description of the damage.
-    Wrong(String),
-    /// Not all of the file was checked.
-    Interrupted,
-}
-
-/// Checks every value of a device's file.
+/// Checks every value of a device's file. Returns false if it was interrupted.
 fn check(
     device: u16,
     path: &Path,
     counts: &DeviceCounts,
-    interrupted: &Interrupted,
-) -> Result<Checked, Stop> {
+    context: &Context,
+) -> Result<bool, CliError> {
+    let altered = |what: String| {
+        let message = format!("{}: {what}", shown(path));
+        CliError::from(Problem::stating("altered", message))
+    };
     let failed = |error: &dyn std::fmt::Display| {
         let sentence = format!("{} cannot be checked: {error}", shown(path));
-        Stop::from(Problem::new(Exit::SomeFailed, "file", &sentence))
+        CliError::from(Problem::failed("file", sentence))
     };
     let file = std::fs::File::open(path).map_err(|error| failed(&error))?;
     let file = TdmsFile::open(file).map_err(|error| failed(&error))?;
     let channel = file.channel(&ObjectPath::channel("card", "in0"));
-    let Some(channel) = channel else {
-        return Ok(Checked::Wrong(format!("{} has no channel", shown(path))));
-    };
+    let channel = channel.ok_or_else(|| altered("it has no channel".to_owned()))?;
     let number = |name: String| {
         let properties = file.properties(&ObjectPath::group("card"));
         properties.and_then(|all| all.get(name.as_bytes())?.as_u64())
@@ -321,8 +304,8 @@ fn check(
     let mut values = vec![0_i64; 1 << 16];
     let mut row = 0;
     while row < channel.len() {
-        if interrupted.is_so() {
-            return Ok(Checked::Interrupted);
+        if context.interrupted.is_so() {
+            return Ok(false);
         }
         let count = channel.read_into(row, &mut values);
         let count = count.map_err(|error| failed(&error))?;
@@ -332,19 +315,17 @@ fn check(
                 gap = gaps.next();
             }
             if *value != sample(device, row + missing) {
-                let wrong = format!("{}: row {row} is {value:#x}", shown(path));
-                return Ok(Checked::Wrong(wrong));
+                return Err(altered(format!("row {row} is {value:#x}")));
             }
             row += 1;
         }
     }
     let acquired = channel.len() + counts.lost;
-    Ok(match acquired == counts.acquired {
-        true => Checked::Right,
-        false => Checked::Wrong(format!(
-            "{}: {acquired} rows are in the file or lost, but {} were acquired",
-            shown(path),
+    match acquired == counts.acquired {
+        true => Ok(true),
+        false => Err(altered(format!(
+            "{acquired} rows are in the file or lost, but {} were acquired",
             counts.acquired
-        )),
-    })
+        ))),
+    }
 }

@@ -1,35 +1,35 @@
 //! Free space on the disk.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::super::stream::units::bytes_text;
+use crate::replace::folder_of;
 
 /// Returns the bytes available to this user on the disk of a file; `None` if the system does not
 /// report them.
 pub(super) fn free_bytes(path: &Path) -> Option<u64> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let known = rustix::fs::statvfs(folder.unwrap_or(Path::new("."))).ok()?;
+    let known = rustix::fs::statvfs(folder_of(path)).ok()?;
     Some(known.f_bavail.saturating_mul(known.f_frsize))
 }
 
-/// Describes the free space, and how long it lasts at this rate.
+/// Describes the free space on the disk of a file, and how long it lasts at this rate.
 pub(super) fn room_text(path: &Path, bytes_per_second: f64) -> String {
-    let Some(free) = free_bytes(path) else {
-        return "disk left unknown".to_owned();
-    };
-    let left = format!("{} left", bytes_text(free as f64));
-    if bytes_per_second < 1.0 {
-        return left;
-    }
-    let seconds = free as f64 / bytes_per_second;
-    format!("{left}, full in {}", span_text(seconds))
+    let free = free_bytes(path);
+    let lasts = free.filter(|_| bytes_per_second >= 1.0);
+    left_text(free, lasts.map(|free| free as f64 / bytes_per_second))
 }
 
-/// Formats the time that a disk lasts.
-pub(super) fn span_text(seconds: f64) -> String {
+/// Describes the free space, and after how many seconds the disk is full.
+pub(super) fn left_text(bytes: Option<u64>, full_in: Option<f64>) -> String {
+    let left = bytes.map(|bytes| format!("{} left", bytes_text(bytes as f64)));
+    let left = left.unwrap_or_else(|| "free space unknown".to_owned());
+    match full_in {
+        Some(seconds) => format!("{left}, full in {}", span_text(seconds)),
+        None => left,
+    }
+}
+
+fn span_text(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.0} s"),
         s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
@@ -39,15 +39,12 @@ pub(super) fn span_text(seconds: f64) -> String {
     }
 }
 
-/// Interval at which the progress is updated.
-pub(super) const SHOWN_EVERY: Duration = Duration::from_millis(500);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn how_long_a_disk_lasts_is_said_in_two_digits_or_three() {
+    fn remaining_disk_time_has_two_or_three_digits() {
         let expected = [
             (5.0, "5 s"),
             (600.0, "10 min"),

@@ -5,13 +5,10 @@ use std::path::{Path, PathBuf};
 use trunkline::record::RecordedVariables;
 use trunkline::tdms::{Channel, Limits, ObjectPath, TdmsFile};
 
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
-use crate::terminal::{Mood, plain, shown};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::terminal::{Style, plain, shown};
 use crate::verbs::tdms::opened::regular_file;
-use crate::verbs::{Context, Verb};
+use crate::{CliError, Context, Exit, Problem};
 
 /// Show the contents of a recording: variables or channels, updates, gaps
 ///
@@ -23,93 +20,92 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-pub(super) const VERB: Verb = Verb::reading(
-    "info",
-    &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
-);
-
-pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let file = open(path)?;
     if let Some(finding) = file.report().incomplete {
-        let line = format!(
-            "{} was cut off: {}",
-            shown(path),
-            plain(&finding.to_string())
-        );
+        let finding = plain(&finding.to_string());
+        let line = format!("{} was cut off: {finding}", shown(path));
         context.terminal.note(&line)?;
     }
     let variables = RecordedVariables::open(path)
-        .map_err(|error| Problem::new(Exit::SomeFailed, "recording", &plain(&error.to_string())))?;
-    let columns = &["name", "type", "values", "gaps", "lost", "cut off"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
+        .map_err(|error| Problem::failed("recording", plain(&error.to_string())))?;
+    let mut table = context.table::<Content>()?;
     for variable in variables.variables() {
         let group = ObjectPath::group(variable.name.as_str());
         let gaps = gaps(&file, &group);
-        records.push(row(
-            &variable.name,
-            &variable.data_type.to_string(),
-            variable.updates,
+        table.push(&Content {
+            name: variable.name.clone(),
+            data_type: variable.data_type.to_string(),
+            values: variable.updates,
             gaps,
-            variable.cut_off,
-        ))?;
+            cut_off: variable.cut_off,
+        })?;
     }
     for path in variables.skipped() {
         let Some(channel) = file.channel(path) else {
             continue;
         };
         let group = path.parent().unwrap_or(ObjectPath::File);
-        records.push(row(
-            &name_of(&channel),
-            &channel.data_type().to_string(),
-            channel.len(),
-            gaps(&file, &group),
-            0,
-        ))?;
+        table.push(&Content {
+            name: name_of(&channel),
+            data_type: channel.data_type().to_string(),
+            values: channel.len(),
+            gaps: gaps(&file, &group),
+            cut_off: 0,
+        })?;
     }
-    records.finish()?;
+    table.finish()?;
     Ok(Exit::Done)
 }
 
-/// `cut_off` is the number of updates after the last value that are only partly in the file.
-fn row(name: &str, data_type: &str, values: u64, gaps: Gaps, cut_off: u64) -> Row {
-    let mut object = Object::new();
-    object.put("name", name);
-    object.put("type", data_type);
-    object.put("values", values);
-    object.put("gaps", gaps.count);
-    object.put("lost", gaps.lost);
-    object.put("unknown_gaps", gaps.unknown);
-    object.put("cut_off", cut_off);
-    let lost = match gaps.unknown {
-        0 => gaps.lost.to_string(),
-        _ => format!("{} at least", gaps.lost),
-    };
-    Row {
-        cells: vec![
-            name.to_owned(),
-            data_type.to_owned(),
-            values.to_string(),
-            gaps.count.to_string(),
-            lost,
-            cut_off.to_string(),
-        ],
-        object,
-        mood: match (gaps.count, cut_off) {
-            (0, 0) => Mood::Plain,
-            _ => Mood::Bad,
-        },
-    }
+/// A line of `record info`: a variable, or a channel.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "What is in a recording, version 1")]
+pub(crate) struct Content {
+    /// The variable, or `group/channel`.
+    name: String,
+    /// Its data type.
+    #[serde(rename = "type")]
+    data_type: String,
+    /// Updates or values.
+    values: u64,
+    #[serde(flatten)]
+    gaps: Gaps,
+    /// Updates at the end that the file has only in part, because it was cut off.
+    cut_off: u64,
 }
 
 /// The losses in a group.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 struct Gaps {
+    /// Places at which updates or values are missing.
+    #[serde(rename = "gaps")]
     count: u64,
+    /// Number of missing updates or values, as far as it is known.
     lost: u64,
-    /// Gaps of unknown length.
+    /// Places at which the number of missing ones is unknown.
+    #[serde(rename = "unknown_gaps")]
     unknown: u64,
+}
+
+impl Record for Content {
+    const COLUMNS: &'static [&'static str] = &["name", "type", "values", "gaps", "lost", "cut off"];
+
+    fn cell(&self, column: &str) -> Option<String> {
+        match column {
+            "lost" if self.gaps.unknown > 0 => Some(format!("{} at least", self.gaps.lost)),
+            "cut off" => Some(self.cut_off.to_string()),
+            _ => None,
+        }
+    }
+
+    fn style(&self) -> Style {
+        match (self.gaps.count, self.cut_off) {
+            (0, 0) => Style::Plain,
+            _ => Style::Bad,
+        }
+    }
 }
 
 fn gaps<R>(file: &TdmsFile<R>, group: &ObjectPath) -> Gaps {
@@ -135,13 +131,10 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
 
 /// Opens a file as far as it can be read.
 pub(in crate::verbs) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
-    let failed = |sentence: String| Problem::new(Exit::SomeFailed, "file", &sentence);
+    let failed = |sentence: String| Problem::failed("file", sentence);
     let file = regular_file(path).map_err(|error| {
-        failed(format!(
-            "{} cannot be opened: {}",
-            shown(path),
-            plain(&error.to_string())
-        ))
+        let error = plain(&error.to_string());
+        failed(format!("{} cannot be opened: {error}", shown(path)))
     })?;
     let limits = Limits {
         is_salvaging: true,

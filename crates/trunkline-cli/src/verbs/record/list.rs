@@ -3,25 +3,20 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::disk::{free_bytes, span_text};
+use super::disk::{free_bytes, left_text};
 use super::info::open;
 use super::running::full;
 use super::stop::Recorder;
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
-use crate::terminal::{Mood, shown};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::values::Amount;
+use crate::terminal::{Style, shown};
 use crate::verbs::stream::units::{bytes_text, rate_text};
-use crate::verbs::{Context, Verb};
-
-const COLUMNS: &[&str] = &[
-    "file", "size", "groups", "channels", "values", "state", "rate", "queue", "disk",
-];
+use crate::{CliError, Context, Exit, Problem};
 
 /// List the running recordings, and the recordings in a folder
 ///
-/// Of a running recording it shows the rate, the queue, and the time until the disk is full.
+/// For each running recording, the list shows the rate, the data that waits to be written, and the
+/// time until the disk is full.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The folder
@@ -29,16 +24,10 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-pub(super) const VERB: Verb = Verb::reading(
-    "ls",
-    &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
-);
-
-pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let folder = args.folder.as_path();
     let paths = recordings(folder)?;
-    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
+    let mut table = context.table::<Listed>()?;
     let here = full(folder).ok();
     let mut that_run = HashSet::new();
     for recorder in Recorder::all()? {
@@ -47,7 +36,7 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
             Some(name) if is_here => name.to_string_lossy().into_owned(),
             _ => recorder.file.display().to_string(),
         };
-        records.push(of_recorder(&recorder, &name))?;
+        table.push(&of_recorder(&recorder, name))?;
         that_run.insert(recorder.file);
     }
     let mut exit = Exit::Done;
@@ -55,21 +44,20 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, Stop> {
         if full(&path).is_ok_and(|path| that_run.contains(&path)) {
             continue;
         }
-        let (row, ended) = of_file(&path);
-        if ended != Exit::Done {
-            exit = ended;
+        let listed = of_file(&path);
+        if listed.problem.is_some() {
+            exit = Exit::SomeFailed;
         }
-        records.push(row)?;
+        table.push(&listed)?;
     }
-    records.finish()?;
+    table.finish()?;
     Ok(exit)
 }
 
-/// Returns the TDMS files of a folder, sorted by name.
 fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed = |error: std::io::Error| {
         let sentence = format!("{} cannot be read: {error}", shown(folder));
-        Problem::new(Exit::SomeFailed, "file", &sentence)
+        Problem::failed("file", sentence)
     };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -82,113 +70,159 @@ fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(paths)
 }
 
-/// Returns the row of a running recording, from its recorder's answer.
-fn of_recorder(recorder: &Recorder, name: &str) -> Row {
-    let mut object = Object::new();
-    object.put("file", name);
-    object.put("is_recorded", true);
-    if let Some(pid) = recorder.pid {
-        object.put("pid", pid);
+/// A line of `record ls`.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(title = "A recording of a folder, or one that runs, version 1")]
+pub(crate) struct Listed {
+    /// Name of the file; for a running recording outside the folder, its path.
+    file: String,
+    /// The recording is running. Left out otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_recorded: bool,
+    /// The process that records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u64>,
+    /// When the recording began. RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(extend("format" = "date-time"))]
+    since: String,
+    /// Of a running recording: bytes that are free for this user on that disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_left: Option<u64>,
+    /// Length of the file, as far as it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    /// Groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<usize>,
+    /// Channels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<u64>,
+    /// Values of all channels; for a running recording, updates or elements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<u64>,
+    /// Whether it was closed normally. Left out for a running recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_whole: Option<bool>,
+    /// How fast the file of a running recording grows, over about two seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_second: Option<Amount>,
+    /// Of a running recording: bytes that wait to be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_bytes: Option<u64>,
+    /// Of a running recording: updates or rows that are missing so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<u64>,
+    /// Seconds until the disk is full at this rate. Left out if nothing is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    full_in_seconds: Option<Amount>,
+    /// Why it cannot be read, or that its recorder does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+impl Record for Listed {
+    const COLUMNS: &'static [&'static str] = &[
+        "file", "size", "groups", "channels", "values", "state", "rate", "queue", "disk",
+    ];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        let none = || "-".to_owned();
+        match column {
+            "size" => Some(
+                self.bytes
+                    .map_or_else(none, |bytes| bytes_text(bytes as f64)),
+            ),
+            "groups" if self.groups.is_none() => Some(none()),
+            "channels" if self.channels.is_none() => Some(none()),
+            "values" if self.values.is_none() => Some(none()),
+            "state" => Some(self.state()),
+            "rate" => self.bytes_per_second.map(|Amount(rate)| rate_text(rate)),
+            "queue" => {
+                let queue = self.queue_bytes?;
+                Some(format!("queue {}", bytes_text(queue as f64)))
+            }
+            "disk" if self.bytes_per_second.is_some() => {
+                let full_in = self.full_in_seconds.map(|Amount(seconds)| seconds);
+                Some(left_text(self.disk_left, full_in))
+            }
+            _ => None,
+        }
     }
-    object.put_text("since", &recorder.started);
-    let left = free_bytes(&recorder.file);
-    if let Some(left) = left {
-        object.put("disk_left", left);
-    }
-    let who = recorder
-        .pid
-        .map_or_else(String::new, |pid| format!(" by process {pid}"));
-    let Some(figures) = recorder.figures() else {
-        object.put("problem", "the recorder does not answer");
-        let cells = [name, "-", "-", "-", "-"].map(str::to_owned).to_vec();
-        let state = format!("recorded{who}, which does not answer");
-        return Row {
-            cells: [cells, vec![state]].concat(),
-            object,
-            mood: Mood::Bad,
-        };
-    };
-    object.put("bytes", figures.bytes);
-    object.put("values", figures.rows);
-    object.put("bytes_per_second", figures.bytes_per_second);
-    object.put("queue_bytes", figures.queue_bytes);
-    object.put("lost", figures.lost);
-    let lasts = left.map(|left| left as f64 / figures.bytes_per_second);
-    let lasts = lasts.filter(|seconds| seconds.is_finite());
-    if let Some(seconds) = lasts {
-        object.put("full_in_seconds", seconds);
-    }
-    let disk = match (left, lasts) {
-        (None, _) => "disk left unknown".to_owned(),
-        (Some(left), None) => format!("{} left", bytes_text(left as f64)),
-        (Some(left), Some(seconds)) => format!(
-            "{} left, full in {}",
-            bytes_text(left as f64),
-            span_text(seconds)
-        ),
-    };
-    let lost = match figures.lost {
-        0 => String::new(),
-        lost => format!(", {lost} lost"),
-    };
-    Row {
-        cells: vec![
-            name.to_owned(),
-            bytes_text(figures.bytes as f64),
-            "-".to_owned(),
-            "-".to_owned(),
-            figures.rows.to_string(),
-            format!("recorded{who}{lost}"),
-            rate_text(figures.bytes_per_second),
-            format!("queue {}", bytes_text(figures.queue_bytes as f64)),
-            disk,
-        ],
-        object,
-        mood: match figures.lost {
-            0 => Mood::Fine,
-            _ => Mood::Bad,
-        },
+
+    fn style(&self) -> Style {
+        match (&self.problem, self.lost) {
+            (Some(_), _) | (None, Some(1..)) => Style::Bad,
+            (None, Some(0)) => Style::Fine,
+            (None, None) => Style::Plain,
+        }
     }
 }
 
-/// Returns the row of a file in the folder, and the exit code that it leads to.
-fn of_file(path: &Path) -> (Row, Exit) {
+impl Listed {
+    fn state(&self) -> String {
+        let who = self
+            .pid
+            .map_or_else(String::new, |pid| format!(", process {pid}"));
+        match (self.is_recorded, &self.problem, self.lost) {
+            (true, Some(_), _) => format!("recording{who}, which does not answer"),
+            (true, None, Some(lost @ 1..)) => format!("recording{who}, {lost} lost"),
+            (true, None, _) => format!("recording{who}"),
+            (false, Some(problem), _) => problem.clone(),
+            (false, None, _) if self.is_whole == Some(true) => "complete".to_owned(),
+            (false, None, _) => "cut off".to_owned(),
+        }
+    }
+}
+
+fn of_recorder(recorder: &Recorder, file: String) -> Listed {
+    let listed = Listed {
+        file,
+        is_recorded: true,
+        pid: recorder.pid,
+        since: recorder.started.clone(),
+        disk_left: free_bytes(&recorder.file),
+        ..Listed::default()
+    };
+    let Some(figures) = recorder.figures() else {
+        return Listed {
+            problem: Some("the recorder does not answer".to_owned()),
+            ..listed
+        };
+    };
+    let lasts = listed
+        .disk_left
+        .map(|left| left as f64 / figures.bytes_per_second);
+    Listed {
+        bytes: Some(figures.bytes),
+        values: Some(figures.rows),
+        bytes_per_second: Some(Amount(figures.bytes_per_second)),
+        queue_bytes: Some(figures.queue_bytes),
+        lost: Some(figures.lost),
+        full_in_seconds: lasts.filter(|seconds| seconds.is_finite()).map(Amount),
+        ..listed
+    }
+}
+
+fn of_file(path: &Path) -> Listed {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let bytes = path.metadata().map_or(0, |known| known.len());
-    let mut object = Object::new();
-    object.put("file", name.as_ref());
-    object.put("bytes", bytes);
-    let mut exit = Exit::Done;
-    let (cells, mood) = match open(path) {
-        Ok(file) => {
-            let groups = file.groups().count();
-            let (mut channels, mut values) = (0_u64, 0_u64);
-            for channel in file.channels() {
-                channels += 1;
-                values += channel.len();
-            }
-            let is_whole = file.report().incomplete.is_none();
-            object.put("groups", groups);
-            object.put("channels", channels);
-            object.put("values", values);
-            object.put("is_whole", is_whole);
-            let state = ["cut off", "whole"][usize::from(is_whole)].to_owned();
-            let counts = [groups as u64, channels, values].map(|count| count.to_string());
-            let cells: Vec<String> = counts.into_iter().chain([state]).collect();
-            (cells, Mood::Plain)
-        }
-        Err(problem) => {
-            exit = problem.exit;
-            object.put("problem", problem.message.as_str());
-            let nothing = std::iter::repeat_n("-".to_owned(), 3);
-            (nothing.chain([problem.message]).collect(), Mood::Bad)
-        }
+    let listed = Listed {
+        file: name.into_owned(),
+        bytes: Some(path.metadata().map_or(0, |known| known.len())),
+        ..Listed::default()
     };
-    let first = vec![name.into_owned(), bytes_text(bytes as f64)];
-    let row = Row {
-        cells: [first, cells].concat(),
-        object,
-        mood,
-    };
-    (row, exit)
+    match open(path) {
+        Ok(file) => Listed {
+            groups: Some(file.groups().count()),
+            channels: Some(file.channels().count() as u64),
+            values: Some(file.channels().map(|channel| channel.len()).sum()),
+            is_whole: Some(file.report().incomplete.is_none()),
+            ..listed
+        },
+        Err(problem) => Listed {
+            problem: Some(problem.message),
+            ..listed
+        },
+    }
 }

@@ -6,23 +6,18 @@ use std::time::Duration;
 use trunkline::stream::StreamError;
 
 use super::problem;
-use crate::problem::Stop;
-use crate::verbs::Context;
+use crate::{CliError, Context};
 
-/// Longest wait for the other end before the interrupt is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Returns an end of the stream `url` once it is connected to the other one; `None` if the command
 /// was to end before. On a terminal it shows that it waits.
-///
-/// # Errors
-/// The error of `create`, including that the other end did not come within its timeout.
 pub(in crate::verbs) fn meet<T: Send + 'static>(
     url: &str,
     create: impl FnOnce() -> Result<T, StreamError> + Send + 'static,
     is_to_end: impl Fn() -> bool,
     context: &Context,
-) -> Result<Option<T>, Stop> {
+) -> Result<Option<T>, CliError> {
     let (sender, receiver) = channel();
     // If the command ends before, this thread ends with the process.
     std::thread::Builder::new()
@@ -39,12 +34,12 @@ pub(in crate::verbs) fn meet<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) if is_to_end() => return Ok(None),
             Err(RecvTimeoutError::Timeout) if !has_said => {
                 has_said = true;
-                let line = format!("waiting for the other end of {url}; Ctrl-C ends it");
+                let line = format!("waiting for the peer of {url}; press Ctrl-C to stop");
                 context.terminal.note(&line)?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let error = std::io::Error::other("waiting for the other end of the stream failed");
+                let error = std::io::Error::other("waiting for the peer of the stream failed");
                 return Err(problem(&error.into()).into());
             }
         }

@@ -5,22 +5,24 @@
 //!   `stream_file` for its destination. `list`: the existing recordings; `info`: the contents of
 //!   one.
 //! - `running`: a running recording as other commands see it; `stop`: ending it from there.
-//! - `meeting`: waiting for the other end of a stream. `bench`: simulated devices. `disk`: free
-//!   space. `way`: the way in which a file is written.
+//! - `recorded`, `notices`: what is reported at the beginning, meanwhile and at the end.
+//! - `meeting`: waiting for the peer of a stream. `bench`: simulated devices. `disk`: free
+//!   space. `write_path`: how a file is written.
 
-mod bench;
+pub(crate) mod bench;
 mod disk;
-mod info;
-mod list;
+pub(crate) mod info;
+pub(crate) mod list;
 mod meeting;
-mod notices;
+pub(crate) mod notices;
+pub(crate) mod recorded;
 mod running;
 mod start;
 mod stop;
 mod stream;
 mod stream_file;
 mod unmatched;
-mod way;
+mod write_path;
 
 pub(super) use self::info::open;
 pub(super) use self::meeting::meet;
@@ -29,11 +31,8 @@ use std::path::Path;
 
 use trunkline::record::RecordingError;
 
-use super::{Context, Verb};
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
 use crate::terminal::{plain, shown};
+use crate::{CliError, Context, Exit, Problem};
 
 /// Record variables, or a stream, to TDMS files
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -45,12 +44,7 @@ pub(crate) enum Subcommand {
     Bench(bench::Args),
 }
 
-pub(crate) const VERB: Verb = Verb::group(
-    "record",
-    &[start::VERB, stop::VERB, list::VERB, info::VERB, bench::VERB],
-);
-
-pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     match command {
         Subcommand::Start(args) => match &args.stream {
             Some(url) => stream::run(args, url, &context.beside_files()),
@@ -63,7 +57,6 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop>
     }
 }
 
-/// Converts an error to a problem for the user.
 pub(super) fn problem(error: &RecordingError) -> Problem {
     let (exit, code) = match error {
         RecordingError::Stream(error) => return super::stream::problem(error),
@@ -85,10 +78,9 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
         RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
         _ => (Exit::SomeFailed, "failed"),
     };
-    Problem::new(exit, code, &plain(&error.to_string()))
+    Problem::new(exit, code, plain(&error.to_string()))
 }
 
-/// Describes the place of a recording: a file, or the first of a series.
 fn files_text(path: &Path, files: u32) -> String {
     match files {
         0 | 1 => shown(path),
@@ -96,26 +88,14 @@ fn files_text(path: &Path, files: u32) -> String {
     }
 }
 
-/// Adds failures of the last operations on the file.
-fn put_failures(object: &mut Object, sync_failure: Option<i32>, untrimmed: Option<i32>) {
-    let text = |number| std::io::Error::from_raw_os_error(number).to_string();
-    if let Some(number) = sync_failure {
-        object.put("sync_failure", text(number));
-    }
-    if let Some(number) = untrimmed {
-        object.put("untrimmed", text(number));
-    }
-}
-
 fn untrimmed_text(number: i32) -> String {
-    let error = std::io::Error::from_raw_os_error(number);
+    let error = recorded::system_error(number);
     format!(
         "the file may have bytes after its end, which could not be cut off ({error}): `trunkline \
          tdms repair` cuts them off"
     )
 }
 
-/// Returns the problem of a recording that could not begin.
 fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     let mut found = problem(error);
     if let RecordingError::File(error) = error {
@@ -128,8 +108,10 @@ fn not_begun(error: &RecordingError, path: &Path) -> Problem {
             } else {
                 found.message = plain(&error.to_string());
             }
-            found.hint =
-                Some("no file is overwritten: name another file, or remove this one".to_owned());
+            found.hint = Some(
+                "existing files are never overwritten: choose another name or delete the file"
+                    .to_owned(),
+            );
         }
     }
     found

@@ -1,37 +1,32 @@
 //! Notices during a recording, one line for each change. A log then shows a full disk, losses and a
 //! missing file while something can still be done about them.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value as Json;
 use trunkline::record::{Displaced, Room, RoomState};
 use trunkline_types::Tick;
 
-use super::disk::span_text;
-use crate::output::json::Object;
-use crate::problem::Stop;
-use crate::terminal::{Mood, plain, shown};
-use crate::verbs::Context;
-use crate::verbs::stream::units::bytes_text;
+use super::disk::left_text;
+use crate::output::record::{self, JsonSchema, Serialize};
+use crate::terminal::{Style, plain};
+use crate::{CliError, Context};
 
 /// Shortest time between two lines about losses or troubles that continue.
 const SUMMED_EVERY: Duration = Duration::from_secs(1);
 
-/// Current state of a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
     pub(super) displaced: Option<&'a Displaced>,
     pub(super) sums_displaced: Option<&'a Displaced>,
     pub(super) room: Room,
-    /// Current failure of the file.
     pub(super) trouble: Option<&'a str>,
     /// `None`: the recording needs no engine.
     pub(super) is_connected: Option<bool>,
     pub(super) lost: u64,
 }
 
-/// The state that was reported last.
 #[derive(Debug)]
 pub(super) struct Notices {
     displaced: Option<Displaced>,
@@ -46,11 +41,37 @@ pub(super) struct Notices {
     when_full: &'static str,
 }
 
-/// One line, and its event name for programs.
-struct Notice {
+/// A line of `record start` on standard error: each change once, and continuing losses at most once
+/// per second.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A change while something is recorded, version 1")]
+pub(crate) struct Notice {
+    /// What has changed.
+    #[schemars(extend("enum" = [
+        "disk-low", "disk-full", "disk-ok", "losing", "removed", "renamed", "found",
+        "sums-displaced", "trouble", "trouble-over", "disconnected", "connected"
+    ]))]
     event: &'static str,
-    mood: Mood,
+    /// The file that is recorded.
+    file: String,
+    /// The same for people.
     message: String,
+    /// Updates or rows that are missing so far, as far as their number is known.
+    lost: u64,
+    #[serde(skip)]
+    style: Style,
+}
+
+impl record::Notice for Notice {
+    fn style(&self) -> Style {
+        self.style
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "*** {}: {}", plain(&self.file), plain(&self.message))
+    }
 }
 
 impl Notices {
@@ -75,86 +96,71 @@ impl Notices {
         path: &Path,
         now: Tick,
         context: &Context,
-    ) -> Result<(), Stop> {
-        for notice in self.changes(seen, now) {
-            let Notice {
-                event,
-                mood,
-                message,
-            } = notice;
-            let line = match context.settings.is_json() {
-                true => json(event, path, &message, seen.lost).to_string(),
-                false => {
-                    let line = format!("*** {}: {}", shown(path), plain(&message));
-                    context.terminal.error_paint(mood, &line)
-                }
-            };
-            context.terminal.note(&line)?;
+    ) -> Result<(), CliError> {
+        for notice in self.changes(seen, path, now) {
+            context.tell(&notice)?;
         }
         Ok(())
     }
 
-    fn changes(&mut self, seen: &Seen<'_>, now: Tick) -> Vec<Notice> {
+    fn changes(&mut self, seen: &Seen<'_>, path: &Path, now: Tick) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let mut say = |event, mood, message| {
+        let mut say = |event, style, message| {
             notices.push(Notice {
                 event,
-                mood,
+                file: path.display().to_string(),
                 message,
+                lost: seen.lost,
+                style,
             });
         };
         if self.displaced.as_ref() != seen.displaced {
             self.displaced = seen.displaced.cloned();
             match seen.displaced {
                 Some(found) if found.is_removed() => {
-                    say("removed", Mood::Bad, removed_text(found));
+                    say("removed", Style::Bad, removed_text(found));
                 }
-                Some(found) => say("renamed", Mood::Bad, found.to_string()),
-                None => say(
-                    "found",
-                    Mood::Plain,
-                    "the file has its name again".to_owned(),
-                ),
+                Some(found) => say("renamed", Style::Bad, found.to_string()),
+                None => {
+                    let again = "the file has its name back".to_owned();
+                    say("found", Style::Plain, again);
+                }
             }
         }
         if self.sums_displaced.as_ref() != seen.sums_displaced {
             self.sums_displaced = seen.sums_displaced.cloned();
             if let Some(found) = seen.sums_displaced {
-                say("sums-displaced", Mood::Bad, found.to_string());
+                say("sums-displaced", Style::Bad, found.to_string());
             }
         }
         if self.room != seen.room.state {
             self.room = seen.room.state;
-            let left = left_text(seen.room);
+            let full_in = seen.room.full_in.map(|time| time.as_secs_f64());
+            let left = left_text(seen.room.bytes, full_in);
             match seen.room.state {
                 RoomState::Full => {
                     let full = format!("the disk is full; {}", self.when_full);
-                    say("disk-full", Mood::Bad, full);
+                    say("disk-full", Style::Bad, full);
                 }
                 RoomState::Low => {
-                    say(
-                        "disk-low",
-                        Mood::Uncertain,
-                        format!("the disk is nearly full: {left}"),
-                    );
+                    let low = format!("the disk is nearly full: {left}");
+                    say("disk-low", Style::Uncertain, low);
                 }
-                _ => say(
-                    "disk-ok",
-                    Mood::Plain,
-                    format!("the disk has free space again: {left}"),
-                ),
+                _ => {
+                    let ok = format!("the disk has free space again: {left}");
+                    say("disk-ok", Style::Plain, ok);
+                }
             }
         }
         let is_of_place = seen.displaced.is_some_and(Displaced::is_removed);
         let trouble = seen.trouble.filter(|_| !is_of_place);
         if self.trouble.as_deref() != trouble && is_due(&mut self.trouble_at, now) {
             match trouble {
-                Some(trouble) => say("trouble", Mood::Bad, trouble.to_owned()),
-                None => say(
-                    "trouble-over",
-                    Mood::Plain,
-                    "the file is written again".to_owned(),
-                ),
+                Some(trouble) => say("trouble", Style::Bad, trouble.to_owned()),
+                None => {
+                    let again = "the file is written again".to_owned();
+                    say("trouble-over", Style::Plain, again);
+                }
             }
             self.trouble = trouble.map(str::to_owned);
         }
@@ -162,11 +168,11 @@ impl Notices {
             match (self.is_connected, seen.is_connected) {
                 (Some(true), Some(false)) => {
                     let text = "not connected to the engine; reconnecting".to_owned();
-                    say("disconnected", Mood::Uncertain, text);
+                    say("disconnected", Style::Uncertain, text);
                 }
                 (Some(false), Some(true)) => {
                     let text = "connected to the engine".to_owned();
-                    say("connected", Mood::Plain, text);
+                    say("connected", Style::Plain, text);
                 }
                 _ => {}
             }
@@ -178,14 +184,13 @@ impl Notices {
         if seen.lost > self.lost && is_due(&mut self.lost_at, now) {
             let more = seen.lost - self.lost;
             let text = format!("{} lost, {more} of them since the last notice", seen.lost);
-            say("losing", Mood::Bad, text);
+            say("losing", Style::Bad, text);
             self.lost = seen.lost;
         }
         notices
     }
 }
 
-/// Returns true if enough time has passed for another line.
 fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
     let is_due = last.is_none_or(|last| now.since(last) >= SUMMED_EVERY);
     if is_due {
@@ -194,7 +199,6 @@ fn is_due(last: &mut Option<Tick>, now: Tick) -> bool {
     is_due
 }
 
-/// Describes what a removed file means while the recording is running.
 pub(super) fn removed_text(found: &Displaced) -> String {
     use trunkline::record::Whereabouts;
     match &found.now {
@@ -209,46 +213,8 @@ pub(super) fn removed_text(found: &Displaced) -> String {
     }
 }
 
-/// Appends where displaced files are now, for people and for programs.
-pub(super) fn sum_up(
-    displaced: &[Option<&Displaced>],
-    text: &mut String,
-    object: &mut Object,
-) -> bool {
-    let found: Vec<String> = displaced
-        .iter()
-        .flatten()
-        .map(ToString::to_string)
-        .collect();
-    for one in &found {
-        text.push_str("; ");
-        text.push_str(&plain(one));
-    }
-    let is_displaced = !found.is_empty();
-    if is_displaced {
-        object.put("displaced", found);
-    }
-    is_displaced
-}
-
-fn left_text(room: Room) -> String {
-    let left = match room.bytes {
-        Some(bytes) => format!("{} left", bytes_text(bytes as f64)),
-        None => "the free space is unknown".to_owned(),
-    };
-    match room.full_in {
-        Some(time) => format!("{left}, full in {}", span_text(time.as_secs_f64())),
-        None => left,
-    }
-}
-
-fn json(event: &'static str, path: &Path, message: &str, lost: u64) -> Json {
-    let mut object = Object::new();
-    object.put("event", event);
-    object.put("file", path.display().to_string());
-    object.put("message", message);
-    object.put("lost", lost);
-    object.into_json()
+pub(super) fn displaced(files: [Option<&Displaced>; 2]) -> Vec<String> {
+    files.iter().flatten().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]
@@ -268,13 +234,13 @@ mod tests {
 
     fn events(sut: &mut Notices, seen: &Seen<'_>, milliseconds: u64) -> Vec<&'static str> {
         let now = Tick::from_nanos(milliseconds * 1_000_000);
-        let changes = sut.changes(seen, now);
+        let changes = sut.changes(seen, Path::new("run.tdms"), now);
         changes.into_iter().map(|notice| notice.event).collect()
     }
 
     /// Behaviour: B-70.
     #[test]
-    fn each_change_is_said_once_and_losses_at_most_once_a_second() {
+    fn each_change_is_reported_once_and_losses_at_most_once_a_second() {
         let mut sut = Notices::new("updates wait");
         assert!(events(&mut sut, &seen(), 0).is_empty());
         let mut full = seen();

@@ -19,23 +19,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use trunkline_types::Tick;
 
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
+use super::recorded::Recorded;
+use crate::output::record;
+use crate::replace::folder_of;
 use crate::terminal::shown;
-use crate::verbs::Context;
 use crate::verbs::stream::units::per_second;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Longest time that a client may take to send its request, and to receive the answer.
 const ASKING: Duration = Duration::from_secs(1);
-/// Longest request word.
 const WORD_BYTES: usize = 16;
 /// Maximum number of commands waiting for the end; a further one gets its answer at once.
 const WAITING_MAX: usize = 16;
-/// Time over which the rate is measured.
 const RATE_OVER: Duration = Duration::from_secs(2);
 /// Attempts to take a lock whose holder does not answer.
 const TRIES: usize = 100;
@@ -46,7 +45,6 @@ pub(super) const STOP: &[u8] = b"stop\n";
 /// The entry of this recording, visible to other commands. Dropping it removes the entry.
 #[derive(Debug)]
 pub(super) struct Running {
-    /// `None` if no entry could be made.
     place: Option<Place>,
     shared: Arc<Mutex<Shared>>,
     meter: Meter,
@@ -68,17 +66,14 @@ struct Shared {
     ended: Option<String>,
 }
 
-/// The state of a recording.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Figures {
     /// Updates or elements taken.
     pub(super) rows: u64,
-    /// Size of the file in bytes.
     pub(super) bytes: u64,
     pub(super) bytes_per_second: f64,
     /// Bytes waiting to be written.
     pub(super) queue_bytes: u64,
-    /// Rows known to be missing.
     pub(super) lost: u64,
 }
 
@@ -89,22 +84,9 @@ struct Meter {
     is_first: bool,
 }
 
-/// The final report of a recorder.
-#[derive(Debug)]
-pub(super) struct Ended<'a> {
-    /// The line for people.
-    pub(super) text: &'a str,
-    /// The line for programs.
-    pub(super) object: &'a Json,
-    pub(super) exit: Exit,
-}
-
 impl Running {
     /// Registers as the recorder of a file.
-    ///
-    /// # Errors
-    /// Another process is recording it.
-    pub(super) fn begin(path: &Path, context: &Context) -> Result<Self, Stop> {
+    pub(super) fn begin(path: &Path, context: &Context) -> Result<Self, CliError> {
         let shared = Arc::<Mutex<Shared>>::default();
         let begun = Entry::of(path).and_then(|entry| match entry.lock()? {
             Some(lock) => Ok(Ok(entry.open(lock, path, &shared, context)?)),
@@ -116,13 +98,7 @@ impl Running {
             Err(error) => {
                 // The recording continues without an entry.
                 let line = format!("`trunkline record stop` does not find this recording: {error}");
-                match context.settings.is_json() {
-                    true => {
-                        let problem = Problem::new(Exit::SomeFailed, "not-listed", &line);
-                        context.terminal.note(&problem.to_json().to_string())?;
-                    }
-                    false => context.terminal.note(&line)?,
-                }
+                context.tell_as("not-listed", &line)?;
                 None
             }
         };
@@ -142,7 +118,6 @@ impl Running {
         lock(&self.shared).is_told
     }
 
-    /// Updates the state, and measures the rate.
     pub(super) fn update(&mut self, now: Tick, figures: Figures) {
         let elapsed = now.since(self.meter.since);
         let mut shared = lock(&self.shared);
@@ -163,24 +138,25 @@ impl Running {
         };
     }
 
-    /// Called once the file is closed: removes the entry, and answers the waiting commands.
-    pub(super) fn end(self, ended: &Ended<'_>) {
-        self.answer(&json!({
-            "exit": ended.exit.number(),
-            "text": ended.text,
-            "object": ended.object,
-        }));
-    }
-
-    /// Does the same for a failed recording. The answer is what this command itself is about to
-    /// print.
-    pub(super) fn fail(self, stop: &Stop) {
-        if let Stop::Problem(problem) = stop {
-            self.answer(&json!({
-                "exit": problem.exit.number(),
-                "problem": problem.to_json(),
-            }));
+    /// Called once the file is closed: removes the entry, reports the result, and answers the waiting
+    /// commands with it.
+    pub(super) fn end(
+        self,
+        result: Result<(Recorded, Exit), CliError>,
+        context: &Context,
+    ) -> Result<Exit, CliError> {
+        match &result {
+            Ok((ended, exit)) => self.answer(&json!({
+                "exit": exit.number(),
+                "text": ended.to_string(),
+                "object": record::object(ended),
+            })),
+            Err(CliError::Problem(problem)) => self.answer(&refusal(problem)),
+            Err(CliError::PipeClosed) => {}
         }
+        let (ended, exit) = result?;
+        context.tell(&ended)?;
+        Ok(exit)
     }
 
     fn answer(mut self, answer: &Json) {
@@ -207,7 +183,6 @@ impl Drop for Place {
     }
 }
 
-/// The entry of the recorder of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) lock: PathBuf,
@@ -215,10 +190,6 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns the entry for the recorder of this file.
-    ///
-    /// # Errors
-    /// The folder does not exist and cannot be made.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let name = format!("{:016x}", fnv1a(full(path)?.as_os_str().as_encoded_bytes()));
         let folder = folder()?;
@@ -229,9 +200,6 @@ impl Entry {
     }
 
     /// Returns all entries, including those of killed recorders.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
     pub(super) fn all() -> io::Result<Vec<Self>> {
         let mut all = Vec::new();
         for entry in std::fs::read_dir(folder()?)? {
@@ -245,9 +213,6 @@ impl Entry {
     }
 
     /// Takes the lock; `None` if a live recorder has it.
-    ///
-    /// # Errors
-    /// The error of the system.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
@@ -272,7 +237,6 @@ impl Entry {
         Ok(None)
     }
 
-    /// Returns true if a recorder answers here.
     pub(super) fn is_answering(&self) -> bool {
         UnixStream::connect(&self.socket).is_ok()
     }
@@ -322,7 +286,6 @@ impl Entry {
         Ok(place)
     }
 
-    /// Returns the content of the lock file: file, process, and start time.
     pub(super) fn about(&self) -> Option<Json> {
         let text = std::fs::read_to_string(&self.lock).ok()?;
         serde_json::from_str(&text).ok()
@@ -337,7 +300,7 @@ fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
     let word = word.get(..length).unwrap_or_default();
     if word == STATUS {
         let figures = lock(shared).status;
-        return writeln!(stream, "{}", figures.object().into_json());
+        return writeln!(stream, "{}", json!(figures));
     }
     if word == STOP {
         let mut shared = lock(shared);
@@ -349,16 +312,16 @@ fn answer(mut stream: UnixStream, shared: &Mutex<Shared>) -> io::Result<()> {
             shared.waiting.retain(waits);
         }
         if shared.waiting.len() == WAITING_MAX {
-            let problem = too_many_waiting();
-            let line = json!({
-                "exit": problem.exit.number(),
-                "problem": problem.to_json(),
-            });
-            return writeln!(stream, "{line}");
+            return writeln!(stream, "{}", refusal(&too_many_waiting()));
         }
         shared.waiting.push(stream);
     }
     Ok(())
+}
+
+/// Returns the answer of a recording that has failed, or does not end.
+fn refusal(problem: &Problem) -> Json {
+    json!({ "exit": problem.exit.number(), "problem": problem })
 }
 
 /// Returns false if the command at the other end has gone.
@@ -374,36 +337,11 @@ fn waits(stream: &UnixStream) -> bool {
 }
 
 fn too_many_waiting() -> Problem {
-    let mut problem = Problem::new(Exit::SomeFailed, "too-many-waiting", "");
-    problem.message = format!(
+    Problem::stating("too-many-waiting", format!(
         "the recording is ending, but {WAITING_MAX} other commands already wait for its end, which \
          is the maximum"
-    );
-    problem.hint = Some("`trunkline record ls` shows whether it still runs".to_owned());
-    problem
-}
-
-impl Figures {
-    fn object(&self) -> Object {
-        let mut object = Object::default();
-        object.put("rows", self.rows);
-        object.put("bytes", self.bytes);
-        object.put("bytes_per_second", self.bytes_per_second);
-        object.put("queue_bytes", self.queue_bytes);
-        object.put("lost", self.lost);
-        object
-    }
-
-    /// Parses the answer to [`STATUS`].
-    pub(super) fn read(json: &Json) -> Option<Self> {
-        Some(Self {
-            rows: json.get("rows")?.as_u64()?,
-            bytes: json.get("bytes")?.as_u64()?,
-            bytes_per_second: json.get("bytes_per_second")?.as_f64()?,
-            queue_bytes: json.get("queue_bytes")?.as_u64()?,
-            lost: json.get("lost")?.as_u64()?,
-        })
-    }
+    ))
+.with_hint("`trunkline record ls` shows whether it still runs")
 }
 
 fn taken(path: &Path, entry: &Entry) -> Problem {
@@ -413,15 +351,11 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
         _ => "another process".to_owned(),
     };
     let path = shown(path);
-    let mut problem = Problem::new(Exit::SomeFailed, "is-recorded", "");
-    problem.message = format!("{path} is being recorded by {who}");
-    problem.hint = Some(format!(
-        "`trunkline record stop {path}` ends that recording; or record to another file"
-    ));
-    problem
+    Problem::stating("is-recorded", format!("{path} is being recorded by {who}")).with_hint(
+        format!("`trunkline record stop {path}` ends that recording; or record to another file"),
+    )
 }
 
-/// Returns the folder of all running recordings of this user.
 fn folder() -> io::Result<PathBuf> {
     let of_user = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
@@ -440,9 +374,7 @@ pub(super) fn full(path: &Path) -> io::Result<PathBuf> {
     if let Ok(full) = path.canonicalize() {
         return Ok(full);
     }
-    let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new(".")).canonicalize();
-    match (folder, path.file_name()) {
+    match (folder_of(path).canonicalize(), path.file_name()) {
         (Ok(folder), Some(name)) => Ok(folder.join(name)),
         _ => std::path::absolute(path),
     }
@@ -465,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_one_name_however_it_is_written() {
+    fn equivalent_paths_have_one_name() {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().join("there.tdms");
         std::fs::write(&there, "").unwrap();
@@ -499,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn one_command_too_many_that_waits_gets_an_answer_at_once() {
+    fn waiting_command_beyond_the_limit_is_answered_at_once() {
         let sut = Mutex::<Shared>::default();
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| stop(&sut)).collect();
         let line = answered(&stop(&sut)).unwrap();
@@ -517,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_had_by_one_and_what_is_left_behind_is_tidied() {
+    fn lock_is_exclusive_and_leftovers_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let sut = Entry {
             lock: folder.path().join("a.lock"),

@@ -3,35 +3,29 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value as Json;
 use trunkline::record::{
     Displaced, Rotation, VariableRecorder, VariableRecorderOptions, VariableRecorderStatus,
 };
-use trunkline_types::text::parse_type;
-use trunkline_types::{Contract, DataType, Pattern, Tick};
+use trunkline_types::{Contract, DataType, Pattern};
 
-use super::disk::{SHOWN_EVERY, room_text};
+use super::disk::room_text;
 use super::notices::{self, Notices, Seen};
-use super::running::{Ended, Figures, Running};
+use super::recorded::{FileWritten, Recorded, RecordingEvent, Taken, system_error};
+use super::running::{Figures, Running};
 use super::unmatched::{self, Unmatched};
-use super::{files_text, not_begun, put_failures};
+use super::{files_text, not_begun};
 use crate::arguments;
 use crate::connection::Connection;
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
 use crate::settings::Settings;
 use crate::targets::{self, Wanted};
 use crate::terminal::{plain, shown};
-use crate::verbs::stream::units::{self, bytes_text, per_second, rate_text};
-use crate::verbs::{Context, Verb};
+use crate::verbs::progress::Meter;
+use crate::verbs::stream::units::{self, bytes_text, rate_text};
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Name of the write method for updates: whole segments, assembled in memory.
 const BACKEND: &str = "plain writes";
 
-/// Longest wait before the interrupt is checked.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// How often the recorder is asked whether it follows all variables, at the beginning.
@@ -45,8 +39,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// --contract sets how many updates may wait. Names and patterns without a match are reported at
 /// the beginning and at the end. If a name never matched, the exit code is 1.
 ///
-/// `record start FILE --stream URL --type TYPE` reads a stream and records elements of every type
-/// until the stream ends. While the disk is slow or full, the writer of the stream waits, so
+/// `record start FILE --stream URL --type TYPE` records a stream, whose elements can be of any
+/// type, until it ends. While the disk is slow or full, the writer of the stream waits, so that
 /// nothing is lost. If the recording ends while the disk is full, it reports the number of elements
 /// that are not in the file, with exit code 7.
 ///
@@ -55,7 +49,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// updates that may be missing are marked there as a gap.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file
+    /// The TDMS file to create
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
 
@@ -63,27 +57,27 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required_unless_present = "stream")]
     names: Vec<String>,
 
-    /// Record a stream; the name of this end
+    /// Record a stream instead of variables; URL is the name of the endpoint to create
     #[arg(long, value_name = "URL", conflicts_with = "names")]
     pub(super) stream: Option<String>,
 
-    /// The writing end of the stream to read from (default: any that names this end)
+    /// The writer to read from (default: any that names this endpoint)
     #[arg(long, value_name = "PEER", requires = "stream")]
     pub(super) from: Option<String>,
 
     /// The type of the elements of the stream
-    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = arguments::data_type)]
     pub(super) data_type: DataType,
 
     /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::longer_than_none)]
     pub(super) span: Option<Duration>,
 
-    /// Begin the next file, FILE_0002 and so on, at this size, such as 1GB
+    /// Start the next file, FILE_0002 and so on, at this size, such as 1GB
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     rotate_size: Option<u64>,
 
-    /// Begin the next file after this time
+    /// Start the next file after this time, such as 1h
     #[arg(long, value_name = "TIME", value_parser = arguments::longer_than_none)]
     rotate_time: Option<Duration>,
 
@@ -95,7 +89,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) sums: bool,
 
-    /// The updates of each variable to record: all, latest, last:N, first:N, sampled:PERIOD
+    /// The updates of each variable to record: all, all:N, all:N:BYTES, latest, last:N, first:N,
+    /// sampled:PERIOD
     #[arg(long, value_name = "CONTRACT", default_value = "all")]
     contract: Contract,
 }
@@ -112,89 +107,57 @@ impl Args {
     }
 }
 
-fn data_type(text: &str) -> Result<DataType, String> {
-    parse_type(text).map_err(|error| error.to_string())
-}
-
 fn sample_rate(text: &str) -> Result<f64, String> {
     let rate: Option<f64> = text.parse().ok();
     let rate = rate.filter(|rate| rate.is_normal() && *rate > 0.0);
     rate.ok_or_else(|| "write a number above 0, such as 48000 or 0.5".to_owned())
 }
 
-pub(super) const VERB: Verb = Verb::writing(
-    "start",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::Lost,
-        Exit::Interrupted,
-    ],
-);
-
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
-    let interrupted = Interrupted::new(&context.terminal)?;
     let mut running = Running::begin(path, context)?;
-    let recorded = recorded(args, path, &interrupted, &mut running, context);
-    let (status, elapsed) = match recorded {
+    let (status, elapsed) = match recorded(args, path, &mut running, context) {
         Ok(recorded) => recorded,
-        Err(stop) => {
-            running.fail(&stop);
-            return Err(stop);
-        }
+        Err(stop) => return running.end(Err(stop), context),
     };
     let is_displaced = status.displaced.is_some() || status.sums_displaced.is_some();
     let exit = match &status {
         status if has_lost(status) || is_displaced => Exit::Lost,
         status if status.trouble.is_some() => Exit::SomeFailed,
-        status if has_sync_failed(status) => Exit::SomeFailed,
+        status if status.progress.sync_failure.is_some() => Exit::SomeFailed,
         status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
         status if unmatched::has_name(status) => Exit::SomeFailed,
         _ => Exit::Done,
     };
     let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
-    let (text, object) = match is_empty {
+    let recorded = match is_empty {
         true => nothing_recorded(&status, path),
         false => sum_up(&status, path, args.rotation().is_some(), elapsed),
     };
-    running.end(&Ended {
-        text: &text,
-        object: &object,
-        exit,
-    });
-    context.terminal.note(&match context.settings.is_json() {
-        true => object.to_string(),
-        false => text,
-    })?;
+    running.end(Ok((recorded, exit)), context)?;
     for (name, why) in &status.refused {
         // The name is already printed before it.
         let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
-        let refused = Problem::new(Exit::SomeFailed, "not-recorded", &plain(why)).of(name);
+        let refused = Problem::failed("not-recorded", plain(why)).of(name);
         context.terminal.problem(&refused, name.len())?;
     }
     if is_nothing(&status) {
         let sentence =
             "no variable matched; `trunkline find` and `trunkline ls` list the variables";
-        return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
+        return Err(Problem::failed("no-match", sentence).into());
     }
     if let Some(trouble) = &status.trouble {
-        return Err(Problem::new(exit, "file", &plain(trouble)).into());
+        return Err(Problem::new(exit, "file", plain(trouble)).into());
     }
     Ok(exit)
 }
 
-/// Records until the command is to end. Returns the result, and the duration.
 fn recorded(
     args: &Args,
     path: &Path,
-    interrupted: &Interrupted,
     running: &mut Running,
     context: &Context,
-) -> Result<(VariableRecorderStatus, Duration), Stop> {
+) -> Result<(VariableRecorderStatus, Duration), CliError> {
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns(targets.wanted, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
@@ -207,25 +170,24 @@ fn recorded(
     let excluded = &context.settings.exclude;
     let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, path, options);
     let recorder = recorder.map_err(|error| not_begun(&error, path))?;
-    interrupted.end_in_order();
+    context.interrupted.end_in_order(1);
     let (_stopper, stopped) = trunkline::record::stopper();
     // Everything that is written after the line that follows is recorded.
     let by = context.clock.now().saturating_add(context.settings.timeout);
     while !recorder.status().is_following
-        && !interrupted.is_so()
+        && !context.interrupted.is_so()
         && !running.is_told()
         && context.clock.now() < by
     {
         let _ = stopped.within(LOOK_EVERY);
     }
-    begin(path, context)?;
+    context.tell(&RecordingEvent::Recording {
+        file: Some(path.display().to_string()),
+        path: None,
+    })?;
     let started = context.clock.now();
     let until = args.span.map(|span| started.saturating_add(span));
-    let mut shown = Shown {
-        at: started,
-        bytes: 0,
-        updates: 0,
-    };
+    let (mut bytes, mut updates) = (Meter::new(started), Meter::new(started));
     let mut unmatched = Unmatched::default();
     let mut notices = Notices::new("updates wait in memory, and are lost when the memory is full");
     let mut is_to_end = false;
@@ -236,10 +198,15 @@ fn recorded(
             break;
         }
         let _ = stopped.within(left);
-        is_to_end = interrupted.is_so() || running.is_told();
+        is_to_end = context.interrupted.is_so() || running.is_told();
         let status = recorder.status();
         running.update(now, figures(&status));
-        shown.show(&status, path, now, context);
+        let progress = status.progress;
+        let rate = bytes.rate(now, progress.bytes, &context.terminal);
+        let updates = updates.rate(now, progress.updates, &context.terminal);
+        if let (Some(rate), Some(updates)) = (rate, updates) {
+            show(&status, path, rate, updates, context);
+        }
         notices.say(&seen(&status), path, now, context)?;
         unmatched.say(&status, &connection, context)?;
     }
@@ -252,11 +219,6 @@ fn has_lost(status: &VariableRecorderStatus) -> bool {
     status.progress.lost > 0 || status.progress.unknown_gaps > 0
 }
 
-fn has_sync_failed(status: &VariableRecorderStatus) -> bool {
-    status.progress.sync_failure.is_some()
-}
-
-/// Returns true if nothing was found that could have been recorded.
 fn is_nothing(status: &VariableRecorderStatus) -> bool {
     status.progress.variables == 0 && status.refused_count == 0 && status.trouble.is_none()
 }
@@ -282,126 +244,75 @@ fn figures(status: &VariableRecorderStatus) -> Figures {
     }
 }
 
-/// Reports that recording has begun.
-fn begin(path: &Path, context: &Context) -> Result<(), Stop> {
-    if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "recording");
-        object.put("file", path.display().to_string());
-        return context.terminal.note(&object.into_json().to_string());
-    }
-    let path = shown(path);
-    let line = format!("recording to {path}; Ctrl-C or `trunkline record stop {path}` ends it");
-    context.terminal.note(&line)
-}
-
 /// Turns the operands into patterns; a name is a pattern without wildcards. Excluded names are left
 /// out.
-fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, Stop> {
+fn patterns(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Pattern>, CliError> {
     let mut patterns = Vec::new();
     for one in wanted {
         patterns.push(match one {
             Wanted::Pattern(pattern) => pattern,
             Wanted::Name(name) if settings.is_excluded(&name) => continue,
             Wanted::Name(name) => Pattern::parse(&name)
-                .map_err(|error| Problem::usage(&error.to_string()).of(&name))?,
+                .map_err(|error| Problem::usage(error.to_string()).of(&name))?,
             Wanted::Wrong(problem) => return Err(problem.into()),
         });
     }
     Ok(patterns)
 }
 
-/// The last display.
-struct Shown {
-    at: Tick,
-    bytes: u64,
-    updates: u64,
+fn show(status: &VariableRecorderStatus, path: &Path, rate: f64, updates: f64, context: &Context) {
+    let progress = status.progress;
+    let lost = match progress.lost {
+        0 => String::new(),
+        lost => format!(" · {lost} lost"),
+    };
+    let trouble = match (&status.trouble, status.is_connected) {
+        (Some(trouble), _) => format!(" · {trouble}"),
+        (None, false) => " · not connected".to_owned(),
+        _ => String::new(),
+    };
+    context.terminal.progress(&format!(
+        "{} of {} · {updates:.0}/s · {} · {} · queue {} · {}{lost}{trouble}",
+        counted(progress.updates, "update"),
+        counted(progress.variables, "variable"),
+        bytes_text(progress.bytes as f64),
+        rate_text(rate),
+        bytes_text(progress.waiting_bytes as f64),
+        room_text(path, rate),
+    ));
 }
 
-impl Shown {
-    fn show(&mut self, status: &VariableRecorderStatus, path: &Path, now: Tick, context: &Context) {
-        let elapsed = now.since(self.at);
-        if !context.terminal.shows_progress() || elapsed < SHOWN_EVERY {
-            return;
-        }
-        let progress = status.progress;
-        let rate = per_second(progress.bytes.saturating_sub(self.bytes), elapsed);
-        let updates = per_second(progress.updates.saturating_sub(self.updates), elapsed);
-        (self.at, self.bytes, self.updates) = (now, progress.bytes, progress.updates);
-        let lost = match progress.lost {
-            0 => String::new(),
-            lost => format!(" · {lost} lost"),
-        };
-        let trouble = match (&status.trouble, status.is_connected) {
-            (Some(trouble), _) => format!(" · {trouble}"),
-            (None, false) => " · not connected".to_owned(),
-            _ => String::new(),
-        };
-        context.terminal.progress(&format!(
-            "{} of {} · {updates:.0}/s · {} · {} · queue {} · {}{lost}{trouble}",
-            counted(progress.updates, "update"),
-            counted(progress.variables, "variable"),
-            bytes_text(progress.bytes as f64),
-            rate_text(rate),
-            bytes_text(progress.waiting_bytes as f64),
-            room_text(path, rate),
-        ));
-    }
-}
-
-/// Reports an empty recording, whose file was removed.
-fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> (String, Json) {
-    let mut object = Object::new();
-    object.put("event", "recorded");
-    object.put("file", path.display().to_string());
-    object.put("variables", status.progress.variables);
-    object.put("updates", status.progress.updates);
-    object.put("on_disk", 0);
-    object.put("lost", status.progress.lost);
-    object.put("unknown_gaps", status.progress.unknown_gaps);
-    put_failures(&mut object, status.progress.sync_failure, None);
-    if let Some(trouble) = &status.trouble {
-        object.put("trouble", trouble.as_str());
-    }
-    let mut text = format!(
-        "nothing recorded: {} would be empty, and is not kept",
+fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> Recorded {
+    let text = format!(
+        "nothing was recorded: {} would be empty, and was not kept",
         shown(path)
     );
-    unmatched::sum_up(status, &mut text, &mut object);
-    (text, object.into_json())
+    let mut recorded = Recorded::nothing(path.display().to_string(), taken(status, 0), text);
+    recorded.sync_failure = status.progress.sync_failure.map(system_error);
+    recorded.trouble.clone_from(&status.trouble);
+    unmatched::sum_up(status, &mut recorded);
+    recorded
 }
 
-/// Returns the summary, for people and for programs.
+fn taken(status: &VariableRecorderStatus, on_disk: u64) -> Taken {
+    Taken::Updates {
+        variables: status.progress.variables,
+        updates: status.progress.updates,
+        on_disk,
+        lost: status.progress.lost,
+        unknown_gaps: status.progress.unknown_gaps,
+    }
+}
+
 fn sum_up(
     status: &VariableRecorderStatus,
     path: &Path,
     is_series: bool,
     elapsed: Duration,
-) -> (String, Json) {
+) -> Recorded {
     let progress = status.progress;
     let is_removed = status.displaced.as_ref().is_some_and(Displaced::is_removed);
     let is_safe = status.trouble.is_none() && progress.on_disk == progress.updates;
-    let mut object = Object::new();
-    object.put("event", "recorded");
-    object.put("file", path.display().to_string());
-    object.put("variables", progress.variables);
-    object.put("updates", progress.updates);
-    object.put("on_disk", progress.on_disk);
-    object.put("lost", progress.lost);
-    object.put("unknown_gaps", progress.unknown_gaps);
-    object.put("bytes", progress.bytes);
-    object.put("seconds", elapsed.as_secs_f64());
-    object.put("durability", ["in-file", "on-disk"][usize::from(is_safe)]);
-    object.put("backend", BACKEND);
-    object.put("is_direct", false);
-    object.put("bytes_copied", progress.bytes);
-    if is_series {
-        object.put("files", status.files);
-    }
-    put_failures(&mut object, progress.sync_failure, None);
-    if let Some(trouble) = &status.trouble {
-        object.put("trouble", trouble.as_str());
-    }
     let unknown = match progress.unknown_gaps {
         0 => String::new(),
         gaps => format!(", and an unknown number in {}", counted(gaps, "gap")),
@@ -411,27 +322,39 @@ fn sum_up(
         false if is_removed => "nothing of the last file is left",
         false => "not all flushed to disk",
     };
+    let updates = counted(progress.on_disk, "update");
+    let sync_failure = progress.sync_failure.map(system_error);
+    let unsafe_part = sync_failure.as_ref().map(|error| {
+        format!("; a sync failed: {error}, and only {updates} survive a loss of power")
+    });
     let text = format!(
-        "{} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {safe}",
-        counted(progress.on_disk, "update"),
+        "{updates} of {} recorded in {} ({}, {:.1} s), lost {}{unknown}; {safe}{}",
         counted(progress.variables, "variable"),
         files_text(path, status.files),
         bytes_text(progress.bytes as f64),
         elapsed.as_secs_f64(),
         progress.lost,
+        unsafe_part.unwrap_or_default(),
     );
-    let mut text = match progress.sync_failure {
-        Some(number) => {
-            let error = std::io::Error::from_raw_os_error(number);
-            let safe = counted(progress.on_disk, "update");
-            format!("{text}; a sync failed: {error}, and only {safe} survive a loss of power")
-        }
-        None => text,
-    };
     let displaced = [status.displaced.as_ref(), status.sums_displaced.as_ref()];
-    notices::sum_up(&displaced, &mut text, &mut object);
-    unmatched::sum_up(status, &mut text, &mut object);
-    (text, object.into_json())
+    let taken = taken(status, progress.on_disk);
+    let mut recorded = Recorded {
+        written: Some(FileWritten {
+            bytes: progress.bytes,
+            seconds: elapsed.into(),
+            durability: ["in-file", "on-disk"][usize::from(is_safe)],
+            backend: BACKEND.to_owned(),
+            is_direct: false,
+            bytes_copied: progress.bytes,
+        }),
+        files: is_series.then_some(status.files),
+        sync_failure,
+        trouble: status.trouble.clone(),
+        displaced: notices::displaced(displaced),
+        ..Recorded::nothing(path.display().to_string(), taken, text)
+    };
+    unmatched::sum_up(status, &mut recorded);
+    recorded
 }
 
 #[cfg(test)]
@@ -440,18 +363,25 @@ mod tests {
 
     /// Behaviour: B-70.
     #[test]
-    fn a_sync_that_failed_is_said_to_people_and_to_programs() {
+    fn failed_sync_is_reported_as_text_and_json() {
         let mut status = VariableRecorderStatus::default();
         status.progress.updates = 7;
         status.progress.on_disk = 3;
         let path = Path::new("run.tdms");
-        let (text, object) = sum_up(&status, path, false, Duration::ZERO);
+        let said = |status: &VariableRecorderStatus, is_series| {
+            let recorded = sum_up(status, path, is_series, Duration::ZERO);
+            (
+                recorded.to_string(),
+                crate::output::record::object(&recorded),
+            )
+        };
+        let (text, object) = said(&status, false);
         assert!(!text.contains("sync"), "{text}");
         assert_eq!(object.get("sync_failure"), None);
         status.progress.sync_failure = Some(5);
         status.files = 2;
         for is_series in [false, true] {
-            let (text, object) = sum_up(&status, path, is_series, Duration::ZERO);
+            let (text, object) = said(&status, is_series);
             assert!(text.contains("a sync failed"), "{text}");
             assert!(
                 text.contains("only 3 updates survive a loss of power"),

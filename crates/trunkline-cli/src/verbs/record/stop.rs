@@ -8,32 +8,22 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::running::{Entry, Figures, STATUS, STOP};
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::problem::{Problem, Stop};
 use crate::terminal::shown;
-use crate::verbs::{Context, Verb};
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Longest time that a recorder may take to report its state.
 const STATUS_WAIT: Duration = Duration::from_secs(1);
-/// Longest answer, in bytes.
 const ANSWER_BYTES: u64 = 64 << 10;
 
-/// A running recording.
 #[derive(Debug)]
 pub(super) struct Recorder {
     entry: Entry,
-    /// Full path of the file.
     pub(super) file: PathBuf,
     pub(super) pid: Option<u64>,
     pub(super) started: String,
 }
 
 impl Recorder {
-    /// Returns all running recordings of this user.
-    ///
-    /// # Errors
-    /// The entries cannot be read.
     pub(super) fn all() -> Result<Vec<Self>, Problem> {
         let all = Entry::all().map_err(|error| not_found(&error))?;
         let mut all: Vec<Self> = all.into_iter().filter_map(Self::of).collect();
@@ -59,7 +49,7 @@ impl Recorder {
     pub(super) fn figures(&self) -> Option<Figures> {
         let stream = self.ask(STATUS).ok()?;
         let answer = read(stream, Some(STATUS_WAIT)).ok()??;
-        Figures::read(&answer)
+        serde_json::from_value(answer).ok()
     }
 
     fn ask(&self, word: &[u8]) -> io::Result<UnixStream> {
@@ -80,10 +70,10 @@ fn read(stream: UnixStream, wait: Option<Duration>) -> io::Result<Option<Json>> 
     Ok(serde_json::from_str(&line).ok())
 }
 
-/// End a recording that the same user started, and wait until its file is closed
+/// Stop a recording that the same user started, and wait until its file is closed
 ///
-/// It waits, at most for --timeout, until the file is complete, safe and closed, and prints the
-/// summary of the recording.
+/// The command waits, at most for --timeout, until the file is complete, flushed to disk and
+/// closed, and prints the summary of the recording.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
@@ -94,33 +84,19 @@ pub(crate) struct Args {
     )]
     file: Option<PathBuf>,
 
-    /// End all running recordings of this user
+    /// Stop all running recordings of this user
     #[arg(long)]
     all: bool,
 }
 
-pub(super) const VERB: Verb = Verb::writing(
-    "stop",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::Lost,
-        Exit::Interrupted,
-    ],
-);
-
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let recorders = match &args.file {
         Some(path) => vec![of_file(path)?],
         // Without a file there is --all.
         None => Recorder::all()?,
     };
     if recorders.is_empty() {
-        context.terminal.note("no recording runs")?;
+        context.terminal.note("no recording is running")?;
     }
     let until = context
         .settings
@@ -146,7 +122,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     }
     if recorders.len() > 1 && !context.settings.is_json() {
         let all = counted(recorders.len() as u64, "recording");
-        context.terminal.note(&format!("{all} asked to end"))?;
+        context.terminal.note(&format!("{all} asked to stop"))?;
     }
     Ok(exit)
 }
@@ -156,15 +132,15 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     // Checked first, because looking at an entry would create its lock.
     let recorder = entry.lock.exists().then(|| Recorder::of(entry)).flatten();
     recorder.ok_or_else(|| {
-        let mut problem = Problem::new(Exit::SomeFailed, "not-recorded", "");
-        problem.message = format!("{} is not being recorded", shown(path));
-        problem.hint = Some("`trunkline record ls` lists the running recordings".to_owned());
-        problem
+        Problem::stating(
+            "not-recorded",
+            format!("{} is not being recorded", shown(path)),
+        )
+        .with_hint("`trunkline record ls` lists the running recordings")
     })
 }
 
-/// Prints the result of a recording as its recorder does.
-fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
+fn tell(answer: &Json, context: &Context) -> Result<Exit, CliError> {
     let exit = match answer["exit"].as_u64() {
         Some(0) => Exit::Done,
         Some(7) => Exit::Lost,
@@ -172,9 +148,9 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
     };
     if let Some(failed) = answer.get("problem") {
         let text = |key: &str| failed[key].as_str().map(str::to_owned);
-        let mut problem = Problem::new(exit, text("code").unwrap_or_default(), "");
-        problem.message = text("message").unwrap_or_default();
-        problem.hint = text("hint");
+        let (code, message) = (text("code").unwrap_or_default(), text("message"));
+        let mut problem = Problem::stating(code, message.unwrap_or_default());
+        (problem.hint, problem.exit) = (text("hint"), exit);
         return context.show(&problem, 0);
     }
     let line = match context.settings.is_json() {
@@ -185,45 +161,43 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// Returns the problem of a recorder that has gone away.
 fn silent(recorder: &Recorder) -> Problem {
     let file = shown(&recorder.file);
-    let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
-    problem.message = format!("the recorder of {file} has ended without a result");
-    problem.hint = Some(format!(
+    Problem::stating(
+        "failed",
+        format!("the recorder of {file} has ended without a result"),
+    )
+    .with_hint(format!(
         "its own output gives the reason; `trunkline record info {file}` shows what the file \
          contains"
-    ));
-    problem
+    ))
 }
 
 fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
     let file = shown(&recorder.file);
-    let who = recorder
-        .pid
-        .map_or_else(String::new, |pid| format!(" (process {pid})"));
-    if matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    ) {
-        let mut problem = Problem::new(Exit::TimedOut, "timeout", "");
-        problem.message =
+    let who = recorder.pid.map(|pid| format!(" (process {pid})"));
+    let who = who.unwrap_or_default();
+    if let io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut = error.kind() {
+        let message =
             format!("the recorder of {file}{who} was asked to end, and has not ended yet");
-        problem.hint = Some(
-            "it is still ending: `trunkline record ls` shows whether it runs; allow more time with \
-             --timeout"
-                .to_owned(),
-        );
-        return problem;
+        let hint = "it is still ending: `trunkline record ls` shows whether it runs; allow more \
+                    time with --timeout";
+        let problem = Problem::stating("timeout", message).with_hint(hint);
+        return Problem {
+            exit: Exit::TimedOut,
+            ..problem
+        };
     }
-    let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
-    problem.message = format!("the recorder of {file}{who} cannot be asked to end: {error}");
-    problem.hint = Some("`kill PID` also ends it in order".to_owned());
-    problem
+    Problem::stating(
+        "failed",
+        format!("the recorder of {file}{who} cannot be asked to end: {error}"),
+    )
+    .with_hint("`kill PID` also ends it cleanly")
 }
 
 fn not_found(error: &io::Error) -> Problem {
-    let mut problem = Problem::new(Exit::SomeFailed, "failed", "");
-    problem.message = format!("running recordings cannot be listed: {error}");
-    problem
+    Problem::stating(
+        "failed",
+        format!("running recordings cannot be listed: {error}"),
+    )
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value as Json;
 use trunkline::record::regions::{Pages, PagesWanted, RegionMemory};
 use trunkline::record::{
     BackendWanted, Directness, Displaced, ElementSeries, FileReport, QueueOptions,
@@ -11,315 +10,242 @@ use trunkline::record::{
     StreamRecorded, TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements,
     record_elements, record_stream, series_file, stopper, stream_layout, tdms_queue,
 };
-use trunkline::stream::{Options, ValueReader, element_bytes};
+use trunkline::stream::{ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
 
-use super::disk::{SHOWN_EVERY, room_text};
+use super::disk::room_text;
 use super::meeting::meet;
 use super::notices::{self, Notices, Seen};
-use super::running::{Ended, Figures, Running};
+use super::recorded::{FileWritten, Recorded, Taken, cache, system_error};
+use super::running::Running;
 use super::start::Args;
 use super::stream_file::{Came, StreamFile, check_folder};
-use super::way::{cache, say_way};
-use super::{files_text, not_begun, problem, put_failures, untrimmed_text};
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
-use crate::targets;
+use super::{files_text, not_begun, problem, untrimmed_text, write_path};
 use crate::terminal::{plain, shown};
-use crate::verbs::Context;
+use crate::verbs::progress::Meter;
+use crate::verbs::stream;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Approximate bytes of a region, which is written at once.
 const REGION_BYTES: usize = 1 << 20;
 
-/// The group in which a stream is recorded.
 const GROUP: &str = "stream";
 
 /// Bytes of elements waiting in memory, for elements that vary in size or have parts.
 const WAITING_BYTES: usize = 4 << 20;
 
-/// Regions of the ring.
 const REGIONS: usize = 16;
 
-/// Longest time for creating and closing the file.
 const FILE_WAIT: Duration = Duration::from_secs(30);
 
-pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, Stop> {
-    let interrupted = Interrupted::new(&context.terminal)?;
+pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, CliError> {
     let mut running = Running::begin(&args.file, context)?;
-    match recorded(args, url, &interrupted, &mut running, context) {
-        Ok((text, object, exit)) => {
-            running.end(&Ended {
-                text: &text,
-                object: &object,
-                exit,
-            });
-            context.terminal.note(&match context.settings.is_json() {
-                true => object.to_string(),
-                false => text,
-            })?;
-            Ok(exit)
-        }
-        Err(stop) => {
-            running.fail(&stop);
-            Err(stop)
-        }
-    }
-}
-
-/// The result, for people and for programs.
-type Outcome = (String, Json, Exit);
-
-fn recorded(
-    args: &Args,
-    url: &str,
-    interrupted: &Interrupted,
-    running: &mut Running,
-    context: &Context,
-) -> Result<Outcome, Stop> {
-    match stream_layout(GROUP, "value", &args.data_type) {
-        Ok(layout) => rows_recorded(args, url, layout, interrupted, running, context),
-        Err(_) => elements_recorded(args, url, interrupted, running, context),
-    }
-}
-
-/// Records elements that are rows of plain values, directly from their memory.
-fn rows_recorded(
-    args: &Args,
-    url: &str,
-    mut layout: TdmsLayout,
-    interrupted: &Interrupted,
-    running: &mut Running,
-    context: &Context,
-) -> Result<Outcome, Stop> {
-    let path = args.file.as_path();
-    let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
-    // Whole blocks, so that regions are written without a copy.
-    let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
-    let failed = |error: std::io::Error| problem(&error.into());
-    let made = RegionMemory::to_record(
-        row_bytes,
-        rows * REGIONS,
-        PagesWanted::LargestThereAre,
-        REGIONS,
-    );
-    let (memory, mut filler, mut reader) = made.map_err(failed)?;
-    let Some(mut stream) = met(args, url, interrupted, running, context)? else {
-        return Ok(nobody_came(path, interrupted));
-    };
-    layout.waveform = args.sample_rate.map(|rate| Waveform {
-        start: Some(context.clock.wall().into()),
-        increment: rate.recip(),
-        ..Waveform::default()
-    });
-    let queue_options = QueueOptions {
-        has_sums: args.sums,
-        ..QueueOptions::default()
-    };
-    let open = |number| {
-        let path = series_file(path, number);
-        tdms_queue(
-            &path,
-            BackendWanted::BestThereIs,
-            Directness::IfPossible,
-            queue_options,
-            vec![memory.clone()],
-        )
-    };
-    let (queue, report) = open(1).map_err(|error| not_begun(&error.into(), path))?;
-    let recorder = Recorder {
+    let mut recorder = Recorder {
         args,
-        path,
-        report: &report,
-        pages: memory.pages(),
-        interrupted,
+        url,
+        path: &args.file,
+        running: &mut running,
         context,
     };
-    let region_rows = rows as u64;
-    let ends = (&mut filler, &mut reader);
-    let not_started = |error: RecordError| Stop::from(problem(&error.into()));
-    match args.rotation() {
-        None => {
-            let recording = TdmsRecording::start(queue, &layout, FILE_WAIT);
-            let recording = recording.map_err(not_started)?;
-            recorder.record(recording, running, |file, stopped, on_region| {
-                record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
-            })
-        }
-        Some(rotation) => {
-            let mut first = Some(queue);
-            let open = |number| match first.take() {
-                Some(queue) => Ok(queue),
-                None => open(number).map(|(queue, _)| queue),
-            };
-            let series = TdmsSeries::start(open, layout, rotation, FILE_WAIT);
-            recorder.record(
-                series.map_err(not_started)?,
-                running,
-                |file, stopped, on_region| {
-                    record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
-                },
-            )
-        }
-    }
+    let recorded = match stream_layout(GROUP, "value", &args.data_type) {
+        Ok(layout) => recorder.rows(layout),
+        Err(_) => recorder.elements(),
+    };
+    running.end(recorded, context)
 }
 
-/// Records elements that vary in size or have parts, in the same channels as variables.
-fn elements_recorded(
-    args: &Args,
-    url: &str,
-    interrupted: &Interrupted,
-    running: &mut Running,
-    context: &Context,
-) -> Result<Outcome, Stop> {
-    let path = args.file.as_path();
-    let of = (GROUP, &args.data_type);
-    check_elements(of.0, of.1).map_err(|error| {
-        Stop::from(Problem::new(
-            Exit::Usage,
-            "type",
-            &plain(&error.to_string()),
-        ))
-    })?;
-    let Some(mut stream) = met(args, url, interrupted, running, context)? else {
-        return Ok(nobody_came(path, interrupted));
-    };
-    let open = |number| {
-        let path = series_file(path, number);
-        match args.sums {
-            true => SegmentFile::create_summed(&path),
-            false => SegmentFile::create(&path),
-        }
-    };
-    let series = ElementSeries::start(open, args.rotation(), WAITING_BYTES, of, Duration::ZERO);
-    let series = series.map_err(|error| match error {
-        VariableRecordError::File(error) => not_begun(&error.into(), path),
-        error => problem(&error.into()),
-    })?;
-    let recorder = Recorder {
-        args,
-        path,
-        report: &SegmentFile::report(),
-        pages: Pages::Ordinary,
-        interrupted,
-        context,
-    };
-    let options = RecordElementsOptions {
-        sample_rate: args.sample_rate,
-        ..RecordElementsOptions::default()
-    };
-    recorder.record(series, running, |file, stopped, on_turn| {
-        record_elements(&mut stream, file, options, stopped, on_turn)
-    })
-}
+type Outcome = (Recorded, Exit);
 
-/// Waits for the other end before the file is created: if it does not come, no file is left behind.
-/// Returns `None` if the recording was to end before. Errors that do not depend on the other end
-/// are reported without waiting.
-fn met(
-    args: &Args,
-    url: &str,
-    interrupted: &Interrupted,
-    running: &Running,
-    context: &Context,
-) -> Result<Option<ValueReader>, Stop> {
-    let path = args.file.as_path();
-    let next = series_file(path, 2);
-    let there = [
-        Some(path),
-        args.rotation().is_some().then_some(next.as_path()),
-    ];
-    if let Some(there) = there.into_iter().flatten().find(|path| path.exists()) {
-        let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-        return Err(not_begun(&error.into(), there).into());
-    }
-    check_folder(path).map_err(|error| not_begun(&error.into(), path))?;
-    interrupted.end_in_order();
-    let is_to_end = || interrupted.is_so() || running.is_told();
-    create(args, url, is_to_end, context)
-}
-
-/// The environment of recording a stream.
 struct Recorder<'a> {
     args: &'a Args,
+    url: &'a str,
     path: &'a Path,
-    report: &'a FileReport,
-    pages: Pages,
-    interrupted: &'a Interrupted,
+    running: &'a mut Running,
     context: &'a Context,
 }
 
 impl Recorder<'_> {
+    /// Records elements that are rows of plain values, directly from their memory.
+    fn rows(&mut self, mut layout: TdmsLayout) -> Result<Outcome, CliError> {
+        let (args, path) = (self.args, self.path);
+        let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
+        // Whole blocks, so that regions are written without a copy.
+        let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
+        let pages = PagesWanted::LargestThereAre;
+        let made = RegionMemory::to_record(row_bytes, rows * REGIONS, pages, REGIONS);
+        let (memory, mut filler, mut reader) = made.map_err(|error| problem(&error.into()))?;
+        let Some(mut stream) = self.met()? else {
+            return Ok(self.nobody_came());
+        };
+        layout.waveform = args.sample_rate.map(|rate| Waveform {
+            start: Some(self.context.clock.wall().into()),
+            increment: rate.recip(),
+            ..Waveform::default()
+        });
+        let queue_options = QueueOptions {
+            has_sums: args.sums,
+            ..QueueOptions::default()
+        };
+        let open = |number| {
+            tdms_queue(
+                &series_file(path, number),
+                BackendWanted::BestThereIs,
+                Directness::IfPossible,
+                queue_options,
+                vec![memory.clone()],
+            )
+        };
+        let (queue, report) = open(1).map_err(|error| not_begun(&error.into(), path))?;
+        let how = (&report, memory.pages());
+        let region_rows = rows as u64;
+        let ends = (&mut filler, &mut reader);
+        let not_started = |error: RecordError| CliError::from(problem(&error.into()));
+        let Some(rotation) = args.rotation() else {
+            let file = TdmsRecording::start(queue, &layout, FILE_WAIT).map_err(not_started)?;
+            return self.record(file, how, |file, stopped, on_region| {
+                record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
+            });
+        };
+        let mut first = Some(queue);
+        let open = |number| match first.take() {
+            Some(queue) => Ok(queue),
+            None => open(number).map(|(queue, _)| queue),
+        };
+        let series = TdmsSeries::start(open, layout, rotation, FILE_WAIT).map_err(not_started)?;
+        self.record(series, how, |file, stopped, on_region| {
+            record_stream(&mut stream, ends, file, region_rows, stopped, on_region)
+        })
+    }
+
+    /// Records elements that vary in size or have parts, in the same channels as variables.
+    fn elements(&mut self) -> Result<Outcome, CliError> {
+        let (args, path) = (self.args, self.path);
+        let of = (GROUP, &args.data_type);
+        check_elements(of.0, of.1)
+            .map_err(|error| Problem::new(Exit::Usage, "type", plain(&error.to_string())))?;
+        let Some(mut stream) = self.met()? else {
+            return Ok(self.nobody_came());
+        };
+        let open = |number| {
+            let path = series_file(path, number);
+            match args.sums {
+                true => SegmentFile::create_summed(&path),
+                false => SegmentFile::create(&path),
+            }
+        };
+        let series = ElementSeries::start(open, args.rotation(), WAITING_BYTES, of, Duration::ZERO);
+        let series = series.map_err(|error| match error {
+            VariableRecordError::File(error) => not_begun(&error.into(), path),
+            error => problem(&error.into()),
+        })?;
+        let options = RecordElementsOptions {
+            sample_rate: args.sample_rate,
+            ..RecordElementsOptions::default()
+        };
+        let how = (&SegmentFile::report(), Pages::Ordinary);
+        self.record(series, how, |file, stopped, on_turn| {
+            record_elements(&mut stream, file, options, stopped, on_turn)
+        })
+    }
+
+    /// Waits for the other end before the file is created: if it does not come, no file is left
+    /// behind. Returns `None` if the recording was to end before. Errors that do not depend on the
+    /// other end are reported without waiting.
+    fn met(&self) -> Result<Option<ValueReader>, CliError> {
+        let (args, path, context) = (self.args, self.path, self.context);
+        let next = args.rotation().map(|_| series_file(path, 2));
+        let there = [Some(path), next.as_deref()];
+        if let Some(there) = there.into_iter().flatten().find(|path| path.exists()) {
+            let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(not_begun(&error.into(), there).into());
+        }
+        check_folder(path).map_err(|error| not_begun(&error.into(), path))?;
+        context.interrupted.end_in_order(1);
+        let options = stream::options(args.from.as_deref(), context)?;
+        let (at, data_type) = (self.url.to_owned(), args.data_type.clone());
+        let create = move || ValueReader::create(&at, &data_type, options);
+        let is_to_end = || context.interrupted.is_so() || self.running.is_told();
+        meet(self.url, create, is_to_end, context)
+    }
+
+    /// Returns the result of a recording that ended before there was a writer: a file without rows
+    /// would be useless.
+    fn nobody_came(&self) -> Outcome {
+        let text = format!(
+            "no writer connected to the stream: nothing was recorded, and {} was not created",
+            shown(self.path)
+        );
+        let taken = Taken::Elements {
+            files: None,
+            elements: 0,
+            lost: 0,
+        };
+        let recorded = Recorded::nothing(self.path.display().to_string(), taken, text);
+        let is_interrupted = self.context.interrupted.is_so();
+        (recorded, Exit::Interrupted.when(is_interrupted))
+    }
+
     /// Calls `record`, which records into the file and calls its callback after each turn.
     fn record<F: StreamFile>(
-        &self,
+        &mut self,
         mut file: F,
-        running: &mut Running,
+        (report, pages): (&FileReport, Pages),
         record: impl FnOnce(
             &mut F,
             &Stopped,
             &mut dyn FnMut(&F),
         ) -> Result<StreamRecorded, RecordingError>,
-    ) -> Result<Outcome, Stop> {
-        let context = self.context;
-        say_way(self.report, self.pages, context)?;
+    ) -> Result<Outcome, CliError> {
+        let (context, path) = (self.context, self.path);
+        write_path::say(report, pages, context)?;
         let started = context.clock.now();
         let until = self.args.span.map(|span| started.saturating_add(span));
         let (stopper, stopped) = stopper();
         let mut stopper = Some(stopper);
-        let mut shown = (started, 0);
-        let mut notices = Notices::new("the stream waits; free some");
+        let mut meter = Meter::new(started);
+        let mut notices = Notices::new("the stream waits; free some space");
+        let running = &mut *self.running;
         let mut on_turn = |file: &F| {
             let now = context.clock.now();
             let is_over = until.is_some_and(|until| until <= now);
-            if self.interrupted.is_so() || running.is_told() || is_over {
+            if context.interrupted.is_so() || running.is_told() || is_over {
                 stopper = None;
             }
-            let figures = figures(file);
+            let figures = file.figures();
             running.update(now, figures);
             // If standard error is closed, the end of the command reports it.
-            let _ = notices.say(&seen(file), self.path, now, context);
-            let elapsed = now.since(shown.0);
-            if context.terminal.shows_progress() && elapsed >= SHOWN_EVERY {
-                let state = file.file_progress().room.state;
-                let rate = per_second(figures.bytes.saturating_sub(shown.1), elapsed);
-                shown = (now, figures.bytes);
+            let _ = notices.say(&seen(file), path, now, context);
+            if let Some(rate) = meter.rate(now, figures.bytes, &context.terminal) {
                 context.terminal.progress(&format!(
                     "{} · {} · {} · queue {} · {}",
                     counted(figures.rows, "element"),
                     bytes_text(figures.bytes as f64),
                     rate_text(rate),
                     bytes_text(figures.queue_bytes as f64),
-                    room(state, self.path, rate),
+                    room(file.room().state, path, rate),
                 ));
             }
         };
         let done = record(&mut file, &stopped, &mut on_turn);
-        let copied = file.file_progress().bytes_copied;
+        let copied = file.bytes_copied();
         let closed = file.end(FILE_WAIT);
         if self.args.rotation().is_none()
             && let [Some(found), _] = file.displaced()
             && found.is_removed()
         {
-            let rows = counted(file.elements(), "element");
-            let mut sentence = format!(
+            let rows = counted(file.figures().rows, "element");
+            // The first failure is that the file was removed.
+            let second = match &done {
+                Err(RecordingError::Both { second, .. }) => format!("; besides, {second}"),
+                Err(error @ RecordingError::Stream(_)) => format!("; besides, {error}"),
+                _ => String::new(),
+            };
+            let sentence = format!(
                 "{found}, and {rows} that were in it are lost; record to another file, which no \
-                 program removes"
+                 program removes{second}"
             );
-            match &done {
-                // The first failure is that the file was removed.
-                Err(RecordingError::Both { second, .. }) => {
-                    sentence.push_str(&format!("; besides, {second}"));
-                }
-                Err(error @ RecordingError::Stream(_)) => {
-                    sentence.push_str(&format!("; besides, {error}"));
-                }
-                _ => {}
-            }
-            return Err(Problem::new(Exit::Lost, "removed", &plain(&sentence)).into());
+            return Err(Problem::new(Exit::Lost, "removed", plain(&sentence)).into());
         }
         let done = done.map_err(|error| problem(&error))?;
         let came = closed.map_err(|error| problem(&error.into()))?;
@@ -327,49 +253,27 @@ impl Recorder<'_> {
             let untrimmed = came.untrimmed.map(untrimmed_text);
             let sentence = [Some(failure.clone()), untrimmed].into_iter().flatten();
             let sentence = sentence.collect::<Vec<_>>().join("; ");
-            return Err(Problem::new(Exit::SomeFailed, "file", &sentence).into());
+            return Err(Problem::failed("file", sentence).into());
         }
         let elapsed = context.clock.now().since(started);
-        let (text, object) = self.sum_up(&done, &came, (copied, file.displaced()), elapsed);
+        let displaced = file.displaced();
+        let recorded = self.sum_up(&done, &came, report, (copied, displaced), elapsed);
         let exit = match came.lost {
-            _ if file.displaced().iter().any(Option::is_some) => Exit::Lost,
-            0 if came.troubles.is_empty() => Exit::Done,
-            0 => Exit::SomeFailed,
+            _ if displaced.iter().any(Option::is_some) => Exit::Lost,
+            0 => Exit::SomeFailed.when(!came.troubles.is_empty()),
             _ => Exit::Lost,
         };
-        Ok((text, object, exit))
+        Ok((recorded, exit))
     }
 
     fn sum_up(
         &self,
         done: &StreamRecorded,
         came: &Came,
+        report: &FileReport,
         (copied, displaced): (u64, [Option<&Displaced>; 2]),
         elapsed: Duration,
-    ) -> (String, Json) {
-        let mut object = Object::new();
-        object.put("event", "recorded");
-        object.put("file", self.path.display().to_string());
-        if self.args.rotation().is_some() {
-            object.put("files", came.files);
-        }
-        object.put("elements", done.elements);
-        object.put("lost", came.lost);
-        object.put("bytes", came.bytes);
-        object.put("seconds", elapsed.as_secs_f64());
-        object.put(
-            "durability",
-            ["on-disk", "in-file"][usize::from(came.is_unsafe)],
-        );
-        object.put("backend", self.report.backend.to_string());
-        object.put("is_direct", self.report.is_direct);
-        object.put("bytes_copied", copied);
-        put_failures(&mut object, came.sync_failure, came.untrimmed);
-        let mut troubles = came.troubles.clone();
-        troubles.extend(came.untrimmed.map(untrimmed_text));
-        if !came.troubles.is_empty() {
-            object.put("trouble", came.troubles.join("; "));
-        }
+    ) -> Recorded {
         let mut text = format!(
             "{} recorded in {} ({}) in {:.1} s: {}, lost {}; {}; {}, {}, {} copied on the way to \
              the file",
@@ -383,46 +287,35 @@ impl Recorder<'_> {
                 false => "flushed to disk",
                 true => "not all flushed to disk",
             },
-            self.report.backend,
-            cache(self.report),
+            report.backend,
+            cache(report.is_direct),
             bytes_text(copied as f64),
         );
-        for trouble in troubles {
+        let untrimmed = came.untrimmed.map(untrimmed_text);
+        for trouble in came.troubles.iter().chain(&untrimmed) {
             text.push_str("; ");
-            text.push_str(&trouble);
+            text.push_str(trouble);
         }
-        notices::sum_up(&displaced, &mut text, &mut object);
-        (text, object.into_json())
-    }
-}
-
-/// Returns the result of a recording that ended before there was a writer: a file without rows
-/// would be useless.
-fn nobody_came(path: &Path, interrupted: &Interrupted) -> Outcome {
-    let exit = match interrupted.is_so() {
-        true => Exit::Interrupted,
-        false => Exit::Done,
-    };
-    let mut object = Object::new();
-    object.put("event", "recorded");
-    object.put("file", path.display().to_string());
-    object.put("elements", 0);
-    object.put("lost", 0);
-    let text = format!(
-        "no writer has connected to the stream: nothing recorded, {} is not created",
-        shown(path)
-    );
-    (text, object.into_json(), exit)
-}
-
-fn figures(file: &impl StreamFile) -> Figures {
-    let progress = file.file_progress();
-    Figures {
-        rows: file.elements(),
-        bytes: progress.bytes,
-        queue_bytes: progress.queue_bytes,
-        lost: file.lost(),
-        ..Figures::default()
+        let taken = Taken::Elements {
+            files: self.args.rotation().map(|_| came.files),
+            elements: done.elements,
+            lost: came.lost,
+        };
+        Recorded {
+            written: Some(FileWritten {
+                bytes: came.bytes,
+                seconds: elapsed.into(),
+                durability: ["on-disk", "in-file"][usize::from(came.is_unsafe)],
+                backend: report.backend.to_string(),
+                is_direct: report.is_direct,
+                bytes_copied: copied,
+            }),
+            sync_failure: came.sync_failure.map(system_error),
+            untrimmed: came.untrimmed.map(system_error),
+            trouble: (!came.troubles.is_empty()).then(|| came.troubles.join("; ")),
+            displaced: notices::displaced(displaced),
+            ..Recorded::nothing(self.path.display().to_string(), taken, text)
+        }
     }
 }
 
@@ -431,38 +324,17 @@ fn seen(file: &impl StreamFile) -> Seen<'_> {
     Seen {
         displaced,
         sums_displaced,
-        room: file.file_progress().room,
+        room: file.room(),
         trouble: None,
         is_connected: None,
-        lost: file.lost(),
+        lost: file.figures().lost,
     }
 }
 
-/// Returns the reading end once it has a writer; `None` if the command was to end before.
-fn create(
-    args: &Args,
-    url: &str,
-    is_to_end: impl Fn() -> bool,
-    context: &Context,
-) -> Result<Option<ValueReader>, Stop> {
-    let engine = targets::engine(&context.settings)?;
-    let options = Options {
-        peer: args.from.clone(),
-        timeout: context.settings.patience(),
-        directory_port: engine.port_or_default(),
-        program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
-        ..Options::default()
-    };
-    let (at, data_type) = (url.to_owned(), args.data_type.clone());
-    let create = move || ValueReader::create(&at, &data_type, options);
-    meet(url, create, is_to_end, context)
-}
-
-/// Describes the free space, and the effect of a full disk.
 fn room(state: RoomState, path: &Path, bytes_per_second: f64) -> String {
     let left = room_text(path, bytes_per_second);
     match state {
-        RoomState::Full => "disk full: the stream waits; free some".to_owned(),
+        RoomState::Full => "disk full: the stream waits; free some space".to_owned(),
         RoomState::Low => format!("disk nearly full: {left}"),
         _ => left,
     }
@@ -473,9 +345,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_that_is_full_or_nearly_is_said_where_the_progress_is() {
+    fn full_or_nearly_full_disk_is_shown_with_the_progress() {
         let text = |state| room(state, Path::new("here.tdms"), 0.0);
-        let full = "disk full: the stream waits; free some";
+        let full = "disk full: the stream waits; free some space";
         assert_eq!(text(RoomState::Full), full);
         let (low, enough) = (text(RoomState::Low), text(RoomState::Enough));
         assert!(low.starts_with("disk nearly full: ") && low.ends_with(" left"));

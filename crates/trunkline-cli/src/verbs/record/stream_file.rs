@@ -7,57 +7,40 @@ use std::time::Duration;
 
 use rustix::fs::{Access, CWD, Mode, OFlags, access, openat};
 use trunkline::record::{
-    Backend, Closed, Displaced, Durability, ElementSeries, FailedStep, Progress, RecordError, Room,
+    Closed, Displaced, Durability, ElementSeries, FailedStep, Progress, RecordError, Room,
     Segments, TdmsRecording, TdmsSeries, WriteQueue,
 };
 
-/// Progress of a recording, over all its files.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FileProgress {
-    /// Bytes written.
-    pub(super) bytes: u64,
-    /// Bytes waiting to be written.
-    pub(super) queue_bytes: u64,
-    /// Bytes copied on the way to the current file.
-    pub(super) bytes_copied: u64,
-    pub(super) room: Room,
-}
+use super::running::Figures;
+use crate::replace::folder_of;
 
-impl FileProgress {
-    fn of_queue(progress: &Progress, bytes_before: u64) -> Self {
-        let queue_bytes = progress.accepted.saturating_sub(progress.written);
-        Self {
-            bytes: bytes_before + progress.written,
-            queue_bytes: queue_bytes + progress.bytes_collected as u64,
-            bytes_copied: progress.bytes_copied,
-            room: progress.room,
-        }
-    }
-}
-
-/// The interface for displaying and ending a recording.
 pub(super) trait StreamFile {
-    /// Returns the number of elements taken.
-    fn elements(&self) -> u64;
+    /// Returns the state of the recording, over all its files, without a rate.
+    fn figures(&self) -> Figures;
 
-    /// Returns the progress.
-    fn file_progress(&self) -> FileProgress;
+    fn room(&self) -> Room;
+
+    /// Returns the bytes copied on the way to the current file.
+    fn bytes_copied(&self) -> u64;
 
     /// Returns the displacement of the current file and of its checksums, if their names no longer
     /// lead to them.
     fn displaced(&self) -> [Option<&Displaced>; 2];
 
-    /// Returns the number of missing elements.
-    fn lost(&self) -> u64;
-
-    /// Ends the recording.
-    ///
-    /// # Errors
-    /// [`RecordError`].
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError>;
 }
 
-/// The result of a recording.
+fn figures(rows: u64, lost: u64, progress: &Progress, bytes_before: u64) -> Figures {
+    let queue_bytes = progress.accepted.saturating_sub(progress.written);
+    Figures {
+        rows,
+        bytes: bytes_before + progress.written,
+        queue_bytes: queue_bytes + progress.bytes_collected as u64,
+        lost,
+        ..Figures::default()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Came {
     pub(super) files: u32,
@@ -65,13 +48,11 @@ pub(super) struct Came {
     pub(super) lost: u64,
     /// True if some of it is not safe from a loss of power.
     pub(super) is_unsafe: bool,
-    /// Failures of its files.
     pub(super) troubles: Vec<String>,
     /// System error number, if a file could not be truncated to its length.
     pub(super) untrimmed: Option<i32>,
     /// System error number, if a sync has failed.
     pub(super) sync_failure: Option<i32>,
-    /// Failure of the only file.
     pub(super) failure: Option<String>,
 }
 
@@ -90,21 +71,21 @@ impl Came {
     }
 }
 
-impl<B: Backend> StreamFile for TdmsRecording<B> {
-    fn elements(&self) -> u64 {
-        self.rows()
+impl StreamFile for TdmsRecording {
+    fn figures(&self) -> Figures {
+        figures(self.rows(), self.lost(), &self.progress(), 0)
     }
 
-    fn file_progress(&self) -> FileProgress {
-        FileProgress::of_queue(&self.progress(), 0)
+    fn room(&self) -> Room {
+        self.progress().room
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        self.progress().bytes_copied
     }
 
     fn displaced(&self) -> [Option<&Displaced>; 2] {
         [self.queue().displaced(), self.queue().sums_displaced()]
-    }
-
-    fn lost(&self) -> u64 {
-        self.lost()
     }
 
     fn end(&mut self, wait: Duration) -> Result<Came, RecordError> {
@@ -115,22 +96,28 @@ impl<B: Backend> StreamFile for TdmsRecording<B> {
     }
 }
 
-impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for TdmsSeries<B, O> {
-    fn elements(&self) -> u64 {
-        self.rows()
+impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
+    fn figures(&self) -> Figures {
+        let progress = self.file().progress();
+        figures(
+            self.rows(),
+            self.rows_lost(),
+            &progress,
+            self.bytes_before(),
+        )
     }
 
-    fn file_progress(&self) -> FileProgress {
-        FileProgress::of_queue(&self.file().progress(), self.bytes_before())
+    fn room(&self) -> Room {
+        self.file().progress().room
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        self.file().progress().bytes_copied
     }
 
     fn displaced(&self) -> [Option<&Displaced>; 2] {
         let queue = self.file().queue();
         [queue.displaced(), queue.sums_displaced()]
-    }
-
-    fn lost(&self) -> u64 {
-        self.rows_lost()
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
@@ -152,26 +139,27 @@ impl<B: Backend, O: FnMut(u32) -> io::Result<WriteQueue<B>>> StreamFile for Tdms
 
 /// For elements that vary in size or have parts. Their recording has already ended.
 impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S, O> {
-    fn elements(&self) -> u64 {
-        self.progress().updates
-    }
-
-    fn file_progress(&self) -> FileProgress {
+    fn figures(&self) -> Figures {
         let progress = self.progress();
-        FileProgress {
+        Figures {
+            rows: progress.updates,
             bytes: progress.bytes,
             queue_bytes: progress.waiting_bytes as u64,
-            bytes_copied: progress.bytes,
-            room: self.room(),
+            lost: progress.lost,
+            ..Figures::default()
         }
     }
 
-    fn displaced(&self) -> [Option<&Displaced>; 2] {
-        [self.displaced(), self.sums_displaced()]
+    fn room(&self) -> Room {
+        (**self).room()
     }
 
-    fn lost(&self) -> u64 {
-        self.progress().lost
+    fn bytes_copied(&self) -> u64 {
+        self.progress().bytes
+    }
+
+    fn displaced(&self) -> [Option<&Displaced>; 2] {
+        [(**self).displaced(), self.sums_displaced()]
     }
 
     fn end(&mut self, _: Duration) -> Result<Came, RecordError> {
@@ -196,12 +184,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
 }
 
 /// Checks that a file can be created in the folder of this path, before waiting for the other end.
-///
-/// # Errors
-/// The error of the system.
 pub(super) fn check_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|path| !path.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     // A file without a name, which leaves nothing behind.
     match openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR) {
@@ -222,14 +206,15 @@ mod tests {
     use trunkline::record::{QueueOptions, SimDisk, TdmsLayout};
     use trunkline::tdms::TdmsType;
 
-    use super::super::{put_failures, untrimmed_text};
+    use super::super::recorded::{Recorded, Taken, system_error};
+    use super::super::untrimmed_text;
     use super::*;
-    use crate::output::json::Object;
+    use crate::output::record::object;
 
     /// Returns the result of a recording whose file can, or cannot, be truncated.
     fn came_of(fault: Option<i32>) -> Came {
         let disk = SimDisk::new(1, 512);
-        let queue = WriteQueue::new(disk.clone(), QueueOptions::default(), Vec::new());
+        let queue = WriteQueue::new(Box::new(disk.clone()), QueueOptions::default(), Vec::new());
         let layout = TdmsLayout {
             timestamps: Vec::new(),
             group: "g".into(),
@@ -244,16 +229,23 @@ mod tests {
 
     /// Behaviour: B-70.
     #[test]
-    fn what_went_wrong_with_a_file_is_told_at_the_end() {
+    fn file_errors_are_reported_at_the_end() {
         let came = came_of(None);
         assert_eq!((came.failure, came.untrimmed), (None, None));
         assert_eq!((came.files, came.sync_failure), (1, None));
         let came = came_of(Some(30));
         assert_eq!(came.untrimmed, Some(30));
         assert!(came.failure.is_some());
-        let mut object = Object::new();
-        put_failures(&mut object, came.sync_failure, came.untrimmed);
-        let object = object.into_json();
+        let taken = Taken::Elements {
+            files: None,
+            elements: 0,
+            lost: 0,
+        };
+        let object = object(&Recorded {
+            sync_failure: came.sync_failure.map(system_error),
+            untrimmed: came.untrimmed.map(system_error),
+            ..Recorded::nothing(String::new(), taken, String::new())
+        });
         let said = object["untrimmed"].as_str().unwrap();
         assert!(said.contains("os error 30"), "{said}");
         assert_eq!(object.get("sync_failure"), None);
@@ -265,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_takes_no_file_is_found_out_and_nothing_is_left_in_one_that_does() {
+    fn unusable_folder_is_detected_and_the_check_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         check_folder(&folder.path().join("x.tdms")).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

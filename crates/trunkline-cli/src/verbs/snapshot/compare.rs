@@ -9,57 +9,93 @@ use trunkline_types::json::{from_json, to_json};
 use trunkline_types::{Access, DataType, Position, Value};
 
 use super::file::{Saved, Variable, wrong};
-use crate::exit::Exit;
+use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::ValueStyle;
-use crate::problem::Problem;
+use crate::terminal::Style;
+use crate::{Exit, Problem};
 
-/// A difference of one variable.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Difference {
+/// A line of `snapshot diff`, and of `snapshot restore` without `--yes`.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline difference, version 1")]
+pub(crate) struct Difference {
+    /// Full name of the variable.
     pub(super) name: String,
+    /// `changed`: another value; `type`: another type; `gone`: it does not exist now; `added`: not
+    /// in the file; `unknown`: it cannot be read now.
+    #[schemars(extend("enum" = ["changed", "type", "gone", "added", "unknown"]))]
+    difference: &'static str,
+    /// The value in the file; null when there is none.
+    pub(super) file: Json,
+    /// The value now, or in the other file; null when there is none.
+    pub(super) now: Json,
+    /// For people: the value in the file, and the value now. Empty if there is none.
+    #[serde(skip)]
+    pub(super) texts: [String; 2],
+    #[serde(skip)]
     pub(super) kind: Kind,
-    /// As text for people, empty if there is no value, and as JSON.
-    pub(super) saved: (String, Json),
-    pub(super) now: (String, Json),
 }
 
-/// The kind of difference.
+impl Record for Difference {
+    const COLUMNS: &'static [&'static str] = &["name", "difference", "file", "now"];
+
+    fn cell(&self, column: &str) -> Option<String> {
+        match (column, &self.kind) {
+            ("file", _) => Some(self.texts[0].clone()),
+            ("now", Kind::Unknown(why)) if !why.message.is_empty() => Some(why.message.clone()),
+            ("now", _) => Some(self.texts[1].clone()),
+            _ => None,
+        }
+    }
+
+    fn style(&self) -> Style {
+        match self.kind {
+            Kind::Value(_) => Style::Plain,
+            Kind::Unknown(_) => Style::Bad,
+            _ => Style::Uncertain,
+        }
+    }
+}
+
+/// A value as text for people, empty if there is none, and as JSON.
+type Shown = (String, Json);
+
+impl Difference {
+    fn new(name: &str, kind: Kind, saved: Shown, now: Shown) -> Self {
+        Self {
+            name: name.to_owned(),
+            difference: match kind {
+                Kind::Value(_) => "changed",
+                Kind::Type => "type",
+                Kind::Gone => "gone",
+                Kind::Added => "added",
+                Kind::Unknown(_) => "unknown",
+            },
+            file: saved.1,
+            now: now.1,
+            texts: [saved.0, now.0],
+            kind,
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Kind {
-    /// Another value, with the write that restores it, if that is possible.
     Value(Option<Back>),
     /// Another type: the old value cannot be written.
     Type,
-    /// The variable no longer exists.
     Gone,
     /// The variable exists, and is not in the file.
     Added,
-    /// Not known, for this reason.
     Unknown(Problem),
 }
 
-/// The write that restores a value.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Back {
     pub(super) variable: VariableRef,
     pub(super) value: Value,
     /// Position of the variable when it was compared.
     pub(super) position: Position,
-    /// True if only its source writes it.
     pub(super) is_read_only: bool,
-}
-
-impl Kind {
-    /// Returns the kind in one word.
-    pub(super) fn word(&self) -> &'static str {
-        match self {
-            Kind::Value(_) => "changed",
-            Kind::Type => "type",
-            Kind::Gone => "gone",
-            Kind::Added => "added",
-            Kind::Unknown(_) => "unknown",
-        }
-    }
 }
 
 /// Compares a variable of a file with the engine: `None` if they do not differ.
@@ -69,15 +105,8 @@ pub(super) fn with_engine(
     opened: Result<Opened, Problem>,
     style: ValueStyle,
 ) -> Result<Option<Difference>, Problem> {
-    let none = (String::new(), Json::Null);
-    let difference = |kind, saved_as, now| {
-        Some(Difference {
-            name: saved.name.clone(),
-            kind,
-            saved: saved_as,
-            now,
-        })
-    };
+    let none = Shown::default();
+    let difference = |kind, saved_as, now| Some(Difference::new(&saved.name, kind, saved_as, now));
     let as_written = (plain(&saved.value), saved.value.clone());
     let opened = match opened {
         Ok(opened) => opened,
@@ -89,12 +118,8 @@ pub(super) fn with_engine(
     let data_type = &opened.data_type;
     let Some(reading) = &opened.reading else {
         let sentence = "the variable is write-only, so its value is unknown";
-        let problem = Problem::new(Exit::NotPermitted, "not-readable", sentence);
-        return Ok(difference(
-            Kind::Unknown(problem.of(&saved.name)),
-            as_written,
-            none,
-        ));
+        let problem = Problem::new(Exit::NotPermitted, "not-readable", sentence).of(&saved.name);
+        return Ok(difference(Kind::Unknown(problem), as_written, none));
     };
     let shown = |value: &Value| {
         let json = to_json(value, data_type).into_plain();
@@ -105,7 +130,7 @@ pub(super) fn with_engine(
         _ => shown(&reading.sample.value),
     };
     if data_type.to_string() != saved.data_type {
-        let typed = |(text, json): (String, Json), ty: &str| (format!("{text} ({ty})"), json);
+        let typed = |(text, json): Shown, ty: &str| (format!("{text} ({ty})"), json);
         let (before, after) = (typed(as_written, &saved.data_type), data_type.to_string());
         return Ok(difference(Kind::Type, before, typed(now, &after)));
     }
@@ -131,33 +156,20 @@ pub(super) fn with_engine(
 fn value_of(path: &Path, saved: &Variable, data_type: &DataType) -> Result<Value, Problem> {
     from_json(&saved.value, data_type).map_err(|error| {
         let what = format!("{}: {error}", saved.name);
-        wrong(
-            path,
-            Some(saved.line),
-            &what,
-            "correct the value, or save it again",
-        )
+        let hint = "correct the value, or save it again";
+        wrong(path, Some(saved.line), &what, hint)
     })
 }
 
-/// Returns the names that an engine has and a file does not.
 pub(super) fn added(saved: &Saved, there: &[&str]) -> Vec<Difference> {
-    let known: BTreeSet<&str> = saved
-        .variables
-        .iter()
-        .map(|one| one.name.as_str())
-        .collect();
+    let known: BTreeSet<&str> = saved.variables.iter().map(|one| &*one.name).collect();
     let added = there.iter().filter(|name| !known.contains(*name));
-    let added = added.map(|name| Difference {
-        name: (*name).to_owned(),
-        kind: Kind::Added,
-        saved: (String::new(), Json::Null),
-        now: (String::new(), Json::Null),
-    });
-    added.collect()
+    let none = Shown::default;
+    added
+        .map(|name| Difference::new(name, Kind::Added, none(), none()))
+        .collect()
 }
 
-/// Returns the differences between two files.
 pub(super) fn files(before: &Saved, after: &Saved) -> Vec<Difference> {
     let mut pairs: BTreeMap<&str, (Option<&Variable>, Option<&Variable>)> = BTreeMap::new();
     for variable in &before.variables {
@@ -167,9 +179,7 @@ pub(super) fn files(before: &Saved, after: &Saved) -> Vec<Difference> {
         pairs.entry(&variable.name).or_default().1 = Some(variable);
     }
     let shown = |variable: Option<&Variable>| {
-        variable.map_or((String::new(), Json::Null), |one| {
-            (plain(&one.value), one.value.clone())
-        })
+        variable.map_or_else(Shown::default, |one| (plain(&one.value), one.value.clone()))
     };
     let difference = |(name, (before, after)): (&str, (Option<&Variable>, Option<&Variable>))| {
         let kind = match (before, after) {
@@ -179,12 +189,7 @@ pub(super) fn files(before: &Saved, after: &Saved) -> Vec<Difference> {
             (Some(_), None) => Kind::Gone,
             _ => Kind::Added,
         };
-        Some(Difference {
-            name: name.to_owned(),
-            kind,
-            saved: shown(before),
-            now: shown(after),
-        })
+        Some(Difference::new(name, kind, shown(before), shown(after)))
     };
     pairs.into_iter().filter_map(difference).collect()
 }

@@ -8,136 +8,91 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-use serde_json::{Map, Value as Json};
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
 use trunkline_types::text::escape;
 
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
 use crate::replace::replace;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, is_standard, read_text};
+use crate::{CliError, Exit, Problem};
 
-/// The version of the format.
 const VERSION: u64 = 1;
+const SAVE: &str = "`trunkline snapshot save` creates snapshots";
 
-/// The content of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Saved {
     pub(super) head: Head,
-    /// The variables in the order of their names.
     pub(super) variables: Vec<Variable>,
 }
 
-/// Facts about the whole snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Head {
     /// Time of the snapshot, by the engine's clock.
     pub(super) taken: String,
-    /// Name of the engine.
     pub(super) engine: String,
-    /// True if all values are of one instant.
     pub(super) is_instant: bool,
 }
 
-/// The line of one variable.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub(super) struct Variable {
     pub(super) name: String,
+    #[serde(rename = "type")]
     pub(super) data_type: String,
     /// `null`: the variable had not been written.
     pub(super) value: Json,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) units: String,
+    #[serde(rename = "q", skip_serializing_if = "String::is_empty")]
     pub(super) quality: String,
+    #[serde(rename = "ts", skip_serializing_if = "String::is_empty")]
     pub(super) timestamp: String,
     /// Number of the line in the file, from 1.
+    #[serde(skip)]
     pub(super) line: usize,
-}
-
-impl Variable {
-    fn to_line(&self) -> String {
-        let mut object = Map::new();
-        let mut put = |key: &str, value: &str| {
-            if !value.is_empty() {
-                object.insert(key.to_owned(), Json::from(value));
-            }
-        };
-        put("name", &self.name);
-        put("type", &self.data_type);
-        object.insert("value".to_owned(), self.value.clone());
-        let mut put = |key: &str, value: &str| {
-            if !value.is_empty() {
-                object.insert(key.to_owned(), Json::from(value));
-            }
-        };
-        put("units", &self.units);
-        put("q", &self.quality);
-        put("ts", &self.timestamp);
-        escape(&Json::Object(object).to_string()).into_owned()
-    }
 }
 
 impl Saved {
     /// Writes the file, completely or not at all; `-` is standard output.
-    pub(super) fn write(&self, path: &Path, terminal: &Terminal) -> Result<(), Stop> {
+    pub(super) fn write(&self, path: &Path, terminal: &Terminal) -> Result<(), CliError> {
+        let head = json!({
+            "snapshot": VERSION,
+            "taken": self.head.taken,
+            "engine": self.head.engine,
+            "instant": self.head.is_instant,
+            "variables": self.variables.len(),
+        });
+        let lines = self.variables.iter().map(|variable| json!(variable));
         let mut text = String::new();
-        let mut head = Map::new();
-        head.insert("snapshot".to_owned(), Json::from(VERSION));
-        head.insert("taken".to_owned(), Json::from(self.head.taken.as_str()));
-        head.insert("engine".to_owned(), Json::from(self.head.engine.as_str()));
-        head.insert("instant".to_owned(), Json::from(self.head.is_instant));
-        head.insert("variables".to_owned(), Json::from(self.variables.len()));
-        text.push_str(&escape(&Json::Object(head).to_string()));
-        text.push('\n');
-        for variable in &self.variables {
-            text.push_str(&variable.to_line());
+        for line in std::iter::once(head).chain(lines) {
+            text.push_str(&escape(&line.to_string()));
             text.push('\n');
         }
         if is_standard(path) {
             return terminal.raw(text.as_bytes());
         }
-        let written = replace(path, |file| file.write_all(text.as_bytes()));
-        let failed = |error: io::Error| {
-            wrong(
-                path,
-                None,
-                &error.to_string(),
-                "check that the folder exists",
-            )
-        };
+        let written = replace(path, true, |file| file.write_all(text.as_bytes()));
+        let hint = "check that the folder exists";
+        let failed = |error: io::Error| wrong(path, None, &error.to_string(), hint);
         Ok(written.map_err(failed)?)
     }
 
     /// Reads a file; `-` is standard input.
     pub(super) fn read(path: &Path) -> Result<Self, Problem> {
-        let mut text = String::new();
-        let read = match is_standard(path) {
-            true => io::stdin().read_to_string(&mut text),
-            false => fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
-        };
-        read.map_err(|error| {
-            wrong(
-                path,
-                None,
-                &error.to_string(),
-                "`trunkline snapshot save` creates such a file",
-            )
-        })?;
+        let text = read_text(path);
+        let text = text.map_err(|error| wrong(path, None, &error.to_string(), SAVE))?;
         Self::parse(path, &text)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, Problem> {
-        let hint = "`trunkline snapshot save` creates such a file";
-        let mut lines = text
-            .lines()
-            .zip(1..)
-            .filter(|(line, _)| !line.trim().is_empty());
+        let lines = text.lines().zip(1..);
+        let mut lines = lines.filter(|(line, _)| !line.trim().is_empty());
         let Some((head, line)) = lines.next() else {
-            return Err(wrong(path, None, "the file is empty", hint));
+            return Err(wrong(path, None, "the file is empty", SAVE));
         };
-        let head = object(head).map_err(|what| wrong(path, Some(line), &what, hint))?;
+        let head = object(head).map_err(|what| wrong(path, Some(line), &what, SAVE))?;
         match head.get("snapshot").and_then(Json::as_u64) {
             Some(VERSION) => {}
             Some(_) => {
@@ -146,7 +101,7 @@ impl Saved {
             }
             None => {
                 let what = "the first line does not belong to a snapshot";
-                return Err(wrong(path, Some(line), what, hint));
+                return Err(wrong(path, Some(line), what, SAVE));
             }
         }
         let mut saved = Self {
@@ -159,14 +114,9 @@ impl Saved {
         };
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         for (text, line) in lines {
-            let variable = variable(text, line).map_err(|what| {
-                wrong(
-                    path,
-                    Some(line),
-                    &what,
-                    "correct the line, or save it again",
-                )
-            })?;
+            let hint = "correct the line, or save it again";
+            let variable = variable(text, line);
+            let variable = variable.map_err(|what| wrong(path, Some(line), &what, hint))?;
             if let Some(before) = seen.insert(variable.name.clone(), line) {
                 let what = format!("{} is already in line {before}", variable.name);
                 return Err(wrong(path, Some(line), &what, "remove one of the lines"));
@@ -221,21 +171,20 @@ fn text_of(object: &Map<String, Json>, key: &str) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Returns the problem of an invalid file, with its place.
 pub(super) fn wrong(path: &Path, line: Option<usize>, what: &str, hint: &str) -> Problem {
     let place = line.map(|line| format!(":{line}")).unwrap_or_default();
-    let mut problem = Problem::new(Exit::Usage, "bad-file", "");
-    problem.message = format!("{}{place}: {what}", path.display());
-    problem.hint = Some(hint.to_owned());
-    problem
-}
-
-pub(super) fn is_standard(path: &Path) -> bool {
-    path == Path::new("-")
+    let message = format!("{}{place}: {what}", path.display());
+    let problem = Problem::stating("bad-file", message).with_hint(hint);
+    Problem {
+        exit: Exit::Usage,
+        ..problem
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const HEAD: &str = "{\"snapshot\":1,\"taken\":\"T\",\"engine\":\"rig\",\"instant\":true";
@@ -247,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_stands_in_the_order_of_the_names() {
+    fn snapshot_round_trips_in_the_order_of_the_names() {
         let variable = |name: &str, line| Variable {
             name: name.to_owned(),
             data_type: "f64".to_owned(),

@@ -1,28 +1,24 @@
 //! `snapshot`: saves the values of variables at one instant to a file, compares them and writes
 //! them back.
 
-mod compare;
+pub(crate) mod compare;
 mod file;
-mod restore;
+pub(crate) mod restore;
 
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
-use trunkline::{OpenOptions, Opened};
 use trunkline_types::Pattern;
 use trunkline_types::json::to_json;
 
-use self::compare::{Difference, Kind};
-use self::file::{Head, Saved, Variable, is_standard};
-use super::{Context, Verb};
-use crate::connection::{Connection, Entries, Entry, facts, readable, reading_fault};
-use crate::exit::{Exit, Tally};
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
+use self::compare::Difference;
+use self::file::{Head, Saved, Variable};
+use crate::connection::{Connection, Entries, metadata, opening, readable, reading_fault};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::values::WideInt;
 use crate::targets::{self, Targets, Wanted};
-use crate::terminal::Mood;
+use crate::terminal::is_standard;
+use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
 /// Save the values of variables at one instant, compare them, and write them back
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -35,7 +31,7 @@ pub(crate) enum Subcommand {
 /// Save the values of variables in a file
 ///
 /// The file has one line for each variable, with its type, value, quality and time. Up to 4096
-/// variables are read at one instant.
+/// variables are read at one instant; more are read in several steps, and the file says so.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SaveArgs {
     /// The file; `-` is standard output
@@ -76,40 +72,39 @@ struct SavedArgs {
     names: Vec<String>,
 }
 
-pub(crate) const VERB: Verb = Verb::group(
-    "snapshot",
-    &[
-        Verb::writing(
-            "save",
-            &[
-                Exit::Done,
-                Exit::SomeFailed,
-                Exit::Usage,
-                Exit::Unreachable,
-                Exit::TimedOut,
-                Exit::NotPermitted,
-                Exit::Interrupted,
-            ],
-        ),
-        Verb::reading(
-            "diff",
-            &[
-                Exit::Done,
-                Exit::SomeFailed,
-                Exit::Usage,
-                Exit::Unreachable,
-                Exit::TimedOut,
-                Exit::NotPermitted,
-                Exit::Found,
-                Exit::Interrupted,
-            ],
-        ),
-        restore::VERB,
-    ],
-);
+/// The line of `snapshot save`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline saved snapshot, version 1")]
+pub(crate) struct SavedLine {
+    /// The file that was written.
+    file: String,
+    /// Variables in it.
+    variables: u64,
+    /// Whether all of them were read at one instant, which is possible for at most 4096.
+    instant: bool,
+    /// When they were read, by the engine's clock.
+    #[schemars(extend("format" = "date-time"))]
+    taken: String,
+    /// Number of the last group that was written before the snapshot; 0 when there was none. A
+    /// string with `--int-strings`.
+    commit: WideInt,
+}
 
-pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+impl Record for SavedLine {
+    const COLUMNS: &'static [&'static str] = &["file", "variables", "instant"];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        match column {
+            "variables" => Some(counted(self.variables, "variable")),
+            "instant" if self.instant => Some("at one instant".to_owned()),
+            "instant" => Some("not at one instant, because there are more than 4096".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     match command {
         Subcommand::Save(args) => save(args, context),
         Subcommand::Diff(args) => diff(args, context),
@@ -117,7 +112,7 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop>
     }
 }
 
-fn save(args: &SaveArgs, context: &Context) -> Result<Exit, Stop> {
+fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     if !args.force && !is_standard(&args.file) {
         // Pipes and devices are written to, not replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
@@ -130,15 +125,14 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, Stop> {
     let entries = connection.expand(targets, context)?;
     let mut tally = Tally::default();
     let mut opened = Vec::new();
-    for Looked { name, result } in open(&connection, &entries)? {
-        match result.and_then(|opened| readable(&name, opened)) {
+    for (name, opened_one) in connection.open_all(&entries, opening(true, true))? {
+        match opened_one.and_then(|opened| readable(&name, opened)) {
             Ok(one) => opened.push((name, one)),
             Err(problem) => tally.item_failed(context.show(&problem, entries.width())?),
         }
     }
     let variables: Vec<_> = opened.iter().map(|(_, one)| one.variable).collect();
-    let snapshot = connection.client.snapshot(&variables, connection.timeout());
-    let snapshot = snapshot.map_err(|error| connection.failed(&error))?;
+    let snapshot = connection.call(|client, wait| client.snapshot(&variables, wait))?;
     let mut saved = Saved {
         head: Head {
             taken: snapshot.instant.to_string(),
@@ -165,7 +159,7 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, Stop> {
                 true => to_json(&sample.value, &opened.data_type).into_plain(),
                 false => Json::Null,
             },
-            units: facts(opened).units,
+            units: metadata(opened).units,
             quality: sample.quality.to_string(),
             timestamp: match is_written {
                 true => sample.source_timestamp.to_string(),
@@ -177,67 +171,48 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, Stop> {
     saved.variables.sort_by(|a, b| a.name.cmp(&b.name));
     if saved.variables.is_empty() {
         let sentence = "nothing could be read, so no file was written; see `trunkline ls`";
-        return Err(Problem::new(Exit::SomeFailed, "no-match", sentence).into());
+        return Err(Problem::failed("no-match", sentence).into());
     }
     saved.write(&args.file, &context.terminal)?;
-    told_saved(args, &saved, snapshot.commit, context)?;
+    // Unless the file itself is printed.
+    if !is_standard(&args.file) {
+        context.list([SavedLine {
+            file: args.file.display().to_string(),
+            variables: saved.variables.len() as u64,
+            instant: saved.head.is_instant,
+            taken: saved.head.taken.clone(),
+            commit: context.settings.values.wide(snapshot.commit),
+        }])?;
+    }
     Ok(tally.exit())
 }
 
-/// Reports what was saved, unless the file itself is printed.
-fn told_saved(args: &SaveArgs, saved: &Saved, commit: u64, context: &Context) -> Result<(), Stop> {
-    if is_standard(&args.file) {
-        return Ok(());
-    }
-    let columns = &["file", "variables", "instant"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?;
-    let (count, file) = (saved.variables.len(), args.file.display().to_string());
-    let mut object = Object::new();
-    object.put("file", file.as_str());
-    object.put("variables", count);
-    object.put("instant", saved.head.is_instant);
-    object.put("taken", saved.head.taken.as_str());
-    object.put("commit", context.settings.values.json_u64(commit));
-    let instant = match saved.head.is_instant {
-        true => "at one instant",
-        false => "not at one instant, which is possible for at most 4096",
-    };
-    records.push(Row {
-        cells: vec![file, counted(count as u64, "variable"), instant.to_owned()],
-        object,
-        mood: Mood::Plain,
-    })?;
-    records.finish()
-}
-
-fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, Stop> {
+fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
     let saved = wanted(&args.saved, Saved::read(&args.saved.file)?)?;
     let differences = match &args.with {
         Some(other) => compare::files(&saved, &wanted(&args.saved, Saved::read(other)?)?),
         None => {
-            let connection = Connection::new(&targets::engine(&context.settings)?, context)?;
+            let connection = Connection::to_engine(context)?;
             with_engine(&args.saved, &saved, &connection, context)?
         }
     };
-    show(&differences, context)?;
-    Ok(match differences.is_empty() {
-        true => {
-            context.remark("nothing differs")?;
-            Exit::Done
-        }
-        false => Exit::Found,
-    })
+    let is_different = !differences.is_empty();
+    context.list(differences)?;
+    if !is_different {
+        context.remark("no differences")?;
+    }
+    Ok(Exit::Found.when(is_different))
 }
 
 /// Selects the variables of a file that the operands name; all if there are no operands.
-fn wanted(args: &SavedArgs, mut saved: Saved) -> Result<Saved, Stop> {
+fn wanted(args: &SavedArgs, mut saved: Saved) -> Result<Saved, CliError> {
     if args.names.is_empty() {
         return Ok(saved);
     }
     let mut patterns = Vec::with_capacity(args.names.len());
     for name in &args.names {
         let pattern = Pattern::parse(name);
-        patterns.push(pattern.map_err(|error| Problem::usage(&format!("{name}: {error}")))?);
+        patterns.push(pattern.map_err(|error| Problem::usage(format!("{name}: {error}")))?);
     }
     saved
         .variables
@@ -245,29 +220,29 @@ fn wanted(args: &SavedArgs, mut saved: Saved) -> Result<Saved, Stop> {
     Ok(saved)
 }
 
-/// Returns the differences between a file and the engine's current values.
 fn with_engine(
     args: &SavedArgs,
     saved: &Saved,
     connection: &Connection,
     context: &Context,
-) -> Result<Vec<Difference>, Stop> {
-    let entry = |variable: &Variable| Entry::Name(variable.name.clone());
-    let entries = Entries(saved.variables.iter().map(entry).collect());
+) -> Result<Vec<Difference>, CliError> {
+    let names = saved.variables.iter().map(|one| Ok(one.name.clone()));
+    let entries = Entries(names.collect());
     let mut differences = Vec::new();
-    for (saved, looked) in saved.variables.iter().zip(open(connection, &entries)?) {
+    let opened = connection.open_all(&entries, opening(true, true))?;
+    for (saved, (_, opened)) in saved.variables.iter().zip(opened) {
         let style = context.settings.values;
-        let difference = compare::with_engine(&args.file, saved, looked.result, style);
+        let difference = compare::with_engine(&args.file, saved, opened, style);
         differences.extend(difference?);
     }
-    let patterns = args
+    let mut there = Vec::new();
+    for pattern in args
         .names
         .iter()
-        .filter(|name| Pattern::has_wildcards(name));
-    let mut there = Vec::new();
-    for pattern in patterns {
+        .filter(|name| Pattern::has_wildcards(name))
+    {
         let wanted = Pattern::parse(pattern).map(Wanted::Pattern);
-        let wanted = wanted.map_err(|error| Problem::usage(&format!("{pattern}: {error}")))?;
+        let wanted = wanted.map_err(|error| Problem::usage(format!("{pattern}: {error}")))?;
         let targets = Targets {
             engine: targets::engine(&context.settings)?,
             wanted: vec![wanted],
@@ -279,69 +254,4 @@ fn with_engine(
     differences.sort_by(|a, b| a.name.cmp(&b.name));
     differences.dedup_by(|a, b| a.name == b.name);
     Ok(differences)
-}
-
-/// A name, and its opened variable or its problem.
-struct Looked {
-    name: String,
-    result: Result<Opened, Problem>,
-}
-
-/// Opens every name.
-fn open(connection: &Connection, entries: &Entries) -> Result<Vec<Looked>, Stop> {
-    let options = OpenOptions {
-        read: true,
-        describe: true,
-        ..OpenOptions::default()
-    };
-    let mut opened = connection.open(&entries.names(), options)?.into_iter();
-    let mut all = Vec::with_capacity(entries.0.len());
-    for entry in &entries.0 {
-        match entry {
-            Entry::Problem(problem) => {
-                let name = problem.name.clone().unwrap_or_default();
-                let result = Err(problem.clone());
-                all.push(Looked { name, result });
-            }
-            Entry::Name(name) => all.extend(opened.next().map(|result| Looked {
-                name: name.clone(),
-                result,
-            })),
-        }
-    }
-    Ok(all)
-}
-
-/// Shows the differences, one line each.
-fn show(differences: &[Difference], context: &Context) -> Result<(), Stop> {
-    let columns = &["name", "difference", "file", "now"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
-    for difference in differences {
-        let mut object = Object::new();
-        object.put("name", difference.name.as_str());
-        object.put("difference", difference.kind.word());
-        object.put("file", difference.saved.1.clone());
-        object.put("now", difference.now.1.clone());
-        let (mood, note) = match &difference.kind {
-            Kind::Value(_) => (Mood::Plain, String::new()),
-            Kind::Unknown(problem) => (Mood::Bad, problem.message.clone()),
-            _ => (Mood::Uncertain, String::new()),
-        };
-        let now = match note.is_empty() {
-            true => difference.now.0.clone(),
-            false => note,
-        };
-        let word = difference.kind.word().to_owned();
-        records.push(Row {
-            cells: vec![
-                difference.name.clone(),
-                word,
-                difference.saved.0.clone(),
-                now,
-            ],
-            object,
-            mood,
-        })?;
-    }
-    records.finish()
 }

@@ -1,5 +1,6 @@
 //! `snapshot restore`: shows the writes that restore a snapshot, and carries them out on request.
 
+use serde_json::Value as Json;
 use trunkline::proto::{Fault, FaultCode};
 use trunkline::{GROUP_MAX, Write, WriteOutcome};
 
@@ -8,14 +9,9 @@ use super::file::Saved;
 use super::{SavedArgs, wanted, with_engine};
 use crate::arguments::Form;
 use crate::connection::{Connection, SUPERSEDED, not_known, written};
-use crate::exit::{Exit, Tally};
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
-use crate::targets;
-use crate::terminal::{Mood, plain};
-use crate::verbs::{Context, Verb};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::terminal::{Style, plain, width};
+use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
 /// Write the values of a file back to the variables
 ///
@@ -38,22 +34,63 @@ pub(crate) struct Args {
     if_unchanged: bool,
 }
 
-pub(super) const VERB: Verb = Verb::writing(
-    "restore",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Refused,
-        Exit::Unknown,
-        Exit::Interrupted,
-    ],
-);
+/// The difference that a planned step is about, with other columns.
+#[derive(Serialize, JsonSchema)]
+struct Preview<'d> {
+    #[serde(flatten)]
+    difference: &'d Difference,
+    /// For people: what is to be done, the value now, that of the file, and a remark.
+    #[serde(skip)]
+    texts: [(&'static str, String); 4],
+    #[serde(skip)]
+    style: Style,
+}
 
-/// A difference and the step planned for it.
+impl Record for Preview<'_> {
+    const COLUMNS: &'static [&'static str] = &["name", "action", "now", "saved", "remark"];
+
+    fn texts(&self) -> &[(&'static str, String)] {
+        &self.texts
+    }
+
+    fn style(&self) -> Style {
+        self.style
+    }
+}
+
+/// A line of `snapshot restore --yes`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline restored value, version 1")]
+pub(crate) struct Restored {
+    /// Full name of the variable.
+    name: String,
+    /// `applied`; `unchanged`: within the deadband; `left`: not written, because only its source
+    /// writes it, it had no value when it was saved, or it is not in the file.
+    #[schemars(extend("enum" = ["applied", "unchanged", "superseded", "left"]))]
+    outcome: &'static str,
+    /// The previous value; null when there was none.
+    old: Json,
+    /// The value that was written, or that was left unchanged; null when there is none.
+    now: Json,
+    /// For people: both values, and why the variable was left as it is.
+    #[serde(skip)]
+    texts: [(&'static str, String); 3],
+    #[serde(skip)]
+    style: Style,
+}
+
+impl Record for Restored {
+    const COLUMNS: &'static [&'static str] = &["name", "outcome", "before", "after", "remark"];
+
+    fn texts(&self) -> &[(&'static str, String)] {
+        &self.texts
+    }
+
+    fn style(&self) -> Style {
+        self.style
+    }
+}
+
 struct Planned<'d> {
     difference: &'d Difference,
     step: Step<'d>,
@@ -61,23 +98,21 @@ struct Planned<'d> {
 
 enum Step<'d> {
     Write(&'d Back),
-    /// It stays as it is, for this reason.
     Leave(&'static str),
-    /// It cannot be written back.
     Fail(Problem),
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let saved = wanted(&args.saved, Saved::read(&args.saved.file)?)?;
-    let connection = Connection::new(&targets::engine(&context.settings)?, context)?;
+    let connection = Connection::to_engine(context)?;
     let differences = with_engine(&args.saved, &saved, &connection, context)?;
     let planned: Vec<Planned<'_>> = differences.iter().map(plan).collect();
     if !args.yes {
         preview(&planned, context)?;
-        let count = planned
+        let writes = planned
             .iter()
-            .filter(|one| matches!(one.step, Step::Write(_)))
-            .count();
+            .filter(|one| matches!(one.step, Step::Write(_)));
+        let count = writes.count();
         let text = match count {
             0 => "nothing to write back".to_owned(),
             count => {
@@ -91,30 +126,25 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     write(args, &planned, &connection, context)
 }
 
-/// Shows the planned steps, in the columns in which [`write`] reports the outcomes.
-fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), Stop> {
-    let columns = &["name", "action", "now", "saved", "remark"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
-    for Planned { difference, step } in planned {
-        let (word, mood, remark) = match step {
-            Step::Write(_) => ("write", Mood::Plain, String::new()),
-            Step::Leave(remark) => ("leave", Mood::Dim, (*remark).to_owned()),
-            Step::Fail(problem) => ("fail", Mood::Bad, problem.sentence()),
+fn preview(planned: &[Planned<'_>], context: &Context) -> Result<(), CliError> {
+    context.list(planned.iter().map(|Planned { difference, step }| {
+        let (word, style, remark) = match step {
+            Step::Write(_) => ("write", Style::Plain, String::new()),
+            Step::Leave(remark) => ("leave", Style::Dim, (*remark).to_owned()),
+            Step::Fail(problem) => ("fail", Style::Bad, problem.sentence()),
         };
-        let mut object = Object::new();
-        object.put("name", difference.name.as_str());
-        object.put("difference", difference.kind.word());
-        object.put("file", difference.saved.1.clone());
-        object.put("now", difference.now.1.clone());
-        let saved = towards(&difference.saved.0, context);
-        let now = difference.now.0.clone();
-        records.push(Row {
-            cells: vec![difference.name.clone(), word.to_owned(), now, saved, remark],
-            object,
-            mood,
-        })?;
-    }
-    records.finish()
+        let saved = towards(&difference.texts[0], context);
+        Preview {
+            difference,
+            texts: [
+                ("action", word.to_owned()),
+                ("now", difference.texts[1].clone()),
+                ("saved", saved),
+                ("remark", remark),
+            ],
+            style,
+        }
+    }))
 }
 
 /// Formats the value to be written, with an arrow in front in a table.
@@ -154,7 +184,7 @@ fn write(
     planned: &[Planned<'_>],
     connection: &Connection,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     let writes: Vec<Write> = planned.iter().filter_map(|one| make(args, one)).collect();
     if args.atomic && writes.len() > GROUP_MAX {
         let sentence = format!(
@@ -162,7 +192,7 @@ fn write(
              variables, or leave --atomic out",
             writes.len()
         );
-        return Err(Problem::usage(&sentence).into());
+        return Err(Problem::usage(sentence).into());
     }
     let culprit = planned.iter().find_map(|one| match &one.step {
         Step::Fail(problem) if args.atomic => Some(problem),
@@ -191,13 +221,10 @@ fn write(
     let mut outcomes = outcomes
         .map_err(|error| not_written(connection.failed(&error)))?
         .into_iter();
-    let columns = &["name", "outcome", "before", "after", "remark"];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
+    let mut table = context.table::<Restored>()?;
     let mut tally = Tally::default();
-    let width = planned
-        .iter()
-        .map(|one| crate::terminal::width(&one.difference.name));
-    let width = width.max().unwrap_or(0);
+    let widths = planned.iter().map(|one| width(&one.difference.name));
+    let width = widths.max().unwrap_or(0);
     for one in planned {
         let (word, remark) = match &one.step {
             Step::Leave(remark) => ("left", *remark),
@@ -218,9 +245,9 @@ fn write(
                 }
             }
         };
-        push(&mut records, one.difference, word, remark, context)?;
+        table.push(&restored(one.difference, word, remark, context))?;
     }
-    records.finish()?;
+    table.finish()?;
     Ok(tally.exit())
 }
 
@@ -235,44 +262,34 @@ fn make(args: &Args, one: &Planned<'_>) -> Option<Write> {
     })
 }
 
-fn push(
-    records: &mut Records,
+fn restored(
     difference: &Difference,
-    word: &str,
+    outcome: &'static str,
     remark: &str,
     context: &Context,
-) -> Result<(), Stop> {
-    let is_left = !remark.is_empty();
-    let (after_text, now) = match is_left {
-        true => &difference.now,
-        false => &difference.saved,
+) -> Restored {
+    let [saved, before] = &difference.texts;
+    let (after, now, style) = match remark.is_empty() {
+        true => (saved, &difference.file, Style::Plain),
+        false => (before, &difference.now, Style::Dim),
     };
-    let mut object = Object::new();
-    object.put("name", difference.name.as_str());
-    object.put("outcome", word);
-    object.put("old", difference.now.1.clone());
-    object.put("now", now.clone());
-    let cells = vec![
-        difference.name.clone(),
-        word.to_owned(),
-        difference.now.0.clone(),
-        towards(after_text, context),
-        remark.to_owned(),
-    ];
-    let mood = match is_left {
-        true => Mood::Dim,
-        false => Mood::Plain,
-    };
-    records.push(Row {
-        cells,
-        object,
-        mood,
-    })
+    Restored {
+        name: difference.name.clone(),
+        outcome,
+        old: difference.now.clone(),
+        now: now.clone(),
+        texts: [
+            ("before", before.clone()),
+            ("after", towards(after, context)),
+            ("remark", remark.to_owned()),
+        ],
+        style,
+    }
 }
 
 /// Returns the problem of a failed call, which fails as a whole only if none of its writes was
 /// sent.
 fn not_written(why: Problem) -> Problem {
     let sentence = format!("nothing was written: {}", why.message);
-    Problem::new(why.exit, why.code, &sentence)
+    Problem::new(why.exit, why.code, sentence)
 }

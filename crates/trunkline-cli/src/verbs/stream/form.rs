@@ -6,8 +6,7 @@ use trunkline_types::DataType;
 use super::EndArgs;
 use super::text::WRITER;
 use crate::arguments::Form;
-use crate::problem::Problem;
-use crate::verbs::Context;
+use crate::{Context, Problem};
 
 /// How elements look outside a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -23,7 +22,6 @@ pub(super) enum ElementForm {
 }
 
 impl EndArgs {
-    /// Returns the form of the elements outside the stream.
     pub(super) fn form(&self, context: &Context) -> Result<ElementForm, Problem> {
         let form = self.element_form.unwrap_or(match context.settings.form {
             Form::Csv => ElementForm::Csv,
@@ -34,7 +32,7 @@ impl EndArgs {
                 "elements of {} vary in size, so they have no raw form; use --as jsonl or csv",
                 self.buffer.data_type
             );
-            return Err(Problem::usage(&sentence));
+            return Err(Problem::usage(sentence));
         }
         Ok(form)
     }

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
+use crate::{CliError, Problem};
 
 /// Standard input, not buffered by this program.
 #[derive(Debug)]
 pub(super) struct Input(File);
 
 impl Input {
-    pub(super) fn new() -> Result<Self, Stop> {
+    pub(super) fn new() -> Result<Self, CliError> {
         let file = io::stdin().as_fd().try_clone_to_owned();
         Ok(Self(file.map_err(failed)?.into()))
     }
@@ -28,7 +27,7 @@ impl Input {
     }
 
     /// Reads the available input; 0 at the end.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
+    pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, CliError> {
         loop {
             match self.0.read(into) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -38,7 +37,7 @@ impl Input {
     }
 }
 
-fn failed(error: io::Error) -> Stop {
+fn failed(error: io::Error) -> CliError {
     let sentence = format!("standard input cannot be read: {error}");
-    Problem::new(Exit::SomeFailed, "input", &sentence).into()
+    Problem::failed("input", sentence).into()
 }

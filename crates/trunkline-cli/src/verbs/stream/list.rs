@@ -1,26 +1,21 @@
 //! `stream ls` and `stream info`: the endpoints in a directory, and the state of each.
 
-use std::time::Duration;
-
-use serde_json::Value as Json;
 use trunkline::stream::StreamError;
 use trunkline::stream::directory::{EndpointStatus, ListError, list};
 use trunkline_types::{StreamUrl, Url};
 
 use super::problem;
 use super::units::counted_text;
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::values::Amount;
 use crate::targets;
-use crate::terminal::Mood;
-use crate::verbs::{Context, Verb};
+use crate::terminal::Style;
+use crate::{CliError, Context, Exit, Problem};
 
-/// List the ends of streams on this machine, or on another
+/// List the endpoints of streams on a machine
 ///
-/// It shows the peer of each end, how full its buffer is and for how long, its rate, and the
-/// program that runs it.
+/// The list shows the peer of each endpoint, how full its buffer is and for how long, its rate, and
+/// the program that runs it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LsArgs {
     /// The host, with a port if it is not the engine's (default: the host of --url)
@@ -28,38 +23,73 @@ pub(crate) struct LsArgs {
     host: Option<String>,
 }
 
-/// Show everything about one end
+/// Show everything about one endpoint
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct InfoArgs {
-    /// The name or URL of the end
+    /// Name or URL of the endpoint
     #[arg(value_name = "URL")]
     end: String,
 }
 
-pub(super) const LS: Verb = Verb::reading(
-    "ls",
-    &[
-        Exit::Done,
-        Exit::SomeFailed,
-        Exit::Usage,
-        Exit::Unreachable,
-        Exit::TimedOut,
-        Exit::NotPermitted,
-        Exit::Interrupted,
-    ],
-);
+/// A line of `stream ls`, or that of `stream info`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline stream endpoint, version 1")]
+pub(crate) struct Endpoint {
+    /// Its URL.
+    endpoint: String,
+    /// `writes` or `reads`; null when the endpoint has not reported anything yet: then the other
+    /// keys have no meaning either.
+    direction: Option<&'static str>,
+    /// Type of its elements; of a long type, the beginning.
+    #[serde(rename = "type")]
+    data_type: String,
+    /// Whether the endpoint is connected to its peer.
+    connected: bool,
+    /// URL of the peer. Left out before the first connection.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    peer: String,
+    /// Its program and release.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    peer_program: String,
+    /// Transport of the connection. Left out when there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    transport: String,
+    /// Elements that its buffer holds.
+    capacity: u64,
+    /// Elements in its buffer.
+    in_buffer: u64,
+    /// Total number of elements written or read.
+    total: u64,
+    /// Current rate in elements per second.
+    elements_per_second: u64,
+    /// Number of times that the connection was lost.
+    disconnections: u64,
+    /// Seconds since the connection was lost. Left out when the endpoint is connected, or never was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    away: Option<Amount>,
+    /// Seconds for which its buffer has been full, if it writes, or empty, if it reads. Left out
+    /// otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stalled: Option<Amount>,
+    /// Why the last connection ended or could not be made. Left out when there is no such reason.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    last_disconnect: String,
+    /// Why the stream ended early. Left out otherwise.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    fault: String,
+    /// Its program and release. Left out when it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    program: String,
+    /// Its process. Left out when it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+}
 
-pub(super) const INFO: Verb = Verb::reading("info", LS.exits);
+const WRITES: &str = "writes";
+const READS: &str = "reads";
 
-/// Lists the endpoints of a host.
-pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
-    let place = match &args.host {
-        Some(host) => host_of(host, &targets::engine(&context.settings)?)?,
-        None => targets::engine(&context.settings)?,
-    };
-    let found = ask(&place, None, context)?;
-    let columns = &[
+impl Record for Endpoint {
+    const COLUMNS: &'static [&'static str] = &[
         "endpoint",
         "direction",
         "state",
@@ -73,37 +103,148 @@ pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, Stop> {
         "program",
         "pid",
     ];
-    let mut records = Records::new(&context.settings, &context.terminal, columns)?.headed();
-    for endpoint in &found {
-        records.push(Row {
-            cells: vec![
-                name(&endpoint.url),
-                direction(endpoint).to_owned(),
-                state(endpoint),
-                fill(endpoint),
-                endpoint.total.to_string(),
-                format!("{}/s", counted_text(endpoint.rate)),
-                endpoint.disconnections.to_string(),
-                endpoint.data_type.clone(),
-                endpoint.peer.clone(),
-                endpoint.transport.clone(),
-                endpoint.program.clone(),
-                pid(endpoint),
-            ],
-            object: object(endpoint),
-            mood: mood(endpoint),
-        })?;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        match column {
+            "endpoint" => Some(self.name()),
+            "direction" if self.direction.is_none() => Some("?".to_owned()),
+            "state" => Some(self.state()),
+            "fill" => Some(format!("{}/{}", self.in_buffer, self.capacity)),
+            "rate" => Some(format!("{}/s", counted_text(self.elements_per_second))),
+            _ => None,
+        }
     }
-    records.finish()?;
+
+    fn style(&self) -> Style {
+        match (self.fault.is_empty(), self.away, self.connected) {
+            (false, ..) => Style::Bad,
+            (true, Some(_), _) => Style::Uncertain,
+            (true, None, true) => Style::Plain,
+            (true, None, false) => Style::Dim,
+        }
+    }
+}
+
+impl Endpoint {
+    fn of(status: &EndpointStatus) -> Self {
+        let of = status.clone();
+        Self {
+            direction: of.is_writer.map(|is_writer| match is_writer {
+                true => WRITES,
+                false => READS,
+            }),
+            endpoint: of.url,
+            data_type: of.data_type,
+            connected: of.is_connected,
+            peer: of.peer,
+            peer_program: of.peer_program,
+            transport: of.transport,
+            capacity: of.capacity,
+            in_buffer: of.in_buffer,
+            total: of.total,
+            elements_per_second: of.rate,
+            disconnections: of.disconnections,
+            away: of.away_for.map(Amount::from),
+            stalled: of.stalled_for.map(Amount::from),
+            last_disconnect: of.last_disconnect,
+            fault: of.fault,
+            program: of.program,
+            pid: Some(of.pid).filter(|pid| *pid > 0),
+        }
+    }
+
+    /// Returns the URL as people write it on the machine itself.
+    fn name(&self) -> String {
+        let url = self.endpoint.as_str();
+        url.strip_prefix("tl://localhost/")
+            .unwrap_or(url)
+            .to_owned()
+    }
+
+    fn state(&self) -> String {
+        match (self.direction, self.away) {
+            (None, _) => "?".to_owned(),
+            _ if !self.fault.is_empty() => "failed".to_owned(),
+            _ if self.connected => "connected".to_owned(),
+            (_, Some(Amount(away))) => format!("disconnected for {away:.1} s"),
+            _ => "waiting for its peer".to_owned(),
+        }
+    }
+
+    /// Derives from the fill of the buffer which side is the limit (NS-83).
+    fn diagnosis(&self) -> &'static str {
+        let (is_full, is_empty) = (self.in_buffer >= self.capacity, self.in_buffer == 0);
+        match (self.direction, self.connected) {
+            (Some(WRITES), true) if is_full => {
+                "buffer full: the network or the reader is the bottleneck"
+            }
+            (Some(WRITES), true) if is_empty => {
+                "buffer empty: the writing program is the bottleneck"
+            }
+            (Some(READS), true) if is_full => "buffer full: the reading program is the bottleneck",
+            (Some(READS), true) if is_empty => {
+                "buffer empty: the writer or the network is the bottleneck"
+            }
+            (Some(WRITES), false) => match (self.away.is_some(), is_full) {
+                (true, true) => {
+                    "disconnected: the buffer is full, and writing waits until the peer is back"
+                }
+                (true, false) => "disconnected: the buffer keeps what is written until it is full",
+                (false, true) => "no peer yet: the buffer is full, and writing waits for a peer",
+                (false, false) => "no peer yet: the buffer keeps what is written until it is full",
+            },
+            (Some(READS), false) => match self.away.is_some() {
+                true => "disconnected: what has arrived can still be read",
+                false => "no peer yet",
+            },
+            _ => "",
+        }
+    }
+
+    fn properties(&self) -> Vec<(&'static str, String, Style)> {
+        let cell = |column: &str| self.cell(column).unwrap_or_default();
+        let plain = |name, value: String| (name, value, Style::Plain);
+        let stalled = self.stalled.map(|Amount(seconds)| match self.direction {
+            Some(WRITES) => format!("full for {seconds:.1} s"),
+            _ => format!("empty for {seconds:.1} s"),
+        });
+        let pid = self.pid.map(|pid| pid.to_string());
+        vec![
+            plain("endpoint", cell("endpoint")),
+            plain("direction", self.direction.unwrap_or("?").to_owned()),
+            plain("type", self.data_type.clone()),
+            ("state", cell("state"), self.style()),
+            ("error", self.fault.clone(), Style::Bad),
+            plain("peer", self.peer.clone()),
+            plain("peer's program", self.peer_program.clone()),
+            plain("transport", self.transport.clone()),
+            plain("fill", cell("fill")),
+            plain("buffer", stalled.unwrap_or_default()),
+            plain("diagnosis", self.diagnosis().to_owned()),
+            plain("total", self.total.to_string()),
+            plain("rate", cell("rate")),
+            plain("disconnections", self.disconnections.to_string()),
+            plain("last disconnection", self.last_disconnect.clone()),
+            plain("program", self.program.clone()),
+            plain("pid", pid.unwrap_or_default()),
+        ]
+    }
+}
+
+pub(super) fn ls(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
+    let place = match &args.host {
+        Some(host) => host_of(host, &targets::engine(&context.settings)?)?,
+        None => targets::engine(&context.settings)?,
+    };
+    let found = ask(&place, None, context)?;
+    context.list(found.iter().map(Endpoint::of))?;
     if found.is_empty() {
-        context.remark("no endpoints")?;
+        context.remark("there are no stream endpoints")?;
     }
     Ok(Exit::Done)
 }
 
-/// Shows everything about one endpoint.
-pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, CliError> {
     let url = StreamUrl::parse(&args.end).map_err(|error| problem(&StreamError::Url(error)))?;
     let mut place = targets::engine(&context.settings)?;
     // The default is the engine that other verbs use.
@@ -120,45 +261,26 @@ pub(super) fn info(args: &InfoArgs, context: &Context) -> Result<Exit, Stop> {
     let found = ask(&place, Some(&only), context)?;
     let Some(endpoint) = found.first() else {
         let sentence = "no such endpoint; `trunkline stream ls` lists the endpoints";
-        let problem = Problem::new(Exit::SomeFailed, "unknown-endpoint", sentence);
+        let problem = Problem::failed("unknown-endpoint", sentence);
         return context.show(&problem.of(&args.end), 0);
     };
-    let mut records = Records::new(&context.settings, &context.terminal, &["property", "value"])?;
-    if context.settings.is_json() {
-        records.push(Row {
-            cells: Vec::new(),
-            object: object(endpoint),
-            mood: Mood::Plain,
-        })?;
-        records.finish()?;
-        return Ok(Exit::Done);
-    }
-    for (property, value, mood) in properties(endpoint) {
-        if !value.is_empty() {
-            records.push(Row {
-                cells: vec![property.to_owned(), value],
-                object: Object::new(),
-                mood,
-            })?;
-        }
-    }
-    records.finish()?;
+    let shown = Endpoint::of(endpoint);
+    context.sheet(&shown, shown.properties())?;
     Ok(Exit::Done)
 }
 
-/// Returns the place that a host refers to, with or without a port.
 fn host_of(text: &str, engine: &Url) -> Result<Url, Problem> {
     let with_scheme = match text.contains("://") {
         true => text.to_owned(),
         false => format!("tl://{text}"),
     };
-    let url = Url::parse(&with_scheme)
-        .map_err(|error| Problem::usage(&format!("\"{text}\": {error}")))?;
+    let url =
+        Url::parse(&with_scheme).map_err(|error| Problem::usage(format!("\"{text}\": {error}")))?;
     if url.name.is_some() {
         let sentence = format!(
             "\"{text}\" names an endpoint, not only a host; use `stream info` for one endpoint"
         );
-        return Err(Problem::usage(&sentence));
+        return Err(Problem::usage(sentence));
     }
     Ok(match url.port.is_none() && url.host == engine.host {
         true => engine.clone(),
@@ -180,161 +302,6 @@ fn ask(
             ListError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),
             _ => (Exit::Unreachable, "not-connected"),
         };
-        Problem::new(exit, code, &error.to_string())
+        Problem::new(exit, code, error.to_string())
     })
-}
-
-/// Returns the URL as people write it on the machine itself.
-fn name(url: &str) -> String {
-    url.strip_prefix("tl://localhost/")
-        .unwrap_or(url)
-        .to_owned()
-}
-
-fn direction(endpoint: &EndpointStatus) -> &'static str {
-    match endpoint.is_writer {
-        Some(true) => "writes",
-        Some(false) => "reads",
-        None => "?",
-    }
-}
-
-/// Returns the state in a word or two.
-fn state(endpoint: &EndpointStatus) -> String {
-    match endpoint {
-        EndpointStatus {
-            is_writer: None, ..
-        } => "?".to_owned(),
-        EndpointStatus { fault, .. } if !fault.is_empty() => "over".to_owned(),
-        EndpointStatus {
-            is_connected: true, ..
-        } => "connected".to_owned(),
-        EndpointStatus {
-            away_for: Some(away),
-            ..
-        } => format!("away for {}", seconds(*away)),
-        _ => "waits for its peer".to_owned(),
-    }
-}
-
-fn mood(endpoint: &EndpointStatus) -> Mood {
-    match endpoint {
-        EndpointStatus { fault, .. } if !fault.is_empty() => Mood::Bad,
-        EndpointStatus {
-            away_for: Some(_), ..
-        } => Mood::Uncertain,
-        EndpointStatus {
-            is_connected: true, ..
-        } => Mood::Plain,
-        _ => Mood::Dim,
-    }
-}
-
-fn fill(endpoint: &EndpointStatus) -> String {
-    format!("{}/{}", endpoint.in_buffer, endpoint.capacity)
-}
-
-fn pid(endpoint: &EndpointStatus) -> String {
-    match endpoint.pid {
-        0 => String::new(),
-        pid => pid.to_string(),
-    }
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
-}
-
-/// Derives from the fill of the buffer which side is the limit (NS-83).
-fn diagnosis(endpoint: &EndpointStatus) -> &'static str {
-    let is_full = endpoint.in_buffer >= endpoint.capacity;
-    match (endpoint.is_writer, endpoint.is_connected) {
-        (Some(true), true) if is_full => {
-            "its buffer is full: the network or the reader is the limit"
-        }
-        (Some(true), true) if endpoint.in_buffer == 0 => {
-            "its buffer is empty: its own program is the limit"
-        }
-        (Some(false), true) if is_full => "its buffer is full: its own program is the limit",
-        (Some(false), true) if endpoint.in_buffer == 0 => {
-            "its buffer is empty: the writer or the network is the limit"
-        }
-        (Some(true), false) => match (endpoint.away_for.is_some(), is_full) {
-            (true, true) => {
-                "peer away: its buffer is full, and writing waits until the peer is back"
-            }
-            (true, false) => "peer away: what is written is kept until its buffer is full",
-            (false, true) => "no peer yet: its buffer is full, and writing waits for one",
-            (false, false) => "no peer yet: what is written is kept until its buffer is full",
-        },
-        (Some(false), false) => match endpoint.away_for.is_some() {
-            true => "peer away: what has arrived can be read",
-            false => "no peer yet",
-        },
-        _ => "",
-    }
-}
-
-fn properties(endpoint: &EndpointStatus) -> Vec<(&'static str, String, Mood)> {
-    let plain = |name, value: String| (name, value, Mood::Plain);
-    let stalled = endpoint.stalled_for.map(|time| match endpoint.is_writer {
-        Some(true) => format!("full for {}", seconds(time)),
-        _ => format!("empty for {}", seconds(time)),
-    });
-    let number = |number: u64| number.to_string();
-    vec![
-        plain("endpoint", name(&endpoint.url)),
-        plain("direction", direction(endpoint).to_owned()),
-        plain("type", endpoint.data_type.clone()),
-        ("state", state(endpoint), mood(endpoint)),
-        ("over because", endpoint.fault.clone(), Mood::Bad),
-        plain("peer", endpoint.peer.clone()),
-        plain("peer's program", endpoint.peer_program.clone()),
-        plain("transport", endpoint.transport.clone()),
-        plain("fill", fill(endpoint)),
-        plain("buffer", stalled.unwrap_or_default()),
-        plain("diagnosis", diagnosis(endpoint).to_owned()),
-        plain("total", number(endpoint.total)),
-        plain("rate", format!("{}/s", counted_text(endpoint.rate))),
-        plain("disconnections", number(endpoint.disconnections)),
-        plain("last one", endpoint.last_disconnect.clone()),
-        plain("program", endpoint.program.clone()),
-        plain("pid", pid(endpoint)),
-    ]
-}
-
-fn object(endpoint: &EndpointStatus) -> Object {
-    let mut object = Object::new();
-    object.put("endpoint", endpoint.url.as_str());
-    object.put(
-        "direction",
-        match endpoint.is_writer {
-            Some(true) => Json::from("writes"),
-            Some(false) => Json::from("reads"),
-            None => Json::Null,
-        },
-    );
-    object.put("type", endpoint.data_type.as_str());
-    object.put("connected", endpoint.is_connected);
-    object.put_text("peer", &endpoint.peer);
-    object.put_text("peer_program", &endpoint.peer_program);
-    object.put_text("transport", &endpoint.transport);
-    object.put("capacity", endpoint.capacity);
-    object.put("in_buffer", endpoint.in_buffer);
-    object.put("total", endpoint.total);
-    object.put("elements_per_second", endpoint.rate);
-    object.put("disconnections", endpoint.disconnections);
-    if let Some(away) = endpoint.away_for {
-        object.put("away", away.as_secs_f64());
-    }
-    if let Some(stalled) = endpoint.stalled_for {
-        object.put("stalled", stalled.as_secs_f64());
-    }
-    object.put_text("last_disconnect", &endpoint.last_disconnect);
-    object.put_text("fault", &endpoint.fault);
-    object.put_text("program", &endpoint.program);
-    if endpoint.pid > 0 {
-        object.put("pid", endpoint.pid);
-    }
-    object
 }

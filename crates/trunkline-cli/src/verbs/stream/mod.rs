@@ -9,10 +9,11 @@
 //!   a measurement. `units`: sizes and rates.
 
 mod arrow;
-mod bench;
+pub(crate) mod bench;
+pub(crate) mod events;
 mod form;
 mod input;
-mod list;
+pub(crate) mod list;
 mod pace;
 mod peers;
 mod read;
@@ -27,29 +28,27 @@ use std::time::Duration;
 
 use trunkline::stream::{JournalError, JournalOptions, Options, StreamError, StreamFault};
 use trunkline_types::DataType;
-use trunkline_types::text::parse_type;
 
 use self::form::ElementForm;
-use super::{Context, Verb};
 use crate::arguments;
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
 use crate::targets;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Send elements from program to program without loss
 ///
-/// `stream write` sends standard input, `stream read` prints the elements. Each end has a name:
-/// `daq/raw` if an engine of this machine keeps the names, or `tl://localhost:5900/daq/raw` with a
-/// port of its own, which needs no engine. One of the two ends names the other, with --to or
-/// --from. That end connects, and connects again after each interruption.
+/// `stream write` writes standard input to a stream, and `stream read` prints the elements. Each
+/// endpoint has a name: `daq/raw` if an engine on this machine manages the names, or
+/// `tl://localhost:5900/daq/raw` for an endpoint with its own port, which needs no engine. One of
+/// the two endpoints names its peer, with --to or --from. That endpoint connects, and reconnects
+/// after each interruption.
 ///
-/// Both ends wait for the other end, for space and for elements without limit, unless --timeout is
-/// given. Ctrl-C ends them in order: written elements are still delivered. A second Ctrl-C does not
-/// wait for that. Exit code 7 means that some elements were not delivered.
+/// Both commands wait without limit for the peer, for buffer space and for elements, unless
+/// --timeout is given. Ctrl-C stops them cleanly: elements already written are still delivered. A
+/// second Ctrl-C stops them at once. Exit code 7 means that some elements were not delivered.
 ///
-/// With --journal at both ends, the stream survives the end of either program: elements that were
-/// written and not yet read stay on the disk, and the next program with the same folder continues.
-/// It reports how many elements were written, or read, before.
+/// With --journal at both endpoints, the stream survives the end of either program: elements that
+/// were written but not yet read stay on the disk, and the next program that uses the same folder
+/// continues. It reports how many elements were written or read before.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Write(Box<write::Args>),
@@ -62,26 +61,27 @@ pub(crate) enum Subcommand {
 /// One end of a stream.
 #[derive(Clone, Debug, clap::Args)]
 struct EndArgs {
-    /// The name or URL of this end
+    /// Name or URL of this endpoint
     #[arg(value_name = "URL")]
     own_url: String,
 
     #[command(flatten)]
     buffer: BufferArgs,
 
-    /// The form of elements on standard input and output (default: the form of -o, otherwise jsonl)
-    #[arg(long = "as", value_name = "FORM")]
+    /// Format of the elements on standard input and output (default: the format of -o, otherwise
+    /// jsonl)
+    #[arg(long = "as", value_name = "FORMAT")]
     element_form: Option<ElementForm>,
 
-    /// End after this number of elements
+    /// Stop after this number of elements
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// Fail if the other end was connected and then is away for this time
+    /// Fail if the peer disconnects and does not return within this time
     #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
     gone_after: Option<Duration>,
 
-    /// Keep undelivered elements in this folder, which belongs to this end alone, so that the
+    /// Keep undelivered elements in this folder, which no other endpoint may use, so that the
     /// stream continues when the program is started again
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
@@ -90,7 +90,7 @@ struct EndArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "journal")]
     journal_size: Option<u64>,
 
-    /// Let other machines reach this end's own port, although nothing protects it
+    /// Accept connections from other machines; connections are not authenticated or encrypted yet
     #[arg(long)]
     insecure: bool,
 }
@@ -98,13 +98,13 @@ struct EndArgs {
 /// The elements of a stream, and the buffer that holds them.
 #[derive(Clone, Debug, clap::Args)]
 struct BufferArgs {
-    /// The type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'; both
-    /// ends must have the same
-    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = data_type)]
+    /// Type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'; it must be
+    /// the same at both endpoints
+    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = arguments::data_type)]
     data_type: DataType,
 
-    /// Elements that the buffer of this end holds (default: 4096; for bench 1000000, or 100000 of
-    /// varying size)
+    /// Size of the buffer in elements (default: 4096; for `bench`, 1000000, or 100000 if elements
+    /// vary in size)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     capacity: Option<u64>,
 
@@ -117,38 +117,14 @@ struct BufferArgs {
     )]
     chunk: Option<u64>,
 
-    /// Bytes that the buffer of this end holds, for elements of varying size (default: 16 MiB)
+    /// Size of the buffer in bytes, for elements of varying size (default: 16 MiB)
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     buffer: Option<u64>,
 }
 
-/// Exit codes of an end.
-const EXITS: &[Exit] = &[
-    Exit::Done,
-    Exit::SomeFailed,
-    Exit::Usage,
-    Exit::Unreachable,
-    Exit::TimedOut,
-    Exit::NotPermitted,
-    Exit::Lost,
-    Exit::Interrupted,
-];
-
-pub(crate) const VERB: Verb = Verb::group(
-    "stream",
-    &[
-        Verb::writing("write", EXITS),
-        Verb::writing("read", EXITS),
-        list::LS,
-        list::INFO,
-        Verb::reading("bench", EXITS),
-    ],
-);
-
-/// Elements that a buffer holds by default.
 const CAPACITY: u64 = 4096;
 
-pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     match command {
         Subcommand::Write(args) => write::run(args, context),
         Subcommand::Read(args) => read::run(args, context),
@@ -167,7 +143,7 @@ impl BufferArgs {
                 "--chunk {chunk} does not fit a buffer of {capacity}; use a smaller --chunk or a \
                  larger --capacity"
             );
-            return Err(Problem::usage(&sentence));
+            return Err(Problem::usage(sentence));
         }
         Ok(usize::try_from(chunk).unwrap_or(usize::MAX))
     }
@@ -182,38 +158,50 @@ impl EndArgs {
         self.buffer.chunk(self.capacity())
     }
 
-    /// Returns the options of the journal that keeps the elements when the program ends.
     fn journal_options(&self) -> Option<JournalOptions> {
         let mut journal = JournalOptions::at(self.journal.as_ref()?);
         journal.bytes_max = self.journal_size.unwrap_or(journal.bytes_max);
         Some(journal)
     }
 
-    /// Returns the options with which the end is created.
     fn options(&self, peer: Option<&str>, context: &Context) -> Result<Options, Problem> {
-        let engine = targets::engine(&context.settings)?;
-        let defaults = Options::default();
+        let defaults = options(peer, context)?;
         let capacity = usize::try_from(self.capacity());
         let bytes_max = self.buffer.buffer.map(usize::try_from).transpose();
         let (Ok(capacity), Ok(bytes_max)) = (capacity, bytes_max) else {
-            return Err(Problem::usage(
-                "the buffer is larger than this machine's memory",
-            ));
+            let sentence = "the buffer is larger than this machine's memory";
+            return Err(Problem::usage(sentence));
         };
         Ok(Options {
-            peer: peer.map(str::to_owned),
             capacity,
             bytes_max: bytes_max.unwrap_or(defaults.bytes_max),
-            timeout: context.settings.patience(),
             gone_after: self.gone_after,
-            directory_port: engine.port_or_default(),
             insecure: self.insecure,
             journal: self.journal_options(),
-            program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
             ..defaults
         })
     }
+
+    /// Returns the number of elements still wanted after `moved`, at most one chunk.
+    fn wanted(&self, moved: u64, chunk: usize) -> usize {
+        let left = self.count.map(|count| count.saturating_sub(moved));
+        left.map_or(chunk, |left| {
+            usize::try_from(left).map_or(chunk, |left| left.min(chunk))
+        })
+    }
 }
+
+pub(super) fn options(peer: Option<&str>, context: &Context) -> Result<Options, Problem> {
+    Ok(Options {
+        peer: peer.map(str::to_owned),
+        timeout: context.settings.patience(),
+        directory_port: targets::engine(&context.settings)?.port_or_default(),
+        program: PROGRAM.to_owned(),
+        ..Options::default()
+    })
+}
+
+const PROGRAM: &str = concat!("trunkline ", env!("CARGO_PKG_VERSION"));
 
 /// Maximum number of peers of one end; each takes a thread.
 const PEERS_MAX: usize = 10_000;
@@ -225,11 +213,6 @@ fn peers(text: &str) -> Result<usize, String> {
     }
 }
 
-fn data_type(text: &str) -> Result<DataType, String> {
-    parse_type(text).map_err(|error| error.to_string())
-}
-
-/// Converts an error of an end to a problem for the user.
 pub(super) fn problem(error: &StreamError) -> Problem {
     let (exit, code) = match error {
         StreamError::Url(_) => (Exit::Usage, "bad-name"),
@@ -257,5 +240,5 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         }
         _ => (Exit::SomeFailed, "failed"),
     };
-    Problem::new(exit, code, &error.to_string())
+    Problem::new(exit, code, error.to_string())
 }

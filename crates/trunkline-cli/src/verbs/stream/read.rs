@@ -4,48 +4,45 @@ use std::fs::File;
 use std::io::Write;
 
 use trunkline::stream::StreamError;
+use trunkline_types::Value;
 use trunkline_types::wire::encoded_len;
 
 use super::arrow::Batches;
+use super::events::StreamEvent;
 use super::form::{ElementForm, raw_of_several};
 use super::pace::{Halt, Pace};
 use super::peers::Endpoint;
 use super::reading_end::{Elements, ReadingEnd};
 use super::{EndArgs, peers, problem, text};
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::output::counted;
-use crate::problem::Stop;
-use crate::verbs::Context;
+use crate::{CliError, Context, Exit};
 
 /// Print the elements of a stream
 ///
-/// With --writers, this end reads from any number of writers, which name it with --to, and shows
-/// the writer of each element.
+/// With --writers, any number of writers can connect, each with --to. The output shows the writer
+/// of each element.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) end: EndArgs,
 
-    /// The writing end to read from (default: any that names this end)
+    /// The writer to read from (default: any that names this endpoint)
     #[arg(long, value_name = "PEER")]
     pub(super) from: Option<String>,
 
-    /// Read from any number of writers: begin when this many are connected, and end when this many
-    /// have ended and none is left; with 0, do not end
+    /// Read from any number of writers: start when N are connected, and stop when N have ended and
+    /// no others are connected; with 0, never stop
     #[arg(long, value_name = "N", value_parser = peers, conflicts_with_all = ["from", "journal"])]
     pub(super) writers: Option<usize>,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let interrupted = Interrupted::new(&context.terminal)?;
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let form = args.end.form(context)?;
     if args.writers.is_some() {
         args.end.check_writer_place(form)?;
     }
     let chunk = args.end.chunk()?;
     let mut reader = ReadingEnd::create(args, context)?;
-    let pace = Pace::new(context, interrupted);
+    let pace = Pace::new(context);
     pace.met(&mut reader, args.end.journal.is_some())?;
     let mut sut = Read {
         args: &args.end,
@@ -65,19 +62,14 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
 struct Read<'a> {
     args: &'a EndArgs,
     context: &'a Context,
-    pace: Pace,
+    pace: Pace<'a>,
     reader: ReadingEnd,
     chunk: usize,
 }
 
 impl Read<'_> {
-    /// Returns the number of elements still wanted, at most one chunk.
     fn wanted(&self) -> usize {
-        match self.args.count {
-            Some(count) => usize::try_from(count.saturating_sub(self.pace.moved.elements))
-                .map_or(self.chunk, |left| left.min(self.chunk)),
-            None => self.chunk,
-        }
+        self.args.wanted(self.pace.moved.elements, self.chunk)
     }
 
     /// Writes elements to standard output directly from where they arrived, without a copy.
@@ -87,10 +79,10 @@ impl Read<'_> {
             let wanted = self.wanted();
             let (elements, bytes) = self.pace.patiently(&mut self.reader, |reader, slice| {
                 let ReadingEnd::One(reader) = reader else {
-                    return Err(Stop::from(raw_of_several()).into());
+                    return Err(CliError::from(raw_of_several()).into());
                 };
                 let region = reader.acquire_bytes(wanted, Some(slice))?;
-                out.write_all(&region).map_err(Stop::from)?;
+                out.write_all(&region).map_err(CliError::from)?;
                 Ok((region.elements(), region.len()))
             })?;
             self.count(elements, bytes)?;
@@ -98,11 +90,10 @@ impl Read<'_> {
         Ok(())
     }
 
-    /// Writes one batch per read.
     fn copy_arrow(&mut self) -> Result<(), Halt> {
         let out: File = self.context.terminal.data()?;
         let mut batches = Batches::new(out, &self.args.buffer.data_type, self.reader.is_many())?;
-        let moved = self.copy_batches(&mut batches);
+        let moved = self.copy(|values, writer| batches.write(values, writer));
         match moved {
             // The reader has closed the output.
             Err(Halt::Stop(stop)) => Err(Halt::Stop(stop)),
@@ -113,47 +104,43 @@ impl Read<'_> {
         }
     }
 
-    fn copy_batches(&mut self, batches: &mut Batches) -> Result<(), Halt> {
-        while self.wanted() > 0 {
-            let wanted = self.wanted();
-            let Elements { writer, values } =
-                self.pace.patiently(&mut self.reader, |reader, slice| {
-                    Ok(reader.read_up_to(wanted, slice)?)
-                })?;
-            let writer = writer.as_ref().map(|writer| writer.url.as_str());
-            batches.write(&values, writer)?;
-            self.count(values.len(), values.iter().map(encoded_len).sum())?;
-        }
-        Ok(())
-    }
-
     fn copy_text(&mut self, form: ElementForm) -> Result<(), Halt> {
         let (terminal, data_type) = (&self.context.terminal, &self.args.buffer.data_type);
         let style = self.context.settings.values.for_programs();
         if let Some(header) = text::header(form, data_type, self.reader.is_many()) {
             terminal.line(&header)?;
         }
+        self.copy(|values, writer| {
+            let line = |value| text::line(form, writer, value, data_type, style);
+            values
+                .iter()
+                .try_for_each(|value| terminal.line(&line(value)))
+        })
+    }
+
+    /// Passes elements to `write`, with their writer if there are several.
+    fn copy(
+        &mut self,
+        mut write: impl FnMut(&[Value], Option<&str>) -> Result<(), CliError>,
+    ) -> Result<(), Halt> {
         while self.wanted() > 0 {
             // Nothing is waiting, so the reader of the output gets all of it now. With a journal,
             // the next read confirms that the elements read before have reached their destination.
             if self.reader.available() == 0 || self.args.journal.is_some() {
-                terminal.flush()?;
+                self.context.terminal.flush()?;
             }
             let wanted = self.wanted();
             let Elements { writer, values } =
                 self.pace.patiently(&mut self.reader, |reader, slice| {
                     Ok(reader.read_up_to(wanted, slice)?)
                 })?;
-            let writer = writer.as_ref().map(|writer| writer.url.as_str());
-            for value in &values {
-                terminal.line(&text::line(form, writer, value, data_type, style))?;
-            }
+            write(&values, writer.as_ref().map(|writer| writer.url.as_str()))?;
             self.count(values.len(), values.iter().map(encoded_len).sum())?;
         }
         Ok(())
     }
 
-    fn count(&mut self, elements: usize, bytes: usize) -> Result<(), Stop> {
+    fn count(&mut self, elements: usize, bytes: usize) -> Result<(), CliError> {
         self.pace.moved.elements += elements as u64;
         self.pace.moved.bytes += bytes as u64;
         self.pace.look(&mut self.reader)
@@ -166,7 +153,7 @@ impl Read<'_> {
         args: &EndArgs,
         context: &Context,
         moved: &Result<(), Halt>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), CliError> {
         let is_at_end = matches!(
             moved,
             Err(Halt::Stream(
@@ -184,28 +171,20 @@ impl Read<'_> {
         Ok(())
     }
 
-    /// Closes the end, and prints the summary.
-    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
+    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, CliError> {
         self.pace.tell(&mut self.reader)?;
         let (failed, ended) = (self.reader.failed(), self.reader.ended());
         let properties = self.reader.properties();
         self.pace.report_lost(&properties.url)?;
         Self::go(self.reader, self.args, self.context, &moved)?;
-        let mut rest = match properties.in_buffer {
-            0 => String::new(),
-            unread => format!("; {unread} that had arrived were not read"),
-        };
         let lost = self.pace.lost;
-        if lost > 0 {
-            rest.push_str(&format!("; {lost} were lost on the way"));
-        }
-        let mut numbers = vec![("unread", properties.in_buffer), ("lost", lost)];
-        if let Some(ended) = ended {
-            rest.push_str(&format!("; {} ended", counted(ended, "writer")));
-            numbers.push(("ended", ended));
-        }
-        if !matches!(&moved, Err(Halt::Stop(Stop::PipeClosed))) {
-            self.pace.sum_up("read", &properties, (rest, numbers))?;
+        if !matches!(&moved, Err(Halt::Stop(CliError::PipeClosed))) {
+            self.pace.context.tell(&StreamEvent::Read {
+                moved: self.pace.transferred(&properties),
+                unread: properties.in_buffer,
+                lost,
+                ended,
+            })?;
         }
         match moved {
             Ok(()) | Err(Halt::Stream(StreamError::Ended)) if lost == 0 => {

@@ -12,18 +12,13 @@ use trunkline_types::Value;
 use super::peers::{Endpoint, News, error_of};
 use super::problem;
 use super::read::Args;
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::problem::Problem;
-use crate::verbs::Context;
+use crate::{Context, Exit, Problem, counted};
 
-/// A reading end.
 pub(super) enum ReadingEnd {
     One(ValueReader),
     Many(Gathering),
 }
 
-/// A reading end with several writers.
 pub(super) struct Gathering {
     reader: FanInValueReader,
     /// Number of writers that must have ended before the whole ends; 0: it never does.
@@ -37,7 +32,6 @@ pub(super) struct Gathering {
     failed: Option<Exit>,
 }
 
-/// Elements of one writer.
 pub(super) struct Elements {
     /// The writer, if there are several.
     pub(super) writer: Option<Arc<Member>>,
@@ -64,7 +58,6 @@ impl ReadingEnd {
         created.map_err(|error| problem(&error))
     }
 
-    /// Returns the number of elements that can be read now.
     pub(super) fn available(&mut self) -> u64 {
         match self {
             Self::One(reader) => reader.available() as u64,
@@ -201,7 +194,6 @@ impl Gathering {
         }
     }
 
-    /// Returns the entry of a writer, and adds it if it is new.
     fn meet(&mut self, member: &Arc<Member>) -> &mut (Arc<Member>, u64) {
         if !self.known.contains_key(&member.number) {
             let mut others = self.known.values();

@@ -1,14 +1,14 @@
 //! Elements as lines of text: JSON Lines and CSV.
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use trunkline_types::json::from_json;
 use trunkline_types::text::parse_value;
 use trunkline_types::{DataType, Value};
 
 use super::ElementForm;
+use crate::Problem;
 use crate::output::csv;
 use crate::output::values::ValueStyle;
-use crate::problem::Problem;
 
 /// The column of elements without fields, and the key of an element next to its writer.
 const COLUMN: &str = "value";
@@ -16,7 +16,6 @@ const COLUMN: &str = "value";
 /// The column, or key, of the writer if there are several.
 pub(super) const WRITER: &str = "writer";
 
-/// Returns the columns of the CSV form.
 fn columns(data_type: &DataType) -> Vec<&str> {
     match data_type {
         DataType::Struct(fields) => fields.fields.iter().map(|(name, _)| &**name).collect(),
@@ -31,7 +30,6 @@ pub(super) fn header(form: ElementForm, data_type: &DataType, has_writer: bool) 
     (form == ElementForm::Csv).then(|| csv::line(&columns.collect::<Vec<_>>()))
 }
 
-/// Formats an element as a line, with its writer if there are several.
 pub(super) fn line(
     form: ElementForm,
     writer: Option<&str>,
@@ -41,27 +39,16 @@ pub(super) fn line(
 ) -> String {
     if form != ElementForm::Csv {
         let value = style.json(value, data_type).into_plain();
-        let json = match writer {
-            None => value,
-            Some(writer) => {
-                let pairs = [(WRITER, writer.into()), (COLUMN, value)];
-                Json::Object(
-                    pairs
-                        .map(|(key, json)| (key.to_owned(), json))
-                        .into_iter()
-                        .collect(),
-                )
-            }
+        return match writer {
+            None => value.to_string(),
+            Some(writer) => json!({ WRITER: writer, COLUMN: value }).to_string(),
         };
-        return json.to_string();
     }
     let cell = |value: &Value, data_type: &DataType| csv::cell(value, data_type, style);
     let cells: Vec<String> = match (value, data_type) {
-        (Value::Struct(values), DataType::Struct(fields)) => {
-            let fields = values.iter().zip(&fields.fields);
-            fields
-                .map(|(value, (_, data_type))| cell(value, data_type))
-                .collect()
+        (Value::Struct(values), DataType::Struct(of)) => {
+            let fields = values.iter().zip(&of.fields);
+            fields.map(|(value, (_, of))| cell(value, of)).collect()
         }
         _ => vec![cell(value, data_type)],
     };
@@ -74,16 +61,13 @@ pub(super) fn line(
     }
 }
 
-/// Parses elements from text that arrives in pieces.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     form: ElementForm,
     data_type: &'a DataType,
-    /// The incomplete last line.
     rest: Vec<u8>,
     /// Number of its bytes already scanned, and whether they end within quotes.
     looked: (usize, bool),
-    /// Number of lines so far.
     count: usize,
     /// The columns as indices into the type, once the first row is known.
     order: Option<Vec<usize>>,
@@ -104,10 +88,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Parses a piece of text and appends the elements of complete lines.
-    ///
-    /// # Errors
-    /// The first invalid line. The elements before it are appended.
+    /// Parses a piece of text and appends the elements of complete lines, up to the first invalid one.
     pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         self.rest.extend_from_slice(piece);
         let (mut begin, (mut at, mut is_quoted)) = (0, self.looked);
@@ -133,9 +114,6 @@ impl<'a> Lines<'a> {
     }
 
     /// Ends the text: the rest is the last line.
-    ///
-    /// # Errors
-    /// That line is invalid.
     pub(super) fn finish(&mut self, out: &mut Vec<Value>) -> Result<(), Problem> {
         let rest = std::mem::take(&mut self.rest);
         self.take_line(&rest, out)
@@ -166,29 +144,21 @@ impl<'a> Lines<'a> {
         let cells = cells.unwrap_or_else(|| vec![String::new()]);
         let columns = columns(self.data_type);
         if self.order.is_none() {
-            let places: Option<Vec<usize>> = cells
-                .iter()
-                .map(|cell| columns.iter().position(|column| column == cell))
-                .collect();
-            let is_header = places.as_ref().is_some_and(|places| {
+            let place = |cell: &String| columns.iter().position(|column| column == cell);
+            let places: Option<Vec<usize>> = cells.iter().map(place).collect();
+            let places = places.filter(|places| {
                 places.len() == columns.len() && (0..columns.len()).all(|at| places.contains(&at))
             });
-            self.order = Some(match places.filter(|_| is_header) {
-                Some(places) => places,
-                None => (0..columns.len()).collect(),
-            });
+            let is_header = places.is_some();
+            self.order = Some(places.unwrap_or_else(|| (0..columns.len()).collect()));
             if is_header {
                 return Ok(None);
             }
         }
         if cells.len() != columns.len() {
-            let what = format!(
-                "the row has {} cells, but {} has {}",
-                cells.len(),
-                self.data_type,
-                columns.len()
-            );
-            return Err(self.wrong(&what));
+            let (there, wanted) = (cells.len(), columns.len());
+            let of = self.data_type;
+            return Err(self.wrong(&format!("the row has {there} cells, but {of} has {wanted}")));
         }
         let DataType::Struct(fields) = self.data_type else {
             return self.cell(&cells[0], self.data_type).map(Some);
@@ -206,7 +176,7 @@ impl<'a> Lines<'a> {
     }
 
     fn wrong(&self, what: &str) -> Problem {
-        Problem::usage(&format!("standard input:{}: {what}", self.count + 1))
+        Problem::usage(format!("standard input:{}: {what}", self.count + 1))
     }
 }
 
@@ -227,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_however_it_is_cut() {
+    fn written_text_is_read_back_at_any_split() {
         let struct_type = "struct(on: bool, text: string, n: array(i32, *))";
         let texts = [
             "",
@@ -287,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_names_its_line() {
+    fn errors_name_the_line() {
         for (form, text, what) in [
             (ElementForm::Csv, "value\n1\nx\n", "standard input:3: "),
             (

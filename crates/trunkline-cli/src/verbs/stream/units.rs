@@ -35,7 +35,6 @@ pub(in crate::verbs) fn rate_text(bytes_per_second: f64) -> String {
     format!("{}/s", bytes_text(bytes_per_second))
 }
 
-/// Returns the rate per second.
 pub(in crate::verbs) fn per_second(count: u64, elapsed: Duration) -> f64 {
     // A clock that has not moved must not make the rate infinite.
     count as f64 / elapsed.as_secs_f64().max(1e-9)

@@ -6,60 +6,55 @@ use trunkline::stream::{StreamError, element_bytes};
 use trunkline_types::Value;
 use trunkline_types::wire::encoded_len;
 
+use super::events::StreamEvent;
 use super::form::ElementForm;
 use super::input::Input;
 use super::pace::{Halt, Pace, SLICE};
 use super::peers::Endpoint;
 use super::text::Lines;
-use super::writing_end::{Rest, WritingEnd};
+use super::writing_end::WritingEnd;
 use super::{EndArgs, arrow, peers, problem};
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::output::counted;
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Longest time for which an interrupted command delivers what was written before.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Bytes read at a time when elements are parsed from them.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Send standard input
+/// Write the elements on standard input to a stream
 ///
-/// With --readers, this end writes to any number of readers, which name it with --from. Each gets
-/// all elements. The writer waits for the slowest reader, unless --quota sets how many elements may
+/// With --readers, any number of readers can connect, each with --from. Every reader gets all
+/// elements. The writer waits for the slowest reader, unless --quota limits how many elements may
 /// wait for one.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) end: EndArgs,
 
-    /// The reading end to write to (default: any that names this end)
+    /// The reader to write to (default: any that names this endpoint)
     #[arg(long, value_name = "PEER")]
     pub(super) to: Option<String>,
 
-    /// Write to any number of readers, and begin when this many are connected
+    /// Write to any number of readers, and start when N are connected
     #[arg(long, value_name = "N", value_parser = peers, conflicts_with_all = ["to", "journal"])]
     pub(super) readers: Option<usize>,
 
-    /// Wait for no reader: a reader for which more than N elements wait loses the oldest of them
-    /// and gets their number
+    /// Do not wait for slow readers: if more than N elements wait for a reader, discard the oldest
+    /// and report their number to that reader
     #[arg(long, value_name = "N", requires = "readers")]
     pub(super) quota: Option<u64>,
 
-    /// Send checksums between programs on one machine too; between machines there always are some
+    /// Also send checksums between programs on one machine; between machines, they are always sent
     #[arg(long)]
     pub(super) checksums: bool,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    let interrupted = Interrupted::new(&context.terminal)?;
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let form = args.end.form(context)?;
     let chunk = args.end.chunk()?;
     let input = Input::new()?;
     let mut writer = WritingEnd::create(args, context)?;
-    let pace = Pace::new(context, interrupted);
+    let pace = Pace::new(context);
     pace.met(&mut writer, args.end.journal.is_some())?;
     let mut sut = Write {
         args: &args.end,
@@ -75,7 +70,6 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     sut.end(moved)
 }
 
-/// Parses the input into elements, piece by piece.
 enum Parser<'a> {
     Lines(Lines<'a>),
     Arrow(arrow::Parser<'a>),
@@ -99,27 +93,26 @@ impl Parser<'_> {
 
 struct Write<'a> {
     args: &'a EndArgs,
-    pace: Pace,
+    pace: Pace<'a>,
     writer: WritingEnd,
     input: Input,
     chunk: usize,
 }
 
 impl Write<'_> {
-    /// Returns the number of elements still wanted, at most one chunk.
-    fn wanted(&self) -> usize {
-        match self.args.count {
-            Some(count) => usize::try_from(count.saturating_sub(self.pace.moved.elements))
-                .map_or(self.chunk, |left| left.min(self.chunk)),
-            None => self.chunk,
-        }
+    /// Returns true if Ctrl-C was pressed twice.
+    fn is_given_up(&self) -> bool {
+        self.pace.context.interrupted.presses() > 1
     }
 
-    /// Waits for standard input.
+    fn wanted(&self) -> usize {
+        self.args.wanted(self.pace.moved.elements, self.chunk)
+    }
+
     fn wait_for_input(&mut self) -> Result<(), Halt> {
         loop {
             self.pace.look(&mut self.writer)?;
-            if self.pace.is_interrupted() {
+            if self.pace.context.interrupted.is_so() {
                 return Err(Halt::Interrupted);
             }
             if self.input.is_ready(SLICE) {
@@ -161,14 +154,14 @@ impl Write<'_> {
              were written",
             part.len()
         );
-        Err(Halt::Stop(Problem::usage(&sentence).into()))
+        Err(Halt::Stop(Problem::usage(sentence).into()))
     }
 
     fn copy_parsed(&mut self, form: ElementForm) -> Result<(), Halt> {
         let args = self.args;
         let mut parser = match form {
             ElementForm::Arrow => {
-                Parser::Arrow(arrow::Parser::new(&args.buffer.data_type).map_err(Stop::from)?)
+                Parser::Arrow(arrow::Parser::new(&args.buffer.data_type).map_err(CliError::from)?)
             }
             form => Parser::Lines(Lines::new(form, &args.buffer.data_type)),
         };
@@ -189,7 +182,7 @@ impl Write<'_> {
                 rest = later;
             }
             values.clear();
-            parsed.map_err(Stop::from)?;
+            parsed.map_err(CliError::from)?;
             if read == 0 {
                 return Ok(());
             }
@@ -221,7 +214,7 @@ impl Write<'_> {
     }
 
     /// Delivers what was written, unless the stream is over, and reports what was not delivered.
-    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, Stop> {
+    fn end(mut self, moved: Result<(), Halt>) -> Result<Exit, CliError> {
         if let (Err(halt), true) = (&moved, self.args.journal.is_some()) {
             let is_interrupted = matches!(halt, Halt::Interrupted);
             return self.leave(moved.err().filter(|_| !is_interrupted));
@@ -244,14 +237,21 @@ impl Write<'_> {
         let rest = match failure {
             Some(reason) => self.writer.abort(&reason),
             // Given up: does not wait any longer.
-            None if self.pace.is_interrupted_again() => self.writer.close(Duration::ZERO),
+            None if self.is_given_up() => self.writer.close(Duration::ZERO),
             // Otherwise everything was delivered, or its time has passed.
             None => self.writer.close(SLICE * 10),
         };
         self.pace.tell_news(&properties, &rest.news)?;
         let left = rest.left;
-        self.pace
-            .sum_up("written", &properties, left_behind(&rest))?;
+        let (readers, lost) = rest.readers.unzip();
+        self.pace.context.tell(&StreamEvent::Written {
+            moved: self.pace.transferred(&properties),
+            left: Some(left.elements),
+            in_doubt: Some(left.in_doubt),
+            readers,
+            lost,
+            kept: None,
+        })?;
         let unfinished = rest.journal.map(|error| Halt::Stream(error.into()));
         let halted = match halted.or(unfinished) {
             None => None,
@@ -262,47 +262,46 @@ impl Write<'_> {
                 });
             }
             Some(Halt::Stop(stop)) => Some(stop),
-            Some(Halt::Stream(error)) => Some(Stop::from(problem(&error))),
+            Some(Halt::Stream(error)) => Some(CliError::from(problem(&error))),
         };
         match (halted, left.elements) {
-            (Some(Stop::Problem(mut problem)), left) => {
+            (Some(CliError::Problem(mut problem)), left) => {
                 if left > 0 {
                     problem.exit = Exit::Lost;
                 }
-                Err(Stop::Problem(problem))
+                Err(CliError::Problem(problem))
             }
             (Some(stop), _) => Err(stop),
             (None, 0) => Ok(Exit::Done),
             (None, _) => Ok(Exit::Lost),
         }
     }
-}
 
-impl Write<'_> {
     /// Leaves the stream to the next user of this journal, which contains everything that was
     /// written.
-    fn leave(self, halted: Option<Halt>) -> Result<Exit, Stop> {
+    fn leave(self, halted: Option<Halt>) -> Result<Exit, CliError> {
         let properties = self.writer.properties();
         drop(self.writer);
-        let kept = properties.in_buffer;
-        let sentence = format!("; {} in the journal", counted(kept, "element"));
-        let numbers = vec![("kept", kept)];
-        self.pace
-            .sum_up("written", &properties, (sentence, numbers))?;
+        self.pace.context.tell(&StreamEvent::Written {
+            moved: self.pace.transferred(&properties),
+            left: None,
+            in_doubt: None,
+            readers: None,
+            lost: None,
+            kept: Some(properties.in_buffer),
+        })?;
         match halted {
             None | Some(Halt::Interrupted) => Ok(Exit::Interrupted),
             Some(Halt::Stop(stop)) => Err(stop),
             Some(Halt::Stream(error)) => Err(problem(&error).into()),
         }
     }
-}
 
-impl Write<'_> {
     /// After Ctrl-C: delivers what was written, until it is pressed again.
-    fn deliver(&mut self) -> Result<(), Stop> {
-        let since = self.pace.now();
+    fn deliver(&mut self) -> Result<(), CliError> {
+        let since = self.pace.context.clock.now();
         let mut is_told = false;
-        while !self.pace.is_interrupted_again() && self.pace.now().since(since) < DELIVERED_WITHIN {
+        while !self.is_given_up() && self.pace.context.clock.now().since(since) < DELIVERED_WITHIN {
             match self.writer.flush(SLICE) {
                 Err(StreamError::Timeout { .. }) => {}
                 // Everything is delivered, or the stream is over, which its close reports.
@@ -310,8 +309,7 @@ impl Write<'_> {
             }
             if !is_told {
                 let found = self.writer.properties();
-                let (url, elements) = (&found.url, found.in_buffer);
-                self.pace.tell_delivering(url, elements, DELIVERED_WITHIN)?;
+                self.pace.tell_delivering(&found, DELIVERED_WITHIN)?;
                 is_told = true;
             }
             self.pace.look(&mut self.writer)?;
@@ -326,7 +324,7 @@ fn reason(halt: &Halt) -> Option<String> {
         // The user has ended the stream here.
         Halt::Interrupted => None,
         Halt::Stream(error) => Some(error.to_string()),
-        Halt::Stop(Stop::Problem(problem)) => Some(problem.sentence()),
+        Halt::Stop(CliError::Problem(problem)) => Some(problem.sentence()),
         Halt::Stop(_) => Some("its program failed".to_owned()),
     }
 }
@@ -337,25 +335,4 @@ fn goes_on(error: &StreamError) -> bool {
         error,
         StreamError::Timeout { .. } | StreamError::TooLong { .. }
     )
-}
-
-fn left_behind(rest: &Rest) -> (String, Vec<(&'static str, u64)>) {
-    let left = rest.left;
-    let in_doubt = match left.in_doubt {
-        0 => String::new(),
-        count => format!(" ({} on their way)", count),
-    };
-    let mut sentence = format!(
-        "; {} not delivered{in_doubt}",
-        counted(left.elements, "element")
-    );
-    let mut numbers = vec![("left", left.elements), ("in_doubt", left.in_doubt)];
-    if let Some((readers, lost)) = rest.readers {
-        sentence.push_str(&format!(", of {}", counted(readers, "reader")));
-        if lost > 0 {
-            sentence.push_str(&format!("; {lost} were lost by those that were too slow"));
-        }
-        numbers.extend([("readers", readers), ("lost", lost)]);
-    }
-    (sentence, numbers)
 }

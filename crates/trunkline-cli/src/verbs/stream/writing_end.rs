@@ -12,19 +12,15 @@ use trunkline_types::Value;
 use super::peers::{Endpoint, News, has_wanted_it, readers_text};
 use super::problem;
 use super::write::Args;
-use crate::problem::Problem;
-use crate::verbs::Context;
+use crate::{Context, Problem};
 
-/// A writing end.
 pub(super) enum WritingEnd {
     One(ValueWriter),
     Many(Spreading),
 }
 
-/// A writing end with several readers.
 pub(super) struct Spreading {
     writer: FanOutValueWriter,
-    /// Numbers of the known readers.
     known: BTreeSet<u64>,
     /// Elements not fetched by the reader that left last; they are kept while there is no other
     /// reader.
@@ -32,7 +28,6 @@ pub(super) struct Spreading {
     tally: Tally,
 }
 
-/// Totals over its readers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     readers: u64,
@@ -49,7 +44,6 @@ pub(super) struct Rest {
     /// For an end with several readers: the number of readers so far, and of the elements they
     /// lost.
     pub(super) readers: Option<(u64, u64)>,
-    /// The elements that each of several readers lacks.
     pub(super) news: Vec<News>,
 }
 

@@ -15,7 +15,7 @@ use arrow_array::types::{
 };
 use arrow_array::{
     ArrayRef, BooleanArray, NullArray, PrimitiveArray, RecordBatch, StringArray, StructArray,
-    TimestampNanosecondArray,
+    TimestampNanosecondArray, new_null_array,
 };
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields, Schema, TimeUnit};
 use trunkline_tdms::{ObjectPath, Properties, ReadAt, TdmsFile, TdmsType, Values};
@@ -26,7 +26,6 @@ use super::info::value_text;
 use super::rows::{Axis, When};
 use super::text::TIME;
 
-/// Converts blocks to batches.
 #[derive(Debug)]
 pub(super) struct Batches {
     schema: Arc<Schema>,
@@ -70,14 +69,14 @@ impl Batches {
         &self.schema
     }
 
-    /// Converts the rows of a block.
-    ///
-    /// # Errors
-    /// The error that Arrow finds in them.
     pub(super) fn batch(&self, block: &Block) -> Result<RecordBatch, ArrowError> {
         let time = self.axis.map(|axis| times(axis, block));
-        let columns = block.columns.iter().zip(&block.unreadable);
-        let columns = columns.map(|(values, unreadable)| array(values, block.rows, unreadable));
+        let fields = self.schema.fields().iter().skip(time.iter().len());
+        let columns = block.columns.iter().zip(&block.unreadable).zip(fields);
+        let columns = columns.map(|((values, unreadable), field)| match values {
+            Values::Void => new_null_array(field.data_type(), block.rows),
+            values => array(values, block.rows, unreadable),
+        });
         let columns = time.into_iter().chain(columns).collect();
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
@@ -100,26 +99,9 @@ fn complex_fields(of: ArrowType) -> Fields {
         .into()
 }
 
+/// Returns the type of the column; null for a type whose values cannot be read.
 fn arrow_type(data_type: TdmsType) -> ArrowType {
-    match data_type.without_unit() {
-        TdmsType::I8 => ArrowType::Int8,
-        TdmsType::I16 => ArrowType::Int16,
-        TdmsType::I32 => ArrowType::Int32,
-        TdmsType::I64 => ArrowType::Int64,
-        TdmsType::U8 => ArrowType::UInt8,
-        TdmsType::U16 => ArrowType::UInt16,
-        TdmsType::U32 => ArrowType::UInt32,
-        TdmsType::U64 => ArrowType::UInt64,
-        TdmsType::F32 => ArrowType::Float32,
-        TdmsType::F64 | TdmsType::Extended => ArrowType::Float64,
-        TdmsType::String => ArrowType::Utf8,
-        TdmsType::Bool => ArrowType::Boolean,
-        TdmsType::Time => time_type(),
-        TdmsType::ComplexF32 => ArrowType::Struct(complex_fields(ArrowType::Float32)),
-        TdmsType::ComplexF64 => ArrowType::Struct(complex_fields(ArrowType::Float64)),
-        // A type whose values cannot be read.
-        _ => ArrowType::Null,
-    }
+    array(&Values::new(data_type), 0, &[]).data_type().clone()
 }
 
 fn times(axis: Axis, block: &Block) -> ArrayRef {

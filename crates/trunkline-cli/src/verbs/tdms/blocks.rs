@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use trunkline_tdms::{ReadAt, ReadError, TdmsType, Text, Values};
+use trunkline_tdms::{ReadAt, ReadError, Text, Values};
 use trunkline_types::Value;
 
 use super::columns::{Column, cell};
 use super::opened::plain;
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Maximum number of cells in a block, over all columns.
 const CELLS: u64 = 256 * 1024;
@@ -20,15 +17,13 @@ const ROWS_MAX: u64 = 8 * 1024;
 /// Bytes of text in a block, unless one string has more.
 const TEXT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A sequence of consecutive rows.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Number of the first row.
     pub(super) first: u64,
     pub(super) rows: usize,
     /// The cells of each column; fewer than the rows if a channel has ended.
     pub(super) columns: Vec<Values>,
-    /// Ranges of unreadable cells of each column, whose values are empty.
+    /// Ranges of unreadable cells of each column, whose values are empty, or void if all are.
     pub(super) unreadable: Vec<Vec<Range<usize>>>,
 }
 
@@ -45,16 +40,13 @@ impl Block {
     }
 }
 
-/// The unreadable part of a column.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) name: String,
     pub(super) cells: u64,
-    /// The first cause.
     pub(super) why: String,
 }
 
-/// Reads rows in blocks.
 #[derive(Debug)]
 pub(super) struct Blocks<'c, 'a, R> {
     columns: &'c [Column<'a, R>],
@@ -62,7 +54,6 @@ pub(super) struct Blocks<'c, 'a, R> {
     end: u64,
     rows: u64,
     text_bytes: u64,
-    /// By the number of the column.
     unreadable: BTreeMap<usize, Unreadable>,
 }
 
@@ -80,10 +71,6 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }
     }
 
-    /// Returns the next block; `None` after the last one.
-    ///
-    /// # Errors
-    /// A channel cannot be read.
     pub(super) fn next(&mut self) -> Result<Option<Block>, Problem> {
         let mut rows = self.rows.min(self.end.saturating_sub(self.next));
         if rows == 0 {
@@ -133,7 +120,6 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
         }))
     }
 
-    /// Returns the unreadable parts so far.
     pub(super) fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
         self.unreadable.values()
     }
@@ -172,10 +158,8 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             Err(error) => {
                 self.note(number, column, &error.to_string());
                 let left = column.channel.len().saturating_sub(self.next).min(rows) as usize;
-                // Keeps the column's type, whatever can be read.
-                let cells = empty(column.data_type, left);
                 let all = 0..left;
-                Ok((cells, vec![all]))
+                Ok((Values::Void, vec![all]))
             }
         }
     }
@@ -193,34 +177,11 @@ fn is_text<R: ReadAt>(column: &Column<'_, R>) -> bool {
     column.is_of_strings()
 }
 
-/// Returns placeholders for unreadable cells.
-fn empty(data_type: TdmsType, count: usize) -> Values {
-    match data_type {
-        TdmsType::I8 => Values::I8(vec![0; count]),
-        TdmsType::I16 => Values::I16(vec![0; count]),
-        TdmsType::I32 => Values::I32(vec![0; count]),
-        TdmsType::I64 => Values::I64(vec![0; count]),
-        TdmsType::U8 => Values::U8(vec![0; count]),
-        TdmsType::U16 => Values::U16(vec![0; count]),
-        TdmsType::U32 => Values::U32(vec![0; count]),
-        TdmsType::U64 => Values::U64(vec![0; count]),
-        TdmsType::F32 => Values::F32(vec![0.0; count]),
-        TdmsType::F64 => Values::F64(vec![0.0; count]),
-        TdmsType::Extended => Values::Extended(vec![Default::default(); count]),
-        TdmsType::Bool => Values::Bool(vec![false; count]),
-        TdmsType::Time => Values::Time(vec![Default::default(); count]),
-        TdmsType::ComplexF32 => Values::ComplexF32(vec![[0.0; 2]; count]),
-        TdmsType::ComplexF64 => Values::ComplexF64(vec![[0.0; 2]; count]),
-        TdmsType::String => Values::String(vec![Text::default(); count]),
-        _ => Values::Void,
-    }
-}
-
 /// Reports the unreadable parts. Returns true if there were any.
 pub(super) fn say_unreadable<'u>(
     all: impl Iterator<Item = &'u Unreadable>,
     context: &Context,
-) -> Result<bool, Stop> {
+) -> Result<bool, CliError> {
     let mut is_some = false;
     for one in all {
         is_some = true;
@@ -230,16 +191,13 @@ pub(super) fn say_unreadable<'u>(
             plain(&one.why),
             plain(&one.name)
         );
-        let problem = Problem::new(Exit::Found, "unreadable", &sentence).of(&one.name);
+        let problem = Problem::new(Exit::Found, "unreadable", sentence).of(&one.name);
         context.terminal.problem(&problem, 0)?;
     }
     Ok(is_some)
 }
 
-/// Returns the problem of a channel that cannot be read.
 pub(super) fn unreadable(error: &ReadError) -> Problem {
-    let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
-    problem.message = plain(&error.to_string());
-    problem.hint = Some("`trunkline tdms verify` shows details".to_owned());
-    problem
+    Problem::stating("not-readable", plain(&error.to_string()))
+        .with_hint("`trunkline tdms verify` shows details")
 }

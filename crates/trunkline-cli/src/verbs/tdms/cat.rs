@@ -9,11 +9,8 @@ use super::opened::{open, say};
 use super::rows::{Axis, When, range, say_none};
 use super::text::Lines;
 use crate::arguments::Form;
-use crate::exit::Exit;
-use crate::interrupt;
-use crate::problem::{Problem, Stop};
 use crate::settings::Columns;
-use crate::verbs::Context;
+use crate::{CliError, Context, Exit, Problem};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -25,9 +22,7 @@ pub(crate) struct Args {
     pub(super) rows: RowArgs,
 }
 
-/// Prints rows, at most `count`.
-pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<Exit, Stop> {
-    interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<Exit, CliError> {
     let settings = &context.settings;
     if matches!(settings.columns, Columns::Template(_)) {
         let sentence = "--format is for readings: get, monitor and put; use -o csv";
@@ -61,8 +56,6 @@ pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<
     while let Some(block) = blocks.next()? {
         lines.write(&block, |line| context.terminal.line(line))?;
     }
-    match say_unreadable(blocks.unreadable(), context)? {
-        true => Ok(Exit::Found),
-        false => Ok(Exit::Done),
-    }
+    let is_unreadable = say_unreadable(blocks.unreadable(), context)?;
+    Ok(Exit::Found.when(is_unreadable))
 }

@@ -14,10 +14,7 @@ use trunkline_types::{
 
 use super::RowArgs;
 use super::opened::plain;
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
+use crate::{CliError, Context, Problem, counted};
 
 /// Returns the name of a channel, `group/channel`, or of a group.
 pub(crate) fn name_of(path: &ObjectPath) -> String {
@@ -43,7 +40,6 @@ pub(crate) fn names_of(path: &ObjectPath) -> [String; 2] {
     }
 }
 
-/// The selection of channels.
 #[derive(Debug)]
 pub(super) struct Choice {
     patterns: Vec<Wanted>,
@@ -64,10 +60,8 @@ enum How {
 }
 
 impl Choice {
-    /// # Errors
-    /// The text is neither a pattern nor a path.
     pub(super) fn new(channels: &[String], context: &Context) -> Result<Self, Problem> {
-        let patterns = channels.iter().map(|text| {
+        let patterns = channels.iter().map(|text| -> Result<_, Problem> {
             let how = match text.starts_with("/'") {
                 true => ObjectPath::parse(text.as_bytes())
                     .map(How::Path)
@@ -76,13 +70,9 @@ impl Choice {
                     .map(How::Pattern)
                     .map_err(|error| error.to_string()),
             };
-            match how {
-                Ok(how) => Ok(Wanted {
-                    text: text.clone(),
-                    how,
-                }),
-                Err(error) => Err(Problem::usage(&format!("--channel \"{text}\": {error}"))),
-            }
+            let how = how.map_err(|why| Problem::usage(format!("--channel \"{text}\": {why}")))?;
+            let text = text.clone();
+            Ok(Wanted { text, how })
         });
         Ok(Self {
             patterns: patterns.collect::<Result<_, _>>()?,
@@ -97,8 +87,6 @@ impl Choice {
         (wanted || self.patterns.is_empty()) && !self.exclude.iter().any(is_excluded)
     }
 
-    /// # Errors
-    /// A pattern that matches no channel.
     pub(super) fn check<R: ReadAt>(&self, file: &TdmsFile<R>) -> Result<(), Problem> {
         let mut open: Vec<&Wanted> = self.patterns.iter().collect();
         for path in file.paths().filter(|path| path.is_channel()) {
@@ -120,7 +108,7 @@ impl Choice {
             None => "`trunkline tdms info -t FILE` lists the channels".to_owned(),
         };
         let sentence = format!("there is no channel named {}; {hint}", plain(&wanted.text));
-        Err(Problem::new(Exit::SomeFailed, "no-channel", &sentence))
+        Err(Problem::failed("no-channel", sentence))
     }
 }
 
@@ -140,16 +128,13 @@ pub(super) struct Column<'a, R> {
     /// Unique among the columns.
     pub(super) name: String,
     how: Reading,
-    /// Type of the cells.
     pub(super) data_type: TdmsType,
 }
 
 #[derive(Debug)]
 enum Reading {
-    /// Unchanged from the file.
     Plain,
     Scaled(Scaling),
-    /// One of several scalers.
     Scaler(u32),
     /// Qualities of a recorded variable, in words.
     Quality,
@@ -186,10 +171,9 @@ impl<'a, R: ReadAt> Column<'a, R> {
             },
             Reading::Quality => match self.channel.read(start, count)? {
                 Values::U32(bits) => {
-                    let words = bits
-                        .into_iter()
-                        .map(|bits| Quality::from_bits(bits).to_string());
-                    Ok(Values::String(words.map(Text::from).collect()))
+                    let words = bits.into_iter().map(Quality::from_bits);
+                    let words = words.map(|quality| Text::from(quality.to_string()));
+                    Ok(Values::String(words.collect()))
                 }
                 other => Ok(other),
             },
@@ -205,14 +189,11 @@ impl<'a, R: ReadAt> Column<'a, R> {
 }
 
 /// Returns the columns of the selected channels; channels that never had a value have none.
-///
-/// # Errors
-/// A pattern matches nothing.
 pub(super) fn columns<'a, R: ReadAt>(
     file: &'a TdmsFile<R>,
     args: &RowArgs,
     context: &Context,
-) -> Result<Vec<Column<'a, R>>, Stop> {
+) -> Result<Vec<Column<'a, R>>, CliError> {
     let choice = Choice::new(&args.channel, context)?;
     choice.check(file)?;
     let (mut columns, mut without_values) = (Vec::new(), 0);
@@ -226,15 +207,9 @@ pub(super) fn columns<'a, R: ReadAt>(
             let note = format!("{}: {why}; its numbers are not scaled", plain(&name));
             context.terminal.note(&note)?;
         }
-        let is_chain = matches!(scaling, Scaling::Chain(_));
         let scalers = channel.scalers();
-        if is_chain {
-            columns.push(Column {
-                channel,
-                name,
-                how: Reading::Scaled(scaling),
-                data_type: TdmsType::F64,
-            });
+        let (how, data_type) = if matches!(scaling, Scaling::Chain(_)) {
+            (Reading::Scaled(scaling), TdmsType::F64)
         } else if scalers.len() > 1 {
             for (scaler, again) in scalers.iter().zip(same(file, channel.path())) {
                 columns.push(Column {
@@ -244,24 +219,23 @@ pub(super) fn columns<'a, R: ReadAt>(
                     data_type: scaler.data_type,
                 });
             }
+            continue;
         } else {
-            let data_type = scalers.first().map_or(channel.data_type(), |s| s.data_type);
-            let is_void = matches!(data_type, TdmsType::Void | TdmsType::Daqmx);
-            if is_void {
-                without_values += 1;
-                continue;
+            match scalers.first().map_or(channel.data_type(), |s| s.data_type) {
+                TdmsType::Void | TdmsType::Daqmx => {
+                    without_values += 1;
+                    continue;
+                }
+                data_type if args.raw => (Reading::Plain, data_type.without_unit()),
+                data_type => reading(file, &channel, data_type),
             }
-            let (how, data_type) = match args.raw {
-                true => (Reading::Plain, data_type.without_unit()),
-                false => reading(file, &channel, data_type),
-            };
-            columns.push(Column {
-                channel,
-                name,
-                how,
-                data_type,
-            });
-        }
+        };
+        columns.push(Column {
+            channel,
+            name,
+            how,
+            data_type,
+        });
     }
     if without_values > 0 {
         let channels = counted(without_values, "channel");
@@ -273,7 +247,6 @@ pub(super) fn columns<'a, R: ReadAt>(
     Ok(columns)
 }
 
-/// Returns the way of reading an unscaled channel, and the type of its cells.
 fn reading<R: ReadAt>(
     file: &TdmsFile<R>,
     channel: &Channel<'_, R>,
@@ -284,22 +257,13 @@ fn reading<R: ReadAt>(
     if data_type == TdmsType::I64 && is_time.is_some_and(|text| *text == "timestamp") {
         return (Reading::Timestamp, TdmsType::Time);
     }
-    match is_quality(file, channel, data_type) {
-        true => (Reading::Quality, TdmsType::String),
-        false => (Reading::Plain, data_type.without_unit()),
-    }
-}
-
-/// Returns true if a channel has the qualities of a recorded variable.
-fn is_quality<R: ReadAt>(
-    file: &TdmsFile<R>,
-    channel: &Channel<'_, R>,
-    data_type: TdmsType,
-) -> bool {
     let path = channel.path();
     let group = path.parent().and_then(|group| file.properties(&group));
     let is_variable = group.is_some_and(|all| all.contains_key(b"variable_type".as_slice()));
-    is_variable && data_type == TdmsType::U32 && *path.name().to_str() == *"quality"
+    match is_variable && data_type == TdmsType::U32 && *path.name().to_str() == *"quality" {
+        true => (Reading::Quality, TdmsType::String),
+        false => (Reading::Plain, data_type.without_unit()),
+    }
 }
 
 /// Uses the names as the file has them, unless two columns would then have the same name.
@@ -341,7 +305,6 @@ fn tell_apart<R>(columns: &mut [Column<'_, R>]) {
     }
 }
 
-/// Returns Trunkline's type of a cell.
 pub(super) fn cell_type(data_type: TdmsType) -> DataType {
     match data_type {
         TdmsType::ComplexF32 => complex(ElementType::F32),
@@ -356,7 +319,6 @@ fn complex(element: ElementType) -> DataType {
     DataType::Array(ArrayType { element, shape }.into())
 }
 
-/// Returns the cell at an index; `None` after the end.
 pub(super) fn cell(values: &Values, at: usize) -> Option<Value> {
     let pair = |elements| Value::Array(Array::vector(elements).into());
     Some(match values {
@@ -387,7 +349,6 @@ pub(super) fn cell(values: &Values, at: usize) -> Option<Value> {
     })
 }
 
-/// Returns the unit of a channel, if it has one.
 pub(super) fn unit<'a, R: ReadAt>(channel: &Channel<'a, R>) -> Option<Cow<'a, str>> {
     let unit = channel.properties().get(b"unit_string".as_slice())?;
     unit.as_text().map(Text::to_str)

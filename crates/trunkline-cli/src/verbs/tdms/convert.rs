@@ -1,6 +1,6 @@
 //! `tdms convert` and `tdms defrag`: write a file in another form, or rewrite it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,19 +15,16 @@ use trunkline_tdms::{ReadAt, RewriteError, TdmsFile, Version};
 use super::arrow::Batches;
 use super::blocks::{Block, Blocks, say_unreadable};
 use super::columns::{Choice, columns, name_of};
-use super::opened::{findings, index_of, open, plain, say, shown};
-use super::place::{Out, is_looked_at, is_standard, shown_out};
+use super::events::TdmsEvent;
+use super::opened::{findings, index_of, not_readable, open, plain, say, shown};
+use super::place::{Out, is_looked_at, shown_out};
 use super::rows::{Axis, range, say_none};
 use super::sums::say_sums;
 use super::text::Lines;
 use super::{OutArgs, RowArgs};
 use crate::arguments::Form;
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
-use crate::verbs::stream::units::bytes_text;
+use crate::terminal::is_standard;
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Approximate bytes of a Parquet file that are kept before they are written.
 const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
@@ -35,7 +32,6 @@ const ROW_GROUP_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum number of columns in a Parquet file with dictionaries; with more columns, none has one.
 const DICTIONARIES_MAX: usize = 1_000;
 
-/// The destination of rows.
 enum Sink {
     Text(Box<Lines>, Box<BufWriter<Out>>),
     ArrowFile(Batches, Box<FileWriter<BufWriter<Out>>>),
@@ -114,7 +110,7 @@ fn of_parquet(error: ParquetError) -> io::Error {
     }
 }
 
-/// Write a file in another form
+/// Convert a file to another format
 ///
 /// OUT is written completely or not at all. If FILE is damaged, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
@@ -126,15 +122,15 @@ pub(crate) struct Args {
     #[command(flatten)]
     out: OutArgs,
 
-    /// The form of OUT (default: the ending of its name)
-    #[arg(long = "as", value_name = "FORM")]
+    /// The format of OUT (default: from the extension of its name)
+    #[arg(long = "as", value_name = "FORMAT")]
     out_form: Option<OutForm>,
 
     #[command(flatten)]
     rows: RowArgs,
 }
 
-/// Write a file anew, with all values of a channel together
+/// Rewrite a file, with all values of a channel together
 ///
 /// OUT is written completely or not at all. If FILE is damaged, OUT has the readable values, and
 /// the exit code is 8.
@@ -165,7 +161,7 @@ enum OutForm {
     Tdms1,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.out.path.as_path();
     let form = form(args)?;
     let is_binary = !matches!(form, OutForm::Csv | OutForm::Jsonl);
@@ -188,7 +184,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     anew(&args.file, &args.out, Some(version), context)
 }
 
-pub(super) fn defrag(args: &DefragArgs, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn defrag(args: &DefragArgs, context: &Context) -> Result<Exit, CliError> {
     if is_looked_at(&args.out.path, context) {
         let sentence = "standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
@@ -196,7 +192,6 @@ pub(super) fn defrag(args: &DefragArgs, context: &Context) -> Result<Exit, Stop>
     anew(&args.file, &args.out, None, context)
 }
 
-/// Returns the output form: the one requested, or the one that the file name implies.
 fn form(args: &Args) -> Result<OutForm, Problem> {
     if let Some(form) = args.out_form {
         return Ok(form);
@@ -211,16 +206,16 @@ fn form(args: &Args) -> Result<OutForm, Problem> {
         Some("tdms") => OutForm::Tdms,
         _ => {
             let sentence = format!(
-                "{} does not imply a form; give --as csv, jsonl, arrow, parquet, tdms or tdms1",
+                "cannot determine the format of {}; choose one with --as csv, jsonl, arrow, parquet, tdms or \
+                 tdms1",
                 shown_out(path)
             );
-            return Err(Problem::usage(&sentence));
+            return Err(Problem::usage(sentence));
         }
     })
 }
 
-/// Writes rows.
-fn rows(args: &Args, form: OutForm, context: &Context) -> Result<Exit, Stop> {
+fn rows(args: &Args, form: OutForm, context: &Context) -> Result<Exit, CliError> {
     let file = open(&args.file)?;
     let is_damaged = say(&file, &args.file, context)? | say_sums(&file, &args.file, context)?;
     match file.is_row_by_row() {
@@ -235,7 +230,7 @@ fn rows_of<R: ReadAt>(
     args: &Args,
     form: OutForm,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     let (path, count) = (args.out.path.as_path(), args.rows.count);
     let columns = columns(file, &args.rows, context)?;
     let axis = Axis::of(&columns);
@@ -273,22 +268,14 @@ fn rows_of<R: ReadAt>(
     };
     let bytes = out.bytes;
     out.finish(path)?;
-    let mut object = Object::new();
-    object.put("event", "tdms-converted");
-    object.put("file", path.display().to_string());
-    object.put("rows", range.1 - range.0);
-    object.put("channels", columns.len());
-    object.put("bytes", bytes);
-    let summary = format!(
-        "{}: {} of {}, {}",
-        shown_out(path),
-        counted(range.1 - range.0, "row"),
-        counted(columns.len() as u64, "channel"),
-        bytes_text(bytes as f64)
-    );
-    tell(object, &summary, context)?;
+    context.tell(&TdmsEvent::TdmsConverted {
+        file: path.display().to_string(),
+        rows: range.1 - range.0,
+        channels: columns.len(),
+        bytes,
+    })?;
     let is_unreadable = say_unreadable(blocks.unreadable(), context)?;
-    Ok(exit(is_damaged || is_unreadable))
+    Ok(Exit::Found.when(is_damaged || is_unreadable))
 }
 
 fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<Sink> {
@@ -330,7 +317,7 @@ fn anew(
     args: &OutArgs,
     version: Option<Version>,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     let path = args.path.as_path();
     let file = open(source)?;
     let is_damaged = say(&file, source, context)? | say_sums(&file, source, context)?;
@@ -347,11 +334,7 @@ fn anew(
     let written = match written {
         Ok(written) => written,
         Err(RewriteError::Sink { source, .. }) => return watch.failed(path, &source),
-        Err(error) => {
-            let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
-            problem.message = format!("{}: {}", shown(source), plain(&error.to_string()));
-            return Err(problem.into());
-        }
+        Err(error) => return Err(not_readable(source, &error).into()),
     };
     let out = match out.into_inner() {
         Ok(out) => out,
@@ -372,7 +355,7 @@ fn anew(
     for (object, why) in &written.channels_left_out {
         let name = plain(&name_of(object));
         let why = plain(why);
-        let problem = Problem::new(Exit::Found, "left-out", &why).of(&name);
+        let problem = Problem::new(Exit::Found, "left-out", why).of(&name);
         context.terminal.problem(&problem, 0)?;
     }
     if written.unreadable > 0 {
@@ -382,9 +365,15 @@ fn anew(
         );
         context.terminal.note(&note)?;
     }
-    told(&file, path, &written, context)?;
+    context.tell(&TdmsEvent::TdmsRewritten {
+        file: path.display().to_string(),
+        segments_before: file.report().segments,
+        values: written.values,
+        bytes: written.bytes,
+        findings: findings(&file).len(),
+    })?;
     let is_less = written.unreadable > 0 || !written.channels_left_out.is_empty();
-    Ok(exit(is_damaged || is_less))
+    Ok(Exit::Found.when(is_damaged || is_less))
 }
 
 /// Removes the index file of an earlier file, which does not belong to the new one.
@@ -397,45 +386,6 @@ fn drop_index(path: &Path) -> Result<(), Problem> {
             "{} belongs to an earlier file and cannot be removed: {error}; remove it",
             shown(&index)
         );
-        Problem::new(Exit::SomeFailed, "index", &sentence)
+        Problem::failed("index", sentence)
     })
-}
-
-fn told(
-    file: &TdmsFile<File>,
-    path: &Path,
-    written: &trunkline_tdms::Rewritten,
-    context: &Context,
-) -> Result<(), Stop> {
-    let report = file.report();
-    let mut object = Object::new();
-    object.put("event", "tdms-rewritten");
-    object.put("file", path.display().to_string());
-    object.put("segments_before", report.segments);
-    object.put("values", written.values);
-    object.put("bytes", written.bytes);
-    object.put("findings", findings(file).len());
-    let summary = format!(
-        "{}: {}, {}, out of {}",
-        shown_out(path),
-        counted(written.values, "value"),
-        bytes_text(written.bytes as f64),
-        counted(report.segments, "segment")
-    );
-    tell(object, &summary, context)
-}
-
-/// Prints the summary, on standard error so that it does not mix with the data.
-pub(super) fn tell(object: Object, summary: &str, context: &Context) -> Result<(), Stop> {
-    context.terminal.note(&match context.settings.is_json() {
-        true => object.into_json().to_string(),
-        false => summary.to_owned(),
-    })
-}
-
-fn exit(is_damaged: bool) -> Exit {
-    match is_damaged {
-        true => Exit::Found,
-        false => Exit::Done,
-    }
 }

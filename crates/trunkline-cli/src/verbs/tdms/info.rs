@@ -9,18 +9,13 @@ use trunkline_tdms::{
 
 use super::columns::{Choice, name_of, unit};
 use super::opened::{findings, index_of, open, plain, say, shown};
-use super::rows::{Axis, When};
+use super::rows::Axis;
 use super::sums::sums_of;
-use crate::exit::Exit;
-use crate::interrupt;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::values::WideInt;
 use crate::settings::Columns;
-use crate::terminal::Mood;
-use crate::verbs::Context;
 use crate::verbs::stream::units::bytes_text;
+use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Show the contents of a file: groups, channels, properties
 #[derive(Clone, Debug, clap::Args)]
@@ -34,26 +29,17 @@ pub(crate) struct Args {
     channel: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let file = open(&args.file)?;
     let choice = Choice::new(&args.channel, context)?;
     choice.check(&file)?;
     if context.settings.is_json() {
-        let object = object(&file, args, &choice, context)?;
-        let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
-        records.push(Row {
-            cells: Vec::new(),
-            object,
-            mood: Mood::Plain,
-        })?;
-        records.finish()?;
+        context.list([Contents::of(&file, args, &choice, context)?])?;
         say(&file, &args.file, context)?;
         return Ok(Exit::Done);
     }
     let is_wide = context.settings.columns == Columns::Wide;
-    let is_for_people = context.settings.form.is_for_people();
-    if is_for_people && context.settings.columns != Columns::Terse {
+    if context.settings.form.is_for_people() && context.settings.columns != Columns::Terse {
         context.terminal.line(&headline(&file, args)?)?;
         if is_wide {
             for path in file.paths().filter(|path| !path.is_channel()) {
@@ -61,16 +47,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
             }
         }
     }
-    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
     let chosen = || file.channels().filter(|one| choice.has(one.path()));
-    for channel in chosen() {
-        records.push(Row {
-            cells: cells(&channel, is_for_people),
-            object: Object::new(),
-            mood: Mood::Plain,
-        })?;
-    }
-    records.finish()?;
+    context.list(chosen().map(|channel| Contained::of(&channel, context)))?;
     if is_wide {
         for channel in chosen() {
             properties(&file, channel.path(), context)?;
@@ -80,11 +58,99 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-const COLUMNS: &[&str] = &[
-    "channel", "type", "values", "unit", "interval", "begins", "scaled",
-];
+/// The line of `tdms info` with --json.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A TDMS file, version 1")]
+pub(crate) struct Contents {
+    /// The file, as it was given.
+    file: String,
+    /// Its length.
+    bytes: u64,
+    /// 4712 (1.0) or 4713 (2.0), of the last segment; null without one.
+    version: Option<u32>,
+    /// Segments that were read.
+    segments: u64,
+    /// Whether there is an index file.
+    index: bool,
+    /// Whether there are checksums beside it. They are compared by `tdms verify`.
+    sums: bool,
+    /// What is wrong with it; `tdms verify` lists it.
+    findings: u64,
+    /// Bytes at the end that belong to no value.
+    bytes_lost: u64,
+    /// Properties of the file. Times, and numbers that JSON cannot represent, are text; complex
+    /// numbers are pairs.
+    properties: Map<String, Json>,
+    /// Groups, in the order of the file.
+    groups: Vec<Group>,
+    /// The selected channels.
+    channels: Vec<Contained>,
+}
 
-/// Describes the file in one line.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Group {
+    /// Name in the file.
+    name: String,
+    /// Properties of the group.
+    properties: Map<String, Json>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Contained {
+    /// `group/channel`, with escapes.
+    name: String,
+    /// Path in the form of the file.
+    path: String,
+    /// Type of its values.
+    #[serde(rename = "type")]
+    data_type: String,
+    /// Number of values. A string with --int-strings.
+    values: WideInt,
+    /// Unit. Left out when there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    unit: String,
+    /// Interval between two values, in the unit of the axis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<f64>,
+    /// Position of value 0: a time, or a number if the file has no start time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("type" = ["string", "number"]))]
+    begins: Option<Json>,
+    /// Whether its scales are applied; left out if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scaled: Option<bool>,
+    /// Why its scales are not applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_scaled: Option<String>,
+    /// Properties of the channel.
+    properties: Map<String, Json>,
+}
+
+impl Record for Contents {
+    const COLUMNS: &'static [&'static str] = Contained::COLUMNS;
+}
+
+impl Record for Contained {
+    const COLUMNS: &'static [&'static str] = &[
+        "channel", "type", "values", "unit", "interval", "begins", "scaled",
+    ];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        match column {
+            "channel" => Some(self.name.clone()),
+            "interval" => self.interval.map(|interval| interval.to_string()),
+            // A whole number has no decimal places.
+            "begins" => Some(self.begins.as_ref()?.as_f64()?.to_string()),
+            "scaled" => match (&self.not_scaled, self.scaled) {
+                (Some(why), _) => Some(format!("no: {why}")),
+                (None, scaled) => scaled.map(|_| "yes".to_owned()),
+            },
+            _ => None,
+        }
+    }
+}
+
 fn headline<R: ReadAt>(file: &TdmsFile<R>, args: &Args) -> Result<String, Problem> {
     let report = file.report();
     let version = match report.version {
@@ -93,14 +159,8 @@ fn headline<R: ReadAt>(file: &TdmsFile<R>, args: &Args) -> Result<String, Proble
         Some(other) => format!("TDMS version {other}"),
         None => "TDMS".to_owned(),
     };
-    let index = match index_of(&args.file) {
-        Some(_) => ", with its index file",
-        None => "",
-    };
-    let sums = match sums_of(&args.file) {
-        Some(_) => ", with checksums",
-        None => "",
-    };
+    let index = index_of(&args.file).map_or("", |_| ", with its index file");
+    let sums = sums_of(&args.file).map_or("", |_| ", with checksums");
     let values: u64 = file.channels().map(|channel| channel.len()).sum();
     Ok(format!(
         "{}: {version}, {}, {}, {}, {}, {}{index}{sums}",
@@ -116,40 +176,8 @@ fn headline<R: ReadAt>(file: &TdmsFile<R>, args: &Args) -> Result<String, Proble
 fn size<R: ReadAt>(file: &TdmsFile<R>) -> Result<u64, Problem> {
     let size = file.source().byte_len();
     size.map_err(|error| {
-        Problem::new(
-            Exit::SomeFailed,
-            "not-readable",
-            &format!("its length is not known: {error}"),
-        )
+        Problem::failed("not-readable", format!("its length is not known: {error}"))
     })
-}
-
-fn cells<R: ReadAt>(channel: &Channel<'_, R>, is_for_people: bool) -> Vec<String> {
-    let safe = |text: String| match is_for_people {
-        true => plain(&text),
-        false => text,
-    };
-    let unit = unit(channel).unwrap_or_default().into_owned();
-    let waveform = channel.waveform();
-    let interval = waveform.map(|waveform| waveform.increment.to_string());
-    let begins = Axis::of_one(channel).map(|axis| match axis.at(0) {
-        When::Time(time) => time.to_string(),
-        When::Distance(distance) => distance.to_string(),
-    });
-    let scaled = match channel.scaling() {
-        Scaling::None => String::new(),
-        Scaling::Chain(_) => "yes".to_owned(),
-        Scaling::Unknown(why) => format!("no: {why}"),
-    };
-    vec![
-        safe(name_of(channel.path())),
-        type_text(channel),
-        channel.len().to_string(),
-        safe(unit),
-        interval.unwrap_or_default(),
-        begins.unwrap_or_default(),
-        safe(scaled),
-    ]
 }
 
 fn type_text<R: ReadAt>(channel: &Channel<'_, R>) -> String {
@@ -160,12 +188,11 @@ fn type_text<R: ReadAt>(channel: &Channel<'_, R>) -> String {
     }
 }
 
-/// Prints the properties of an object, one per line.
 fn properties<R: ReadAt>(
     file: &TdmsFile<R>,
     path: &ObjectPath,
     context: &Context,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     for (name, value) in file.properties(path).into_iter().flatten() {
         context.terminal.line(&format!(
             "{}#{}\t{}",
@@ -177,7 +204,6 @@ fn properties<R: ReadAt>(
     Ok(())
 }
 
-/// Formats a property as text.
 pub(super) fn value_text(value: &PropertyValue) -> String {
     match value_json(value) {
         Json::String(text) => text,
@@ -211,7 +237,6 @@ fn value_json(value: &PropertyValue) -> Json {
         PropertyValue::Extended(n) => float(n.to_f64()),
         PropertyValue::ComplexF32(pair) => pair.iter().map(|n| float(f64::from(*n))).collect(),
         PropertyValue::ComplexF64(pair) => pair.iter().map(|n| float(*n)).collect(),
-        _ => Json::Null,
     }
 }
 
@@ -221,68 +246,57 @@ fn all_json(properties: Option<&Properties>) -> Map<String, Json> {
         .collect()
 }
 
-/// Returns everything about a file as one object.
-fn object<R: ReadAt>(
-    file: &TdmsFile<R>,
-    args: &Args,
-    choice: &Choice,
-    context: &Context,
-) -> Result<Object, Problem> {
-    let report = file.report();
-    let mut object = Object::new();
-    object.put("file", args.file.display().to_string());
-    object.put("bytes", size(file)?);
-    object.put("version", report.version.map_or(Json::Null, Json::from));
-    object.put("segments", report.segments);
-    object.put("index", index_of(&args.file).is_some());
-    object.put("sums", sums_of(&args.file).is_some());
-    object.put(
-        "findings",
-        findings(file).len() as u64 + report.findings_dropped,
-    );
-    object.put("bytes_lost", report.bytes_lost);
-    object.put("properties", all_json(file.properties(&ObjectPath::File)));
-    let groups: Vec<Json> = file
-        .paths()
-        .filter(|path| matches!(path, ObjectPath::Group(_)))
-        .map(|path| {
-            let mut group = Object::default();
-            group.put("name", path.name().to_str().as_ref());
-            group.put("properties", all_json(file.properties(path)));
-            group.into_json()
+impl Contents {
+    fn of<R: ReadAt>(
+        file: &TdmsFile<R>,
+        args: &Args,
+        choice: &Choice,
+        context: &Context,
+    ) -> Result<Self, Problem> {
+        let report = file.report();
+        let groups = file
+            .paths()
+            .filter(|path| matches!(path, ObjectPath::Group(_)));
+        let channels = file.channels().filter(|one| choice.has(one.path()));
+        Ok(Self {
+            file: args.file.display().to_string(),
+            bytes: size(file)?,
+            version: report.version,
+            segments: report.segments,
+            index: index_of(&args.file).is_some(),
+            sums: sums_of(&args.file).is_some(),
+            findings: findings(file).len() as u64 + report.findings_dropped,
+            bytes_lost: report.bytes_lost,
+            properties: all_json(file.properties(&ObjectPath::File)),
+            groups: groups
+                .map(|path| Group {
+                    name: path.name().to_str().into_owned(),
+                    properties: all_json(file.properties(path)),
+                })
+                .collect(),
+            channels: channels.map(|one| Contained::of(&one, context)).collect(),
         })
-        .collect();
-    object.put("groups", groups);
-    let channels = file.channels().filter(|one| choice.has(one.path()));
-    let channels: Vec<Json> = channels.map(|one| of_channel(&one, context)).collect();
-    object.put("channels", channels);
-    Ok(object)
+    }
 }
 
-fn of_channel<R: ReadAt>(channel: &Channel<'_, R>, context: &Context) -> Json {
-    let mut object = Object::default();
-    object.put("name", name_of(channel.path()));
-    object.put("path", channel.path().to_string());
-    object.put("type", type_text(channel));
-    let count = context.settings.values.json_u64(channel.len());
-    object.put("values", count);
-    object.put_text("unit", &unit(channel).unwrap_or_default());
-    if let Some(waveform) = channel.waveform() {
-        object.put("interval", waveform.increment);
-    }
-    match Axis::of_one(channel).map(|axis| axis.at(0)) {
-        Some(When::Time(time)) => object.put("begins", time.to_string()),
-        Some(When::Distance(distance)) => object.put("begins", distance),
-        None => {}
-    }
-    match channel.scaling() {
-        Scaling::None => {}
-        Scaling::Chain(_) => object.put("scaled", true),
-        Scaling::Unknown(why) => {
-            object.put("scaled", false);
-            object.put("not_scaled", why.to_string());
+impl Contained {
+    fn of<R: ReadAt>(channel: &Channel<'_, R>, context: &Context) -> Self {
+        let (scaled, not_scaled) = match channel.scaling() {
+            Scaling::None => (None, None),
+            Scaling::Chain(_) => (Some(true), None),
+            Scaling::Unknown(why) => (Some(false), Some(why.to_string())),
+        };
+        Self {
+            name: name_of(channel.path()),
+            path: channel.path().to_string(),
+            data_type: type_text(channel),
+            values: context.settings.values.wide(channel.len()),
+            unit: unit(channel).unwrap_or_default().into_owned(),
+            interval: channel.waveform().map(|waveform| waveform.increment),
+            begins: Axis::of_one(channel).map(|axis| axis.at(0).json()),
+            scaled,
+            not_scaled,
+            properties: all_json(Some(channel.properties())),
         }
     }
-    object.put("properties", all_json(Some(channel.properties())));
-    object.into_json()
 }

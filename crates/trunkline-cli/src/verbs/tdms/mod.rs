@@ -7,29 +7,28 @@
 //!   time; `times`: by a channel of times in the group. `blocks`: reads rows in blocks, in bounded
 //!   memory.
 //! - `sums`: the checksums beside a file.
-//! - `info`, `cat`, `convert`, `verify`, `repair`: the subcommands. `text`: rows for people, JSON
-//!   and CSV; `arrow`: rows for Arrow IPC and Parquet.
+//! - `info`, `cat`, `convert`, `verify`, `repair`: the subcommands; `events`: their results.
+//! - `text`: rows for people, JSON and CSV; `arrow`: rows for Arrow IPC and Parquet.
 
 mod arrow;
 mod blocks;
 mod cat;
 pub(crate) mod columns;
 mod convert;
-mod info;
+pub(crate) mod events;
+pub(crate) mod info;
 pub(crate) mod opened;
 mod place;
 mod repair;
 mod rows;
 pub(crate) mod sums;
-mod text;
+pub(crate) mod text;
 mod times;
-mod verify;
+pub(crate) mod verify;
 
 use std::path::PathBuf;
 
-use super::{Context, Verb};
-use crate::exit::Exit;
-use crate::problem::Stop;
+use crate::{CliError, Context, Exit};
 
 /// Read, check, repair and convert TDMS files
 ///
@@ -38,20 +37,20 @@ use crate::problem::Stop;
 /// `/'group'/'channel'`, is accepted too, and so is `boiler/level/value` if `boiler/level` is a
 /// recorded variable.
 ///
-/// A file of any size is read in pieces. A file that was not closed, or that lost its end, is read
-/// as far as possible, and a message names what is missing.
+/// A file of any size is read in pieces. A file that was not closed, or whose end is missing, is
+/// read as far as possible, and a message names what is missing.
 ///
-/// If `x.tdms.sums` lies beside `x.tdms`, as `record start --sums` writes it, `verify`, `repair`,
+/// If `x.tdms.sums`, which `record start --sums` writes, is next to `x.tdms`, `verify`, `repair`,
 /// `convert` and `defrag` compare every segment with its checksum.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Info(info::Args),
     /// Print rows
     ///
-    /// Row `n` holds value `n` of each selected channel; the first row is 0. Columns have the names
-    /// that the file gives them, `boiler/level/value`, where these are unambiguous. Qualities of
-    /// recorded variables are words. Values are scaled with the scales of the file, unless --raw is
-    /// given.
+    /// Row `n` holds value `n` of each selected channel; the first row is 0. Columns are named
+    /// group/channel, such as `boiler/level/value`; `%2F` is shown as `/` where the name stays
+    /// unambiguous. Qualities of recorded variables are printed as words, such as `good`. Values
+    /// are scaled with the scales of the file, unless --raw is given.
     Cat(cat::Args),
     /// Print the first rows: 10, or --count
     Head(cat::Args),
@@ -68,26 +67,27 @@ struct RowArgs {
     #[arg(long, value_name = "PATTERN")]
     channel: Vec<String>,
 
-    /// Begin with this row: a number from 0, a time since the first row such as 1.5s, or a time
-    /// such as 2026-11-20T21:39:04, 14:30 or yesterday; for recorded variables, of one group
+    /// Start at this row: a number from 0, a time since the first row such as 1.5s, or a time
+    /// such as 2026-11-20T21:39:04, 14:30 or yesterday; times of recorded variables require that
+    /// --channel selects one group
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     from: Option<String>,
 
-    /// End before this row
+    /// Stop before this row
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     to: Option<String>,
 
-    /// The maximum number of rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
-    /// The numbers as they were recorded, not scaled
+    /// Leave the numbers as they were recorded, without scaling
     #[arg(long)]
     raw: bool,
 
-    /// In CSV, put a `'` before all text that begins like a formula (`=`, `+`, `-`, `@`), as people
-    /// write text in a spreadsheet; otherwise such text is a JSON string, which no spreadsheet
-    /// computes either
+    /// In CSV, put a `'` before text that begins like a formula (`=`, `+`, `-`, `@`), so that
+    /// spreadsheets show it as text; by default, such text is written as a JSON string, which
+    /// spreadsheets do not evaluate either
     #[arg(long)]
     spreadsheet: bool,
 }
@@ -104,32 +104,7 @@ struct OutArgs {
     force: bool,
 }
 
-/// Exit codes of subcommands that may find damage.
-const EXITS: &[Exit] = &[
-    Exit::Done,
-    Exit::SomeFailed,
-    Exit::Usage,
-    Exit::Found,
-    Exit::Interrupted,
-];
-
-pub(crate) const VERB: Verb = Verb::group(
-    "tdms",
-    &[
-        Verb::reading(
-            "info",
-            &[Exit::Done, Exit::SomeFailed, Exit::Usage, Exit::Interrupted],
-        ),
-        Verb::reading("cat", EXITS),
-        Verb::reading("head", EXITS),
-        Verb::writing("convert", EXITS),
-        Verb::reading("verify", EXITS),
-        Verb::writing("repair", EXITS),
-        Verb::writing("defrag", EXITS),
-    ],
-);
-
-pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop> {
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     match command {
         Subcommand::Info(args) => info::run(args, context),
         Subcommand::Cat(args) => cat::run(args, args.rows.count, context),
@@ -141,5 +116,4 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, Stop>
     }
 }
 
-/// Number of rows that `head` shows by default.
 const HEAD: u64 = 10;

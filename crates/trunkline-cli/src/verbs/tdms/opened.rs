@@ -1,5 +1,6 @@
 //! Opens a file of the command line, and describes its defects.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,22 +8,17 @@ use std::path::{Path, PathBuf};
 use trunkline_tdms::{Fault, Finding, Limits, OpenError, ReadAt, TdmsFile, Unsummed};
 
 use super::sums::sums_of;
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
+use crate::output::record::json;
+use crate::terminal::is_standard;
 pub(super) use crate::terminal::{plain, shown};
-use crate::verbs::Context;
+use crate::{CliError, Context, Problem};
 
-/// The first bytes of an index file.
 const INDEX_TAG: [u8; 4] = *b"TDSh";
 
-/// Maximum number of findings reported one by one by commands other than `verify`.
 const SAID_MAX: usize = 3;
 
 /// Opens a regular file. Directories, pipes and devices are refused: they have no length, and
 /// opening some of them waits.
-///
-/// # Errors
-/// The error of the system, or that it is not a regular file.
 pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => File::open(path),
@@ -30,44 +26,30 @@ pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a [`regular_file`] for reading.
-///
-/// # Errors
-/// [`Problem`] with the reason.
 pub(super) fn source(path: &Path) -> Result<File, Problem> {
     regular_file(path).map_err(|error| {
-        let mut problem = Problem::new(Exit::SomeFailed, "bad-file", "");
-        problem.message = format!("{}: {error}", shown(path));
-        if path == Path::new("-") {
-            let hint = "a TDMS file needs random access, which standard input does not have; name \
-                        a file";
-            problem.hint = Some(hint.to_owned());
+        let message = format!("{}: {error}", shown(path));
+        let problem = Problem::stating("bad-file", message);
+        match is_standard(path) {
+            true => problem.with_hint(
+                "a TDMS file needs random access, which standard input does not have; name a file",
+            ),
+            false => problem,
         }
-        problem
     })
 }
 
 /// Opens a file, with its index file if there is one, as far as it can be read.
-///
-/// # Errors
-/// The file does not exist, or nothing in it can be read.
 pub(super) fn open(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, index_of(path).as_deref())
 }
 
-/// Opens a file without its index file.
-///
-/// # Errors
-/// As [`open`].
 pub(super) fn open_alone(path: &Path) -> Result<TdmsFile<File>, Problem> {
     open_with(path, None)
 }
 
 /// Opens a file as far as the checksums beside it vouch for it, without its index file. Also
 /// returns the number of readable values that this leaves out.
-///
-/// # Errors
-/// As [`open`].
 pub(super) fn open_summed(
     path: &Path,
     sums: &Path,
@@ -79,7 +61,6 @@ pub(super) fn open_summed(
         .map_err(|error| unopened(path, &error))
 }
 
-/// Returns limits that salvage as much as possible.
 fn salvaging() -> Limits {
     Limits {
         is_salvaging: true,
@@ -114,27 +95,30 @@ fn open_with(path: &Path, index: Option<&Path>) -> Result<TdmsFile<File>, Proble
 }
 
 fn unopened(path: &Path, error: &OpenError) -> Problem {
-    let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
-    problem.message = format!("{}: {error}", shown(path));
-    if let OpenError::Refused(finding) = error {
-        problem.code = "not-tdms".into();
-        problem.hint = Some(match finding.fault {
-            Fault::NotTdms { .. } | Fault::NotIndex { .. } => {
-                "check that it is the right file".to_owned()
-            }
-            _ => "nothing in it can be read; use another copy".to_owned(),
-        });
+    let problem = not_readable(path, error);
+    let OpenError::Refused(finding) = error else {
+        return problem;
+    };
+    let hint = match finding.fault {
+        Fault::NotTdms { .. } | Fault::NotIndex { .. } => "check that it is the right file",
+        _ => "nothing in it can be read; use another copy",
+    };
+    Problem {
+        code: "not-tdms".into(),
+        ..problem.with_hint(hint)
     }
-    problem
 }
 
-/// Returns the index file beside a file, if there is one.
+pub(super) fn not_readable(path: &Path, error: &dyn Display) -> Problem {
+    let message = format!("{}: {}", shown(path), plain(&error.to_string()));
+    Problem::stating("not-readable", message)
+}
+
 pub(super) fn index_of(path: &Path) -> Option<PathBuf> {
     let index = index_name(path);
     index.is_file().then_some(index)
 }
 
-/// Returns the path of a file's index file.
 pub(super) fn index_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("_index");
@@ -151,16 +135,14 @@ pub(super) fn findings<R>(file: &TdmsFile<R>) -> Vec<Finding> {
 }
 
 /// Reports the defects of a file briefly to its reader. Returns true if there are any.
-pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, Stop> {
+pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Result<bool, CliError> {
     if is_index(file) {
-        let mut problem = Problem::new(Exit::Found, "index-alone", "");
-        let hint = "the values are in the file with the same name without `_index`";
-        problem.message = format!("{}: an index file, which has no values", shown(path));
-        problem.hint = Some(hint.to_owned());
-        context.terminal.note(&match context.settings.is_json() {
-            true => problem.to_json().to_string(),
-            false => format!("{}; {hint}", problem.message),
-        })?;
+        let line = format!(
+            "{}: an index file, which has no values; the values are in the file with the same name \
+             without `_index`",
+            shown(path)
+        );
+        context.tell_as("index-alone", &line)?;
     }
     if file
         .report()
@@ -173,12 +155,7 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
             "{index} does not belong to this file, or is damaged; it is not used, and `trunkline \
              tdms repair` rewrites it"
         );
-        context.terminal.note(&match context.settings.is_json() {
-            true => Problem::new(Exit::Done, "stale-index", &line)
-                .to_json()
-                .to_string(),
-            false => line,
-        })?;
+        context.tell_as("stale-index", &line)?;
     }
     let findings = findings(file);
     let mut said: Vec<String> = findings
@@ -191,27 +168,23 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
     }
     let hint = "`trunkline tdms verify` shows what to do";
     for what in said {
-        let mut problem = Problem::new(Exit::Found, "finding", "");
-        problem.message = format!("{}: {what}", shown(path));
-        problem.hint = Some(hint.to_owned());
+        let line = format!("{}: {what}", shown(path));
         context.terminal.note(&match context.settings.is_json() {
-            true => problem.to_json().to_string(),
-            false => problem.message,
+            true => json(&Problem::stating("finding", line).with_hint(hint)),
+            false => line,
         })?;
     }
-    if !findings.is_empty() && !context.settings.is_json() {
-        context.terminal.note(&format!("  {hint}"))?;
+    if !findings.is_empty() {
+        context.remark(&format!("  {hint}"))?;
     }
     Ok(!findings.is_empty())
 }
 
-/// Returns true if the opened file is an index file.
 fn is_index(file: &TdmsFile<File>) -> bool {
     let mut tag = [0; INDEX_TAG.len()];
     file.source().read_exact_at(&mut tag, 0).is_ok() && tag == INDEX_TAG
 }
 
-/// Returns the advice about a finding.
 pub(super) fn advice(fault: &Fault) -> &'static str {
     match fault {
         Fault::Empty => "it has no data to read or repair",
@@ -220,7 +193,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
         | Fault::NotClosed
         | Fault::Unwritten { .. }
         | Fault::TornData { .. }
-        | Fault::Garbage { .. } => "`trunkline tdms repair` cuts it off",
+        | Fault::Garbage { .. } => "`trunkline tdms repair` removes the incomplete part",
         Fault::UnknownVersion { .. }
         | Fault::VersionChange { .. }
         | Fault::ByteOrderChange
@@ -245,10 +218,9 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
             "nothing is lost; `trunkline tdms defrag` writes a file that other programs can open"
         }
         Fault::WrongSum { .. } => {
-            "take these values from another copy; `trunkline tdms repair` cuts such segments off \
-             at the end"
+            "take these values from another copy; `trunkline tdms repair` removes such segments only at the end of the file"
         }
-        Fault::SummedBeyondEnd { .. } => "`trunkline tdms repair` cuts it off",
+        Fault::SummedBeyondEnd { .. } => "`trunkline tdms repair` removes the incomplete part",
         Fault::NoSum { .. } => {
             "after a loss of power it can be wrong: `trunkline tdms repair --unsummed cut` cuts it \
              off at the end"
@@ -257,7 +229,7 @@ pub(super) fn advice(fault: &Fault) -> &'static str {
             "no checksum covers those segments; the file itself may be intact"
         }
         Fault::StaleIndex => "delete the index file, or rewrite it with `trunkline tdms repair`",
-        _ => "nothing after it can be read; `trunkline tdms repair` cuts it off",
+        _ => "nothing after it can be read; `trunkline tdms repair` removes the incomplete part",
     }
 }
 

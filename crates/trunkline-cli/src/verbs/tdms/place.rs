@@ -5,22 +5,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
-
-use trunkline_net::Clock;
-use trunkline_types::Tick;
 
 use super::opened::shown;
-use crate::exit::Exit;
-use crate::interrupt::Interrupted;
-use crate::problem::{Problem, Stop};
 use crate::replace::{NewFile, exists};
-use crate::terminal::Terminal;
-use crate::verbs::Context;
+use crate::terminal::is_standard;
+use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{bytes_text, rate_text};
-
-/// Interval at which the progress is updated.
-const SHOWN_EVERY: Duration = Duration::from_millis(500);
+use crate::{CliError, Context, Exit, Problem};
 
 /// The destination of a file. It counts bytes, shows the progress, and fails once Ctrl-C was
 /// pressed.
@@ -28,53 +19,37 @@ const SHOWN_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Out {
     file: NewFile,
     is_forced: bool,
-    interrupted: Interrupted,
-    terminal: Terminal,
-    clock: Clock,
-    started: Tick,
-    shown: Tick,
+    context: Context,
+    meter: Meter,
     pub(super) bytes: u64,
     /// Completed fraction of the work, from 0 to 1, if known.
     pub(super) done: Option<f64>,
-    /// Expected bytes, if known.
     pub(super) expected: Option<u64>,
 }
 
 impl Out {
     /// Returns a file that takes its place when it is finished; `-` is standard output.
-    ///
-    /// # Errors
-    /// The file already exists, is the one being read, or cannot be created.
     pub(super) fn new(
         path: &Path,
         source: &Path,
         is_forced: bool,
         context: &Context,
-    ) -> Result<Self, Stop> {
-        let terminal = context.terminal.beside_files();
-        let interrupted = Interrupted::new(&terminal)?;
-        interrupted.end_in_order();
-        let now = context.clock.now();
+    ) -> Result<Self, CliError> {
+        let context = context.beside_files();
+        context.interrupted.end_in_order(1);
         Ok(Self {
-            file: new_file(path, source, is_forced, context)?,
+            file: new_file(path, source, is_forced, &context)?,
             is_forced,
-            interrupted,
-            terminal,
-            clock: context.clock,
-            started: now,
-            shown: now,
+            meter: Meter::new(context.clock.now()),
+            context,
             bytes: 0,
             done: None,
             expected: None,
         })
     }
 
-    /// Moves the file to its place.
-    ///
-    /// # Errors
-    /// It cannot be moved, or another process has created one there.
     pub(super) fn finish(self, path: &Path) -> Result<(), Problem> {
-        self.terminal.end_progress();
+        self.context.terminal.end_progress();
         let finished = self.file.finish(self.is_forced);
         finished.map_err(|error| unwritten(path, &error))
     }
@@ -82,8 +57,7 @@ impl Out {
     /// Returns a handle that can explain a failed write after the file is gone.
     pub(super) fn watch(&self) -> Watch {
         Watch {
-            interrupted: self.interrupted.clone(),
-            terminal: self.terminal.clone(),
+            context: self.context.clone(),
             is_open: self.is_open(),
         }
     }
@@ -94,43 +68,34 @@ impl Out {
     }
 
     fn show(&mut self) {
-        let now = self.clock.now();
-        if now.since(self.shown) < SHOWN_EVERY {
+        let (now, terminal) = (self.context.clock.now(), &self.context.terminal);
+        let Some(rate) = self.meter.rate(now, self.bytes, terminal) else {
             return;
-        }
-        self.shown = now;
+        };
         let of_bytes = self.expected.filter(|all| *all > 0);
-        let done = self
-            .done
-            .or(of_bytes.map(|all| self.bytes as f64 / all as f64));
-        let share = done.map(|done| format!("{:3.0} %   ", done.min(1.0) * 100.0));
-        let rate = self.bytes as f64 / now.since(self.started).as_secs_f64().max(1e-9);
-        self.terminal.progress(&format!(
-            "{}{} written   {}",
-            share.unwrap_or_default(),
-            bytes_text(self.bytes as f64),
-            rate_text(rate)
-        ));
+        let of_bytes = of_bytes.map(|all| self.bytes as f64 / all as f64);
+        let done = self.done.or(of_bytes).map(|done| done.min(1.0) * 100.0);
+        let done = done.map_or_else(String::new, |done| format!("{done:3.0} %   "));
+        let (bytes, rate) = (bytes_text(self.bytes as f64), rate_text(rate));
+        terminal.progress(&format!("{done}{bytes} written   {rate}"));
     }
 }
 
-/// Explains failed writes.
 #[derive(Debug)]
 pub(super) struct Watch {
-    interrupted: Interrupted,
-    terminal: Terminal,
+    context: Context,
     is_open: bool,
 }
 
 impl Watch {
     /// Converts a failed write; after Ctrl-C it is an orderly end.
-    pub(super) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, Stop> {
-        self.terminal.end_progress();
-        if self.interrupted.is_so() {
+    pub(super) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, CliError> {
+        self.context.terminal.end_progress();
+        if self.context.interrupted.is_so() {
             return Ok(Exit::Interrupted);
         }
         match error.kind() {
-            io::ErrorKind::BrokenPipe if self.is_open => Err(Stop::PipeClosed),
+            io::ErrorKind::BrokenPipe if self.is_open => Err(CliError::PipeClosed),
             _ => Err(unwritten(path, error).into()),
         }
     }
@@ -138,7 +103,7 @@ impl Watch {
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.interrupted.is_so() {
+        if self.context.interrupted.is_so() {
             // Not `Interrupted`, after which the caller would write again.
             return Err(io::Error::other("Ctrl-C"));
         }
@@ -158,7 +123,7 @@ fn new_file(
     source: &Path,
     is_forced: bool,
     context: &Context,
-) -> Result<NewFile, Stop> {
+) -> Result<NewFile, CliError> {
     if is_standard(path) {
         return Ok(NewFile::InPlace(context.terminal.data()?));
     }
@@ -169,7 +134,7 @@ fn new_file(
             "{} is the file that is read; write another one",
             shown(path)
         );
-        return Err(Problem::usage(&sentence).into());
+        return Err(Problem::usage(sentence).into());
     }
     match NewFile::create(path).map_err(|error| unwritten(path, &error))? {
         NewFile::Beside {
@@ -180,12 +145,6 @@ fn new_file(
     }
 }
 
-/// Returns true if the path is that of standard output.
-pub(super) fn is_standard(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Formats the output path for people.
 pub(super) fn shown_out(path: &Path) -> String {
     match is_standard(path) {
         true => "standard output".to_owned(),
@@ -202,7 +161,6 @@ fn unwritten(path: &Path, error: &io::Error) -> Problem {
     if error.kind() == io::ErrorKind::AlreadyExists {
         return exists(path);
     }
-    let mut problem = Problem::new(Exit::SomeFailed, "not-written", "");
-    problem.message = format!("{} cannot be written: {error}", shown_out(path));
-    problem
+    let message = format!("{} cannot be written: {error}", shown_out(path));
+    Problem::stating("not-written", message)
 }

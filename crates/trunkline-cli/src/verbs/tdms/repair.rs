@@ -6,34 +6,31 @@ use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{Fault, LEAD_IN_BYTES, Mending, ReadAt, Repair, TdmsFile, Unsummed};
 
-use super::convert::tell;
+use super::events::{Cut, Repaired, TdmsEvent};
 use super::opened::{
-    findings, index_name, index_of, open_alone, open_summed, plain, shown, source,
+    findings, index_name, index_of, not_readable, open_alone, open_summed, plain, shown, source,
 };
-use super::place::{Out, is_standard};
+use super::place::Out;
 use super::sums::{Compared, compare};
-use crate::exit::Exit;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
 use crate::replace::replace;
-use crate::verbs::Context;
+use crate::terminal::is_standard;
+use crate::{CliError, Context, Exit, Problem, counted};
 
-/// Bytes copied at a time.
 const PIECE_BYTES: u64 = 256 * 1024;
 
 /// Cut off the incomplete or damaged end of a file
 ///
-/// Without OUT, FILE itself is cut. No byte before the cut is changed, and what is cut off stays in
-/// `FILE.cut`. With OUT, FILE is not changed, and more values are kept. Damage before the end is
-/// not cut; `defrag` writes a file without it, which every reader opens.
+/// Without OUT, FILE is truncated in place; no byte before the cut changes, and the removed part is
+/// saved as `FILE.cut`. With OUT, FILE is left unchanged, and more values are kept. Damage
+/// elsewhere in the file is not repaired; `defrag` writes a copy without it, which every reader
+/// opens.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// The file to write, instead of cutting FILE
+    /// The file to write, instead of truncating FILE
     #[arg(value_name = "OUT")]
     out: Option<PathBuf>,
 
@@ -45,7 +42,8 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// What to do with values at the end that have no checksum, if others have one
+    /// What to do with values at the end of the file that have no checksum, if earlier ones have
+    /// one
     #[arg(long, value_name = "CHOICE", default_value = "keep")]
     unsummed: EndWithoutSums,
 }
@@ -55,11 +53,11 @@ pub(crate) struct Args {
 enum EndWithoutSums {
     /// Keep them
     Keep,
-    /// Cut them off: after a loss of power they can be wrong
+    /// Cut them off, because they can be wrong after a power failure
     Cut,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let Opened {
         file,
@@ -79,14 +77,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     };
     repair.values_lost += values_left_out;
     if repair.length == 0 {
-        let mut problem = Problem::new(Exit::SomeFailed, "nothing-left", "");
-        problem.message = format!(
-            "{}: {}; nothing of the file would remain",
-            shown(path),
-            plain(&repair.finding.to_string())
+        let finding = plain(&repair.finding.to_string());
+        let message = format!(
+            "{}: {finding}; nothing of the file would remain",
+            shown(path)
         );
-        problem.hint = Some(nothing_left(&file, args)?);
-        return Err(problem.into());
+        let problem = Problem::stating("nothing-left", message);
+        return Err(problem.with_hint(nothing_left(&file, args)?).into());
     }
     let others = findings(&file).len().saturating_sub(1);
     let others = others + stay(compared.as_ref(), repair.length);
@@ -98,7 +95,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         None => {
             let kept = keep(path, &file, &repair, args.force)?;
             cut(path, &file, &repair).map_err(|error| failed(path, "cannot be cut", &error))?;
-            say_kept(path, kept.as_deref(), context)?;
+            if let Some(kept) = kept {
+                context.tell(&TdmsEvent::TdmsKept {
+                    file: kept.display().to_string(),
+                    of: path.display().to_string(),
+                })?;
+            }
             renew_index(path, context)?;
             if let Some(compared) = &compared {
                 compared
@@ -113,13 +115,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         }
     }
     say(&repair, args, others, context)?;
-    Ok(match others {
-        0 => Exit::Done,
-        _ => Exit::Found,
-    })
+    Ok(Exit::Found.when(others > 0))
 }
 
-/// Returns the advice for a file of which nothing would be left.
 fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
     let path = args.file.as_path();
     let closed = file.repair(Mending::Close);
@@ -133,7 +131,6 @@ fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
     })
 }
 
-/// The file to repair.
 struct Opened {
     /// Opened as far as it is to be kept, or further.
     file: TdmsFile<File>,
@@ -180,116 +177,87 @@ fn nothing_to_cut(
     compared: Option<&Compared>,
     args: &Args,
     context: &Context,
-) -> Result<Exit, Stop> {
+) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let mut renewed = false;
     // With OUT, neither FILE nor the files beside it are changed.
     if let Some(index) = index_of(path).filter(|_| args.out.is_none()) {
-        let is_same = file.verify(Some(&source(&index)?));
-        let is_same = is_same
-            .map_err(|error| {
-                let sentence = format!("{}: {error}", shown(path));
-                Problem::new(Exit::SomeFailed, "not-readable", &sentence)
-            })?
-            .is_index_same;
-        if is_same == Some(false) {
+        let verified = file.verify(Some(&source(&index)?));
+        let verified = verified.map_err(|error| not_readable(path, &error))?;
+        if verified.is_index_same == Some(false) {
             if args.dry_run {
-                let summary = format!("{}: would be written anew", shown(&index));
-                tell(event(args, "index", "would-be-written"), &summary, context)?;
+                let summary = format!("{}: would be rewritten", shown(&index));
+                context.tell(&TdmsEvent::TdmsRepaired(Repaired {
+                    index: Some("would-be-written"),
+                    ..Repaired::new(path, summary)
+                }))?;
                 return Ok(Exit::Found);
             }
             renew_index(path, context)?;
             renewed = true;
         }
     }
-    let strings = file.damaged_strings().map_err(|error| {
-        let sentence = format!("{}: {error}", shown(path));
-        Problem::new(Exit::SomeFailed, "not-readable", &sentence)
-    })?;
+    let strings = file.damaged_strings();
+    let strings = strings.map_err(|error| not_readable(path, &error))?;
     let others = (findings(file).len() + strings.len() + stay(compared, u64::MAX)) as u64;
     if !renewed {
+        let (path_shown, unwritten) = (shown(path), unwritten(args));
         let summary = match others {
-            0 => format!(
-                "{}: there is nothing to repair{}",
-                shown(path),
-                unwritten(args)
-            ),
+            0 => format!("{path_shown}: there is nothing to repair{unwritten}"),
             _ => format!(
-                "{}: its end is whole; {} stay, which `trunkline tdms verify` lists{}",
-                shown(path),
+                "{path_shown}: its end is intact; {} remain, which `trunkline tdms verify` \
+                 lists{unwritten}",
                 counted(others, "finding"),
-                unwritten(args)
             ),
         };
-        let mut object = event(args, "done", "nothing");
-        object.put("findings", others);
-        tell(object, &summary, context)?;
+        context.tell(&TdmsEvent::TdmsRepaired(Repaired {
+            done: Some("nothing"),
+            findings: Some(others as usize),
+            ..Repaired::new(path, summary)
+        }))?;
     }
-    Ok(match others {
-        0 => Exit::Done,
-        _ => Exit::Found,
-    })
+    Ok(Exit::Found.when(others > 0))
 }
 
-/// Returns a remark that the file named as OUT is not written.
 fn unwritten(args: &Args) -> String {
-    let out = args.out.as_deref();
-    out.map_or_else(String::new, |out| {
-        format!("; {} is not written", shown(out))
-    })
+    let unwritten = |out: &PathBuf| format!("; {} is not written", shown(out));
+    args.out.as_ref().map(unwritten).unwrap_or_default()
 }
 
-fn event(args: &Args, key: &str, what: &str) -> Object {
-    let mut object = Object::new();
-    object.put("event", "tdms-repaired");
-    object.put("file", args.file.display().to_string());
-    object.put(key, what);
-    object
-}
-
-/// Reports what was done, or would be.
-fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result<(), Stop> {
-    let mut object = event(
-        args,
-        "done",
-        match args.dry_run {
-            true => "nothing",
-            false => "cut",
-        },
-    );
-    if let Some(out) = &args.out {
-        object.put("out", out.display().to_string());
-    }
-    object.put("byte", repair.finding.position);
-    object.put("what", repair.finding.fault.to_string());
-    object.put("length", repair.length);
-    object.put("bytes_lost", repair.bytes_lost);
-    object.put("values_lost", repair.values_lost);
-    object.put("findings", others);
-    let is_to_be = match args.dry_run {
-        true => "would be cut",
-        false => "was cut",
+fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result<(), CliError> {
+    let (is_cut, are_removed) = match args.dry_run {
+        true => ("would be cut", "would be removed"),
+        false => ("was cut", "were removed"),
     };
-    let into = match &args.out {
-        Some(out) => format!(", in {}", shown(out)),
-        None => String::new(),
-    };
+    let into = args.out.as_ref().map(|out| format!(", in {}", shown(out)));
+    let into = into.unwrap_or_default();
     let stay = match others {
         0 => String::new(),
-        many => format!("; {} stay", counted(many as u64, "finding")),
+        many => format!("; {} remain", counted(many as u64, "finding")),
     };
     let summary = format!(
-        "{}: {}\nit {is_to_be} at byte {}{into}: {} and {} that could be read are lost{stay}",
+        "{}: {}\nthe file {is_cut} at byte {}{into}: {} and {} {are_removed}{stay}",
         shown(&args.file),
         plain(&repair.finding.to_string()),
         repair.length,
         counted(repair.bytes_lost, "byte"),
-        counted(repair.values_lost, "value"),
+        counted(repair.values_lost, "readable value"),
     );
-    tell(object, &summary, context)
+    context.tell(&TdmsEvent::TdmsRepaired(Repaired {
+        done: Some(if args.dry_run { "nothing" } else { "cut" }),
+        out: args.out.as_ref().map(|out| out.display().to_string()),
+        cut: Some(Cut {
+            byte: repair.finding.position,
+            what: repair.finding.fault.to_string(),
+            length: repair.length,
+            bytes_lost: repair.bytes_lost,
+            values_lost: repair.values_lost,
+        }),
+        findings: Some(others),
+        ..Repaired::new(&args.file, summary)
+    }))
 }
 
-/// Truncates the file in place.
 fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
     let before = repair.length.saturating_add(repair.bytes_lost);
     if file.source().byte_len()? != before {
@@ -302,7 +270,6 @@ fn cut(path: &Path, file: &TdmsFile<File>, repair: &Repair) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Returns the path for the bytes that are cut off in place.
 fn cut_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".cut");
@@ -369,7 +336,6 @@ fn keep(
     Ok(Some(kept))
 }
 
-/// The bytes of a file, piece by piece.
 struct Pieces<'a> {
     file: &'a TdmsFile<File>,
     at: u64,
@@ -390,21 +356,6 @@ impl Pieces<'_> {
     }
 }
 
-fn say_kept(path: &Path, kept: Option<&Path>, context: &Context) -> Result<(), Stop> {
-    let Some(kept) = kept else {
-        return Ok(());
-    };
-    let mut object = Object::new();
-    object.put("event", "tdms-kept");
-    object.put("file", kept.display().to_string());
-    let line = format!(
-        "what is cut off is kept in {1}; `cat {0} {1}` gives the file as it was",
-        shown(path),
-        shown(kept)
-    );
-    tell(object, &line, context)
-}
-
 /// Copies the part to keep to another file. Returns the exit code if that did not succeed.
 fn copy(
     file: &TdmsFile<File>,
@@ -412,7 +363,7 @@ fn copy(
     path: &Path,
     args: &Args,
     context: &Context,
-) -> Result<Option<Exit>, Stop> {
+) -> Result<Option<Exit>, CliError> {
     if is_standard(path) {
         let sentence = "the repaired file cannot go to standard output; name a file";
         return Err(Problem::usage(sentence).into());
@@ -450,26 +401,24 @@ fn patch(piece: &mut [u8], at: u64, repair: &Repair) {
     }
 }
 
-/// Rewrites the index file, if there is one.
-fn renew_index(path: &Path, context: &Context) -> Result<(), Stop> {
+fn renew_index(path: &Path, context: &Context) -> Result<(), CliError> {
     let index = index_name(path);
     if !index.is_file() {
         return Ok(());
     }
     let file = open_alone(path)?;
-    replace(&index, |out| {
+    replace(&index, true, |out| {
         let mut out = io::BufWriter::new(out);
         file.write_index(&mut out)?;
         out.flush()
     })
     .map_err(|error| failed(&index, "cannot be written", &error))?;
-    let mut object = Object::new();
-    object.put("event", "tdms-index-written");
-    object.put("file", index.display().to_string());
-    tell(object, &format!("{}: written anew", shown(&index)), context)
+    context.tell(&TdmsEvent::TdmsIndexWritten {
+        file: index.display().to_string(),
+    })
 }
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> Problem {
     let sentence = format!("{} {what}: {error}", shown(path));
-    Problem::new(Exit::SomeFailed, "not-repaired", &sentence)
+    Problem::failed("not-repaired", sentence)
 }

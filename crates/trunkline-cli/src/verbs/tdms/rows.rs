@@ -1,5 +1,6 @@
 //! Selects rows by number or by time, and computes the time of each.
 
+use serde_json::Value as Json;
 use trunkline_tdms::{Channel, ReadAt, TdmsFile, Waveform};
 use trunkline_types::Timestamp;
 use trunkline_types::contract::parse_duration;
@@ -7,12 +8,9 @@ use trunkline_types::contract::parse_duration;
 use super::RowArgs;
 use super::columns::Column;
 use super::opened::plain;
-use super::times::{Times, time_of};
-use crate::exit::Exit;
+use super::times::Times;
 use crate::instant::Now;
-use crate::output::counted;
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
+use crate::{CliError, Context, Problem, counted};
 
 const NANOS: f64 = 1e9;
 
@@ -25,7 +23,6 @@ pub(super) struct Axis {
     increment: f64,
 }
 
-/// A point on an axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum When {
     Time(Timestamp),
@@ -33,7 +30,15 @@ pub(super) enum When {
     Distance(f64),
 }
 
-/// One end of the wanted rows.
+impl When {
+    pub(super) fn json(self) -> Json {
+        match self {
+            Self::Time(time) => Json::from(time.to_string()),
+            Self::Distance(distance) => Json::from(distance),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bound {
     Row(u64),
@@ -57,7 +62,6 @@ impl Axis {
         is_common.then(|| Self::new(first)).flatten()
     }
 
-    /// Returns the axis of one channel.
     pub(super) fn of_one<R: ReadAt>(channel: &Channel<'_, R>) -> Option<Self> {
         channel.waveform().and_then(Self::new)
     }
@@ -76,7 +80,6 @@ impl Axis {
         })
     }
 
-    /// Returns the time of a row.
     pub(super) fn at(&self, row: u64) -> When {
         let distance = self.offset + row as f64 * self.increment;
         match self.start {
@@ -127,7 +130,7 @@ impl Bound {
         }
         match now.parse(text) {
             Some(time) => Ok(Self::Time(time.as_nanos())),
-            None => Err(Problem::usage(&format!(
+            None => Err(Problem::usage(format!(
                 "{option} \"{text}\" is not a row; write its number from 0, a time since the first \
                  row such as 1.5s, or a time such as 2026-11-20T21:39:04, 14:30 or yesterday"
             ))),
@@ -135,27 +138,14 @@ impl Bound {
     }
 }
 
-/// Selects an end of the wanted rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum End {
     From,
     To,
 }
 
-impl End {
-    fn option(self) -> &'static str {
-        match self {
-            Self::From => "--from",
-            Self::To => "--to",
-        }
-    }
-}
-
 /// Returns the existing rows that are wanted, at most `count`, as the first and the one after the
 /// last.
-///
-/// # Errors
-/// An invalid bound, or a time although the channels have no common times.
 pub(super) fn range<R: ReadAt>(
     file: &TdmsFile<R>,
     args: &RowArgs,
@@ -170,11 +160,15 @@ pub(super) fn range<R: ReadAt>(
         let Some(text) = text else {
             return Ok(unless);
         };
+        let option = match end {
+            End::From => "--from",
+            End::To => "--to",
+        };
         let no_row = |what: &str, remedy: Option<&str>| {
             let remedy = remedy.unwrap_or("choose others with --channel, or give row numbers");
-            Problem::usage(&format!("{} {text}: {what}; {remedy}", end.option()))
+            Problem::usage(format!("{option} {text}: {what}; {remedy}"))
         };
-        match (Bound::parse(end.option(), text, now)?, axis) {
+        match (Bound::parse(option, text, now)?, axis) {
             (Bound::Row(row), _) => Ok(row),
             (bound, Some(axis)) => axis.row(bound).map_err(|what| no_row(what, None)),
             (bound, None) => {
@@ -193,7 +187,7 @@ pub(super) fn range<R: ReadAt>(
 fn row_by_times<R: ReadAt>(times: &Times<'_, R>, bound: Bound, end: End) -> Result<u64, Problem> {
     let time = match bound {
         Bound::Row(row) => return Ok(row),
-        Bound::Time(nanos) => time_of(nanos),
+        Bound::Time(nanos) => Timestamp::from_nanos(nanos).into(),
         Bound::Behind(seconds) => times.behind(seconds)?,
     };
     match end {
@@ -208,7 +202,7 @@ pub(super) fn say_none<R: ReadAt>(
     columns: &[Column<'_, R>],
     (from, to): (u64, u64),
     context: &Context,
-) -> Result<(), Stop> {
+) -> Result<(), CliError> {
     let len = columns.iter().map(|column| column.channel.len()).max();
     let len = len.unwrap_or(0);
     let what = match (&args.from, &args.to) {
@@ -225,12 +219,7 @@ pub(super) fn say_none<R: ReadAt>(
         "none of {} is selected: {what}",
         counted(len, "row")
     ));
-    context.terminal.note(&match context.settings.is_json() {
-        true => Problem::new(Exit::Done, "no-rows", &line)
-            .to_json()
-            .to_string(),
-        false => line,
-    })
+    context.tell_as("no-rows", &line)
 }
 
 #[cfg(test)]
@@ -292,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_waveform_is_no_axis() {
+    fn channel_without_waveform_is_not_an_axis() {
         for (offset, increment) in [(0.0, 0.0), (0.0, -1.0), (0.0, f64::NAN), (f64::NAN, 1.0)] {
             let waveform = Waveform {
                 offset,

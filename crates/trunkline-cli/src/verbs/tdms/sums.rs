@@ -5,41 +5,31 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Fault, SUMS_ENTRY_BYTES, SumsCheck, SumsState, TdmsFile, Unsummed};
+use trunkline_tdms::{Fault, Finding, SUMS_ENTRY_BYTES, SumsCheck, SumsState, TdmsFile, Unsummed};
 
 use super::opened::{shown, source};
-use crate::exit::Exit;
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
+use crate::{CliError, Context, Exit, Problem};
 
-/// Returns the path of a file's checksums.
 pub(super) fn sums_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".sums");
     name.into()
 }
 
-/// Returns the checksums beside a file, if there are any.
 pub(crate) fn sums_of(path: &Path) -> Option<PathBuf> {
     let sums = sums_name(path);
     sums.is_file().then_some(sums)
 }
 
-/// A file compared with the checksums beside it.
 #[derive(Debug)]
 pub(super) struct Compared {
-    /// Path of the checksums.
     pub(super) path: PathBuf,
-    /// Result of the comparison.
     pub(super) check: SumsCheck,
     /// Number of the segment of each finding, from 1.
     pub(super) segments: Vec<Option<u64>>,
 }
 
 /// Compares a file with the checksums beside it; `None` if there are none.
-///
-/// # Errors
-/// One of the two cannot be read.
 pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compared>, Problem> {
     let Some(sums_path) = sums_of(path) else {
         return Ok(None);
@@ -51,12 +41,9 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
         Ok((check, segments))
     });
     let (check, segments) = compared.map_err(|error| {
-        let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
-        problem.message = format!(
-            "{} cannot be compared with its checksums: {error}",
-            shown(path)
-        );
-        problem
+        let path = shown(path);
+        let message = format!("{path} cannot be compared with its checksums: {error}");
+        Problem::stating("not-readable", message)
     })?;
     Ok(Some(Compared {
         path: sums_path,
@@ -67,34 +54,31 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
 
 /// Reports the segments that differ from the checksums beside the file. Returns true if there is
 /// one. This reads the whole file.
-///
-/// # Errors
-/// One of the two cannot be read.
 pub(crate) fn say_sums(
     file: &TdmsFile<File>,
     path: &Path,
     context: &Context,
-) -> Result<bool, Stop> {
+) -> Result<bool, CliError> {
     let Some(compared) = compare(path, file)? else {
         return Ok(false);
     };
-    let findings = &compared.check.findings;
-    let wrong = |fault: &Fault| matches!(fault, Fault::WrongSum { .. });
-    let count = findings.iter().filter(|one| wrong(&one.fault)).count() as u64;
-    let Some(first) = findings.iter().find(|one| wrong(&one.fault)) else {
+    let findings = compared.check.findings.iter();
+    let wrong = findings.filter(|one| matches!(one.fault, Fault::WrongSum { .. }));
+    let wrong: Vec<&Finding> = wrong.collect();
+    let Some(first) = wrong.first() else {
         return Ok(false);
     };
     let sentence = format!(
         "{}: {} not what the checksums say, the first at byte {}: do not trust those values; \
          `trunkline tdms verify` lists all of them",
         shown(path),
-        match count {
+        match wrong.len() {
             1 => "1 segment is".to_owned(),
             many => format!("{many} segments are"),
         },
         first.position
     );
-    let problem = Problem::new(Exit::Found, "wrong-sum", &sentence);
+    let problem = Problem::new(Exit::Found, "wrong-sum", sentence);
     context.terminal.problem(&problem, 0)?;
     Ok(true)
 }

@@ -11,18 +11,33 @@ use super::opened::plain;
 use super::rows::{Axis, When};
 use crate::arguments::Form;
 use crate::output::csv;
-use crate::output::json::Object;
-use crate::output::times::{TimeColumn, Times};
-use crate::output::values::ValueStyle;
+use crate::output::record::{self, JsonSchema, Serialize};
+use crate::output::times::TimeColumn;
+use crate::output::values::{ValueStyle, WideInt};
 use crate::terminal::{padded, width};
 
-/// The column with the time of a row.
 pub(super) const TIME: &str = "time";
 
-/// Widest column that is aligned.
 const WIDTH_MAX: usize = 40;
 
-/// Writes rows.
+/// A line of `tdms cat`, `tdms head` and of a file that `tdms convert` makes.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A row of a TDMS file, version 1")]
+pub(crate) struct Row {
+    /// Number of the row, from 0. A string with --int-strings.
+    row: WideInt,
+    /// Time of the row: RFC 3339 with nanoseconds, or a position on the axis. Left out if the
+    /// channels have none in common.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("type" = ["string", "number"]))]
+    time: Option<Json>,
+    /// Values by channel; channels that have ended are left out.
+    values: Map<String, Json>,
+    /// Channels whose value JSON cannot represent, and is null: `nan`, `inf` or `-inf`.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    special: Map<String, Json>,
+}
+
 #[derive(Debug)]
 pub(super) struct Lines {
     form: Form,
@@ -34,7 +49,6 @@ pub(super) struct Lines {
     style: ValueStyle,
     /// True if text in CSV is protected from being taken as a formula.
     is_guarded: bool,
-    /// Widths of the columns of a table, once the first block is known.
     widths: Vec<usize>,
 }
 
@@ -70,9 +84,9 @@ impl Lines {
         block: &Block,
         mut out: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        if matches!(self.form, Form::Json | Form::Jsonl) {
+        if self.form.is_json() {
             return (0..block.rows)
-                .try_for_each(|at| out(&escape(&self.json(block, at).to_string())));
+                .try_for_each(|at| out(&escape(&record::json(&self.row(block, at)))));
         }
         let mut lines: Vec<Vec<String>> = (0..block.rows).map(|at| self.cells(block, at)).collect();
         if self.form != Form::Table {
@@ -137,20 +151,12 @@ impl Lines {
     fn time(&mut self, row: u64) -> Option<String> {
         let when = self.axis?.at(row);
         match (when, &mut self.times) {
-            (When::Time(time), Some(column)) => {
-                let times = Times {
-                    source: time,
-                    engine: time,
-                    local: time,
-                };
-                Some(column.text("", times))
-            }
+            (When::Time(time), Some(column)) => Some(column.text("", time.into())),
             (When::Time(time), None) => Some(time.to_string()),
             (When::Distance(distance), _) => Some(distance.to_string()),
         }
     }
 
-    /// Returns text that a spreadsheet takes as text and not as a formula, if requested.
     fn guarded(&self, text: &str) -> String {
         match self.is_guarded {
             true => csv::spreadsheet_text(text),
@@ -177,16 +183,9 @@ impl Lines {
         }
     }
 
-    fn json(&self, block: &Block, at: usize) -> Json {
+    fn row(&self, block: &Block, at: usize) -> Row {
         let row = block.first + at as u64;
-        let mut object = Object::new();
-        object.put("row", self.style.json_u64(row));
-        match self.axis.map(|axis| axis.at(row)) {
-            Some(When::Time(time)) => object.put(TIME, time.to_string()),
-            Some(When::Distance(distance)) => object.put(TIME, distance),
-            None => {}
-        }
-        let (mut all, mut special) = (Map::new(), Map::new());
+        let (mut values, mut special) = (Map::new(), Map::new());
         for ((column, ty), name) in self.types.iter().enumerate().zip(&self.names) {
             let value = match block.cell(column, at) {
                 // After the end of the channel.
@@ -200,12 +199,13 @@ impl Lines {
                     json.value
                 }
             };
-            all.insert(name.clone(), value);
+            values.insert(name.clone(), value);
         }
-        object.put("values", all);
-        if !special.is_empty() {
-            object.put("special", special);
+        Row {
+            row: self.style.wide(row),
+            time: self.axis.map(|axis| axis.at(row).json()),
+            values,
+            special,
         }
-        object.into_json()
     }
 }

@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 
 use trunkline_tdms::{Channel, ObjectPath, ReadAt, TdmsFile, TdmsTime, TdmsType, Text, Values};
-use trunkline_types::Timestamp;
 
 use super::blocks::unreadable;
 use super::columns::{Column, name_of};
 use super::opened::plain;
-use crate::problem::Problem;
+use crate::Problem;
 
-/// The channel of a group with the times of its rows.
 const TIME: &str = "time";
 
 /// Properties of a group with the number of first rows that are older than the file.
@@ -18,10 +16,8 @@ const FROM_BEFORE: [&str; 2] = ["initial_rows", "carried_rows"];
 
 const NANOS: f64 = 1e9;
 
-/// Number of times read at once.
 const BLOCK: u64 = 1 << 16;
 
-/// The times of the rows of a group.
 #[derive(Debug)]
 pub(super) struct Times<'a, R> {
     channel: Channel<'a, R>,
@@ -29,7 +25,6 @@ pub(super) struct Times<'a, R> {
     from_before: u64,
 }
 
-/// The reason why rows cannot be found by time, and the remedy.
 #[derive(Debug)]
 pub(super) struct NoTimes {
     pub(super) what: String,
@@ -37,10 +32,6 @@ pub(super) struct NoTimes {
 }
 
 impl<'a, R: ReadAt> Times<'a, R> {
-    /// Returns the times of the rows of these columns.
-    ///
-    /// # Errors
-    /// They belong to several groups, or have no times.
     pub(super) fn of(file: &'a TdmsFile<R>, columns: &[Column<'a, R>]) -> Result<Self, NoTimes> {
         let no = |what: String| NoTimes { what, remedy: None };
         let groups = columns.iter().filter_map(|one| one.channel.path().parent());
@@ -86,9 +77,6 @@ impl<'a, R: ReadAt> Times<'a, R> {
 
     /// Returns the time `seconds` after the first row that is not older than the file. Without rows
     /// it returns any time.
-    ///
-    /// # Errors
-    /// The time cannot be read, or cannot be used in a calculation.
     pub(super) fn behind(&self, seconds: f64) -> Result<TdmsTime, Problem> {
         let first = self.from_before.min(self.channel.len().saturating_sub(1));
         let Some(time) = self.read(first, 1)?.first().copied() else {
@@ -96,7 +84,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
         };
         let Some(begin) = time.to_timestamp() else {
             let sentence = format!("the first row was {time}; give row numbers");
-            return Err(Problem::usage(&sentence));
+            return Err(Problem::usage(sentence));
         };
         let nanos = (seconds * NANOS).round() as i64;
         Ok(begin.saturating_add_nanos(nanos).into())
@@ -149,9 +137,4 @@ impl<'a, R: ReadAt> Times<'a, R> {
             Err(error) => Err(unreadable(&error)),
         }
     }
-}
-
-/// Converts to a time as a file holds it.
-pub(super) fn time_of(nanos: i64) -> TdmsTime {
-    Timestamp::from_nanos(nanos).into()
 }

@@ -1,28 +1,52 @@
 //! `tdms verify`: reads every byte of a file, and reports defects and their remedies.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use trunkline_tdms::{Fault, Finding, OpenError};
+use trunkline_tdms::{Fault, Finding};
 
-use super::convert::tell;
-use super::opened::{advice, index_of, open_alone, plain, shown, source};
+use super::events::TdmsEvent;
+use super::opened::{advice, index_of, not_readable, open_alone, plain, shown, source};
 use super::sums::{Compared, compare};
-use crate::exit::Exit;
-use crate::interrupt;
-use crate::output::counted;
-use crate::output::json::Object;
-use crate::output::records::{Records, Row};
-use crate::problem::{Problem, Stop};
-use crate::terminal::Mood;
-use crate::verbs::Context;
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::terminal::Style;
+use crate::{CliError, Context, Exit, counted};
 
-/// A defect and its remedy. Each way of checking a file adds its own.
-#[derive(Debug)]
-struct Found {
-    /// Position in the file; `None` if it is not at one place.
+/// One line per finding. Each way of checking a file adds its own.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A finding of `tdms verify`, version 1")]
+pub(crate) struct Found {
+    /// Position in the file. Left out if the finding has no single position.
+    #[serde(skip_serializing_if = "Option::is_none")]
     byte: Option<u64>,
+    /// What is wrong.
     what: String,
+    /// What to do about it.
+    #[serde(rename = "do")]
     advice: String,
+}
+
+impl Record for Found {
+    const COLUMNS: &'static [&'static str] = &["byte", "what", "do"];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        (column == "what").then(|| plain(&self.what))
+    }
+
+    fn style(&self) -> Style {
+        Style::Bad
+    }
+}
+
+impl Found {
+    /// Returns a finding for those that were not kept, if there are any.
+    fn dropped(count: u64, which: &str) -> Option<Self> {
+        (count > 0).then(|| Self {
+            byte: None,
+            what: format!("{} {which} were not kept", counted(count, "finding")),
+            advice: "correct those above first".to_owned(),
+        })
+    }
 }
 
 impl From<&Finding> for Found {
@@ -37,7 +61,7 @@ impl From<&Finding> for Found {
 
 /// Read every byte of a file, and list the damage
 ///
-/// Each finding names its byte in the file. If there is one, the exit code is 8.
+/// Each finding shows its position in bytes. If there are findings, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
@@ -45,8 +69,7 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    interrupt::end_process_on_interrupt(&context.terminal)?;
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let file = match open_alone(&args.file) {
         Ok(file) => file,
         // That nothing can be read is a result of the check.
@@ -60,16 +83,9 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     let index = index_path.as_deref().map(source).transpose()?;
     let verified = file
         .verify(index.as_ref())
-        .map_err(|error| unreadable(&args.file, &error))?;
+        .map_err(|error| not_readable(&args.file, &error))?;
     let mut found: Vec<Found> = verified.findings.iter().map(Found::from).collect();
-    let dropped = file.report().findings_dropped;
-    if dropped > 0 {
-        found.push(Found {
-            byte: None,
-            what: format!("{} more that were not kept", counted(dropped, "finding")),
-            advice: "correct those above first".to_owned(),
-        });
-    }
+    found.extend(Found::dropped(file.report().findings_dropped, "more that"));
     if let (Some(path), Some(false)) = (&index_path, verified.is_index_same) {
         found.push(Found {
             byte: None,
@@ -84,52 +100,22 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
     if let Some(compared) = &compared {
         add_sums(&mut found, compared);
     }
-    let mut records = Records::new(&context.settings, &context.terminal, COLUMNS)?;
-    for one in &found {
-        records.push(row(one))?;
-    }
-    records.finish()?;
-    let report = file.report();
-    let mut object = Object::new();
-    object.put("event", "tdms-verified");
-    object.put("file", args.file.display().to_string());
-    object.put("segments", report.segments);
-    object.put("channels", verified.channels);
-    object.put("values", verified.values);
-    if let Some(is_same) = verified.is_index_same {
-        object.put("index", is_same);
-    }
+    let findings = found.len();
+    context.list(found)?;
     let summed = compared.as_ref().map(|compared| &compared.check);
-    if let Some(check) = summed {
-        object.put("sums", check.is_good());
-        object.put("segments_summed", check.segments);
-    }
-    object.put("findings", found.len());
-    let summed = summed.map_or_else(String::new, |check| {
-        format!(
-            "; {} as written, by the checksums",
-            counted(check.segments, "segment")
-        )
-    });
-    let findings = match found.len() {
-        0 => "nothing wrong".to_owned(),
-        many => counted(many as u64, "finding"),
-    };
-    let summary = format!(
-        "{}: {findings} in {}, {}, {}{summed}",
-        shown(&args.file),
-        counted(report.segments, "segment"),
-        counted(verified.channels, "channel"),
-        counted(verified.values, "value"),
-    );
-    tell(object, &summary, context)?;
-    Ok(match found.is_empty() {
-        true => Exit::Done,
-        false => Exit::Found,
-    })
+    context.tell(&TdmsEvent::TdmsVerified {
+        file: args.file.display().to_string(),
+        segments: file.report().segments,
+        channels: verified.channels,
+        values: verified.values,
+        index: verified.is_index_same,
+        sums: summed.map(|check| check.is_good()),
+        segments_summed: summed.map(|check| check.segments),
+        findings,
+    })?;
+    Ok(Exit::Found.when(findings > 0))
 }
 
-/// Adds the findings of the checksums beside the file.
 fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
     let findings = compared.check.findings.iter().zip(&compared.segments);
     for (finding, segment) in findings {
@@ -145,41 +131,8 @@ fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
         }
         found.push(one);
     }
-    if compared.check.findings_dropped > 0 {
-        found.push(Found {
-            byte: None,
-            what: format!(
-                "{} of the checksums that were not kept",
-                counted(compared.check.findings_dropped, "finding")
-            ),
-            advice: "correct those above first".to_owned(),
-        });
-    }
-}
-
-const COLUMNS: &[&str] = &["byte", "what", "do"];
-
-fn row(found: &Found) -> Row {
-    let mut object = Object::new();
-    if let Some(byte) = found.byte {
-        object.put("byte", byte);
-    }
-    object.put("what", found.what.as_str());
-    object.put("do", found.advice.as_str());
-    let byte = found.byte.map(|byte| byte.to_string());
-    Row {
-        cells: vec![
-            byte.unwrap_or_default(),
-            plain(&found.what),
-            found.advice.clone(),
-        ],
-        object,
-        mood: Mood::Bad,
-    }
-}
-
-fn unreadable(path: &Path, error: &OpenError) -> Problem {
-    let mut problem = Problem::new(Exit::SomeFailed, "not-readable", "");
-    problem.message = format!("{}: {error}", shown(path));
-    problem
+    found.extend(Found::dropped(
+        compared.check.findings_dropped,
+        "of the checksums that",
+    ));
 }

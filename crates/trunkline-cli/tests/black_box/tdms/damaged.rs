@@ -1,4 +1,4 @@
-//! Files with damage in the middle, and what is made of them.
+//! Files with damage in the middle, and their handling.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +8,7 @@ use super::{Files, read, tdms, waveforms};
 
 /// Behaviour: B-71.
 #[test]
-fn a_damaged_tag_costs_nothing_and_repair_cuts_nothing_off() {
+fn damaged_tag_loses_no_data_and_repair_cuts_nothing() {
     let files = Files::new();
     let (mut bytes, _, places) = waveforms();
     bytes[places[1]] ^= 1;
@@ -32,7 +32,7 @@ fn a_damaged_tag_costs_nothing_and_repair_cuts_nothing_off() {
 
 /// Behaviour: B-71.
 #[test]
-fn what_repair_cuts_off_is_kept() {
+fn bytes_cut_off_by_repair_are_kept() {
     let files = Files::new();
     let (bytes, _, places) = waveforms();
     let torn = &bytes[..places[2] + 60];
@@ -118,7 +118,7 @@ fn a_file_is_written_through_a_link_and_keeps_its_mode() {
 }
 
 #[test]
-fn recorded_variables_have_their_own_names_and_qualities_in_words_and_formulas_are_guarded() {
+fn recorded_variables_are_exported_by_name_with_quality_texts() {
     let files = Files::new();
     let mut writer = Writer::new(WriterOptions::default());
     let group = ObjectPath::group("boiler/level");
@@ -142,7 +142,7 @@ fn recorded_variables_have_their_own_names_and_qualities_in_words_and_formulas_a
         .unwrap();
     let path = files.put("run.tdms", &bytes);
     let csv = tdms(&["cat", &path, "-o", "csv"]);
-    // A JSON string in the quotes of CSV; a number is no formula.
+    // A JSON string in the quotes of CSV; a number is not a formula.
     let expected = "boiler/level/value,boiler/level/quality\n\"\"\"=1+1\"\"\",good\n-5,good\n";
     assert_eq!(csv.out, expected, "{csv:?}");
     let csv = tdms(&["cat", &path, "-o", "csv", "--spreadsheet"]);
@@ -155,7 +155,7 @@ fn recorded_variables_have_their_own_names_and_qualities_in_words_and_formulas_a
 }
 
 #[test]
-fn a_damaged_index_is_told_and_not_believed() {
+fn damaged_index_is_reported_and_ignored() {
     let files = Files::new();
     let (bytes, mut index, _) = waveforms();
     let path = files.put("run.tdms", &bytes);

@@ -64,7 +64,7 @@ fn arrow_and_parquet_have_the_types_and_values_of_the_file() {
 }
 
 #[test]
-fn channels_without_values_have_no_column_and_that_is_said() {
+fn channels_without_values_have_no_column_and_are_reported() {
     let files = Files::new();
     let mut writer = Writer::new(WriterOptions::default());
     let some = writer.channel("g", "some", TdmsType::F64).unwrap();
@@ -90,7 +90,7 @@ fn channels_without_values_have_no_column_and_that_is_said() {
 }
 
 #[test]
-fn shorter_channels_are_null_behind_their_end() {
+fn shorter_channels_are_null_after_their_end() {
     let files = Files::new();
     let path = files.put("run.tdms", &mixture());
     for (name, read) in [
@@ -118,7 +118,7 @@ fn shorter_channels_are_null_behind_their_end() {
 }
 
 #[test]
-fn text_goes_to_files_and_to_standard_output() {
+fn text_is_written_to_files_and_standard_output() {
     let files = Files::new();
     let path = files.put("run.tdms", &waveforms().0);
     let out = files.path("run.csv");
@@ -150,7 +150,7 @@ fn text_goes_to_files_and_to_standard_output() {
 }
 
 #[test]
-fn what_is_there_is_kept_unless_it_is_to_be_replaced() {
+fn existing_file_is_replaced_only_with_force() {
     let files = Files::new();
     let path = files.put("run.tdms", &waveforms().0);
     let out = files.put("out.csv", b"mine");
@@ -181,7 +181,7 @@ fn what_is_there_is_kept_unless_it_is_to_be_replaced() {
     assert!(full.err.contains("cannot be written"), "{full:?}");
 }
 
-/// What the channel `daq/count` of a file holds, its version and its segments.
+/// The values of the channel `daq/count` of a file, its version and its segments.
 fn counted(path: &str) -> (Values, Option<u32>, u64) {
     let file = TdmsFile::open(File::open(path).unwrap()).unwrap();
     assert!(file.report().is_sound());
@@ -207,7 +207,7 @@ fn files_are_written_in_either_version_and_in_one_segment() {
         Some(0)
     );
     assert_eq!(counted(&old), (all.clone(), Some(4712), 1));
-    // It keeps the version, and an index file of what was there before is not left behind.
+    // It keeps the version, and the index file of the previous file is removed.
     files.put("again.tdms_index", b"TDSh");
     let again = files.path("again.tdms");
     let output = tdms(&["defrag", &old, &again]);
@@ -228,7 +228,8 @@ fn files_are_written_in_either_version_and_in_one_segment() {
     assert!(output.err.contains("written completely"), "{output:?}");
 }
 
-/// What npTDMS, an independent reader, finds in the files of a folder; `make nptdms` installs it.
+/// The content of the files in a folder according to npTDMS, an independent reader; `make nptdms`
+/// installs it.
 fn judged(folder: &Path, names: &[&str]) -> Vec<String> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let script = "../trunkline-tdms/tests/nptdms_judge.py";
@@ -248,7 +249,7 @@ fn judged(folder: &Path, names: &[&str]) -> Vec<String> {
 
 /// Behaviour: ZC-28.
 #[test]
-fn nptdms_finds_the_same_in_every_file_that_is_written_anew() {
+fn nptdms_reads_the_same_from_every_rewritten_file() {
     let files = Files::new();
     let run = files.put("run.tdms", &waveforms().0);
     let old = files.path("old.tdms");
@@ -258,7 +259,7 @@ fn nptdms_finds_the_same_in_every_file_that_is_written_anew() {
     assert_eq!(tdms(&["defrag", &run, &short]).code, Some(0));
     let new = files.path("new.tdms");
     assert_eq!(tdms(&["convert", &old, &new]).code, Some(0));
-    // The last segment loses its end, and with it what is no whole chunk.
+    // The last segment is truncated, and loses its incomplete chunk.
     let bytes = waveforms().0;
     let torn = files.put("torn.cut", &bytes[..bytes.len() - 8]);
     let whole = files.path("whole.tdms");

@@ -1,4 +1,4 @@
-//! Files that are no files, and options that do not fit.
+//! Invalid files, and options that do not fit.
 
 use super::{Files, tdms, waveforms};
 
@@ -12,7 +12,7 @@ fn arguments<'a>(verb: &'a str, path: &'a str, out: &'a str) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_sentence_and_a_code() {
+fn unreadable_file_is_reported_with_an_exit_code() {
     let files = Files::new();
     let out = files.path("out.csv");
     let folder = files.path("");
@@ -94,7 +94,7 @@ fn options_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_to_do() {
+fn errors_are_reported_with_a_remedy() {
     let files = Files::new();
     let (bytes, index, places) = waveforms();
     let path = files.put("run.tdms", &bytes);
@@ -114,7 +114,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (
             &["convert", &path, "-"],
             2,
-            "standard output does not imply a form",
+            "cannot determine the format of standard output",
         ),
         (&["repair", &path, &out], 0, "out.tdms is not written"),
     ];

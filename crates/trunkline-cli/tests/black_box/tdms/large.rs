@@ -1,4 +1,4 @@
-//! Files far larger than the memory that the program may have, and than anybody waits for.
+//! Files far larger than the permitted memory, and than a user waits for.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use trunkline_tdms::{Arrangement, Share, TdmsType, Writer, WriterOptions};
 use super::Files;
 use crate::rig::{Output, command, exit_code, finish};
 
-/// Runs the binary with so many KiB of addresses, which is more than of memory.
+/// Runs the binary with this address space in KiB, which is more than its memory.
 fn within(kib: u64, arguments: &[&str]) -> Output {
     let script = format!("ulimit -v {kib}; exec \"$0\" tdms \"$@\"");
     let mut bash = std::process::Command::new("bash");
@@ -20,7 +20,7 @@ fn within(kib: u64, arguments: &[&str]) -> Output {
     finish(&mut bash, "")
 }
 
-/// A sparse file of zeros: two channels of so many rows, in one segment.
+/// A sparse file of zeros: two channels of this number of rows, in one segment.
 fn sparse(files: &Files, name: &str, rows: u64) -> (String, File) {
     let mut writer = Writer::new(WriterOptions::default());
     let shares = ["a", "b"].map(|name| Share {
@@ -77,9 +77,9 @@ fn shown(master: &mut File, part: &str) -> String {
 }
 
 #[test]
-fn a_terminal_shows_progress_and_ctrl_c_leaves_nothing_behind() {
+fn terminal_shows_progress_and_ctrl_c_leaves_no_file() {
     let files = Files::new();
-    // Of a terabyte: it does not end before it is told to.
+    // A terabyte: it does not end before it is interrupted.
     let (path, _) = sparse(&files, "run.tdms", 1 << 36);
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();

@@ -29,7 +29,7 @@ fn a_sound_file_is_found_to_be_so() {
 }
 
 #[test]
-fn each_finding_has_its_place_and_what_to_do() {
+fn each_finding_has_a_position_and_a_remedy() {
     let files = Files::new();
     let (mut bytes, mut index, places) = waveforms();
     bytes.truncate(bytes.len() - 5);
@@ -40,8 +40,7 @@ fn each_finding_has_its_place_and_what_to_do() {
     assert_eq!(output.code, Some(8), "{output:?}");
     let lines: Vec<&str> = output.out.lines().collect();
     let torn = format!(
-        "{}\tthe file ends within the data: 5 bytes are missing\t`trunkline tdms repair` cuts it \
-         off",
+        "{}\tthe file ends in the middle of data: 5 bytes are missing\t`trunkline tdms repair` removes the incomplete part",
         places[2]
     );
     assert_eq!(lines[0], torn);
@@ -70,14 +69,14 @@ fn repair_into_another_file_leaves_the_index_alone() {
     assert!(output.err.contains("nothing to repair"), "{output:?}");
     assert_eq!(read(&beside), index);
     assert_eq!(files.names(), ["run.tdms", "run.tdms_index"]);
-    // In place it is written anew.
+    // In place it is rewritten.
     let output = tdms(&["repair", &path]);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_ne!(read(&beside), index);
 }
 
 #[test]
-fn strings_that_cannot_be_are_found_by_reading_all_of_them() {
+fn invalid_strings_are_found_by_reading_all_of_them() {
     let files = Files::new();
     let mut writer = Writer::new(WriterOptions::default());
     let texts = writer.channel("g", "s", TdmsType::String).unwrap();
@@ -102,7 +101,7 @@ fn strings_that_cannot_be_are_found_by_reading_all_of_them() {
 
 /// Behaviour: B-70.
 #[test]
-fn a_file_cut_anywhere_is_repaired_in_place_by_cutting_its_end_alone() {
+fn truncated_file_is_repaired_in_place_by_cutting_its_end() {
     let files = Files::new();
     let (bytes, index, places) = waveforms();
     for cut in (places[1] + 1..bytes.len()).step_by(7) {
@@ -153,7 +152,7 @@ fn another_file_keeps_the_whole_chunks_of_the_last_segment() {
     let output = tdms(&["repair", &path, &out]);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
-        output.err.contains("0 values that could be read are lost"),
+        output.err.contains("0 readable values were removed"),
         "{output:?}"
     );
     assert_eq!(read(&path), before, "the file itself stays as it was");
@@ -169,7 +168,7 @@ fn another_file_keeps_the_whole_chunks_of_the_last_segment() {
 }
 
 #[test]
-fn a_file_without_a_whole_segment_is_left_as_it_is() {
+fn file_without_a_whole_segment_is_left_unchanged() {
     let files = Files::new();
     let bytes = waveforms().0;
     let path = files.put("run.tdms", &bytes[..60]);
@@ -183,7 +182,7 @@ fn a_file_without_a_whole_segment_is_left_as_it_is() {
 }
 
 #[test]
-fn what_contradicts_itself_is_read_up_to_there_and_cut_off() {
+fn contradictory_segment_is_not_read_and_is_cut_off() {
     let files = Files::new();
     let (mut bytes, _, places) = waveforms();
     // The metadata of the last segment would be longer than it.

@@ -59,7 +59,7 @@ fn tdms(arguments: &[&str]) -> Output {
     run(&[&["tdms"], arguments].concat())
 }
 
-/// Whether a line is as the documentation says.
+/// Asserts that a line matches the documentation.
 fn check(line: &Json, name: &str) {
     let schema = &schema::documented()["$defs"][name];
     schema::check(line, schema).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));

@@ -15,7 +15,7 @@ fn lines(text: &str) -> Vec<Json> {
 }
 
 #[test]
-fn info_says_what_is_in_a_file() {
+fn info_shows_the_content_of_a_file() {
     let files = Files::new();
     let (bytes, index, _) = waveforms();
     let path = files.put("run.tdms", &bytes);
@@ -166,7 +166,7 @@ fn rows_are_chosen_by_number_by_time_and_by_channel() {
 }
 
 #[test]
-fn json_rows_say_which_values_are_special_and_leave_out_what_is_not_there() {
+fn json_rows_mark_special_values_and_omit_missing_ones() {
     let files = Files::new();
     let path = files.put("run.tdms", &mixture());
     let rows = lines(&tdms(&["cat", &path, "--json"]).out);
@@ -232,7 +232,7 @@ fn names_with_quotes_slashes_and_line_breaks_are_shown_and_found() {
 
 /// The name of a variable is that of one group.
 #[test]
-fn all_of_a_variable_is_offered_where_its_name_alone_was_given() {
+fn bare_variable_name_offers_all_its_channels() {
     let files = Files::new();
     let path = files.put("run.tdms", &mixture());
     for (wanted, hint) in [
@@ -250,7 +250,7 @@ fn all_of_a_variable_is_offered_where_its_name_alone_was_given() {
 }
 
 #[test]
-fn acquisition_data_is_read_as_its_scalers_say() {
+fn acquisition_data_is_read_according_to_its_scalers() {
     let output = tdms(&["cat", &vector("daqmx.tdms"), "-o", "csv"]);
     assert_eq!(output.out, "g/x,g/y\n1,-1\n2,-2\n");
     let info = tdms(&["info", &vector("daqmx.tdms")]);
@@ -258,7 +258,7 @@ fn acquisition_data_is_read_as_its_scalers_say() {
 }
 
 #[test]
-fn a_time_is_refused_where_channels_have_none_in_common() {
+fn time_range_is_refused_without_a_common_time_axis() {
     let files = Files::new();
     let path = files.put("run.tdms", &mixture());
     let output = tdms(&["cat", &path, "--from", "1s"]);
@@ -269,8 +269,8 @@ fn a_time_is_refused_where_channels_have_none_in_common() {
     assert!(output.err.contains("is not a row"), "{output:?}");
 }
 
-/// A recording of variables: `rig/level`, of which row `n` was at n / 2 s in the new year, but for
-/// row 0, which is an hour older; and `rig/shape`, whose values are two for each time.
+/// A recording of variables: `rig/level`, of which row `n` was at n / 2 s in the new year, except
+/// for row 0, which is an hour older; and `rig/shape`, whose values are two for each time.
 fn recording(more: &[i64]) -> Vec<u8> {
     let mut writer = Writer::new(WriterOptions::default());
     let time = |millis: i64| TdmsTime::from(NEW_YEAR.saturating_add_nanos(millis * 1_000_000));
@@ -312,7 +312,7 @@ fn rows_of_a_variable_are_chosen_by_its_times() {
         let rows = output.out.lines().skip(1);
         rows.map(|row| row.parse().unwrap()).collect::<Vec<u64>>()
     };
-    // The first is row 1, half a second into the year: row 0 was there before.
+    // The first is row 1, half a second into the year: row 0 is earlier.
     for (bounds, expected) in [
         (&["--from", "1s", "--to", "2s"][..], 3..5),
         (&["--from", "0s"], 1..10),
@@ -337,7 +337,7 @@ fn rows_of_a_variable_are_chosen_by_its_times() {
         let expected: Vec<u64> = expected.collect();
         assert_eq!(rows(&path, bounds), expected, "{bounds:?}");
     }
-    // Where times go back, all between the first and the last of the range.
+    // If times go back, all rows between the first and the last of the range.
     let back = files.put("back.tdms", &recording(&[1_000, 9_000]));
     assert_eq!(rows(&back, &["--from", "4s", "--to", "5s"]), [9, 10]);
     assert_eq!(rows(&back, &["--from", "5s"]), [11]);
@@ -365,7 +365,7 @@ fn rows_of_a_variable_are_chosen_by_its_times() {
 }
 
 #[test]
-fn a_file_that_was_not_closed_is_read_and_said_to_be_so() {
+fn unclosed_file_is_read_and_reported() {
     let path = vector("five_segments.tdms");
     let output = tdms(&["cat", &path, "-o", "csv"]);
     assert_eq!(output.code, Some(0));
@@ -388,7 +388,7 @@ fn a_file_that_was_not_closed_is_read_and_said_to_be_so() {
 }
 
 #[test]
-fn an_index_file_alone_says_what_is_in_the_file_it_is_of() {
+fn index_file_alone_describes_its_data_file() {
     let files = Files::new();
     let path = files.put("run.tdms_index", &waveforms().1);
     let output = tdms(&["info", "-t", &path]);
@@ -399,7 +399,7 @@ fn an_index_file_alone_says_what_is_in_the_file_it_is_of() {
 }
 
 #[test]
-fn a_reader_that_stops_early_is_no_error() {
+fn reader_that_stops_early_is_not_an_error() {
     let files = Files::new();
     let path = files.put("run.tdms", &waveforms().0);
     let script = format!(

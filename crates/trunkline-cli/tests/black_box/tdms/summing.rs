@@ -63,7 +63,7 @@ fn a_bit_that_flips_in_a_value_is_found_with_its_segment() {
         (&event["sums"], &event["segments_summed"]),
         (&json!(false), &json!(2))
     );
-    // Nothing is cut off for it: the segment behind it is right.
+    // Nothing is cut off for it: the segment after it is right.
     let repaired = tdms(&["repair", &path, "--unsummed", "cut"]);
     assert_eq!(repaired.code, Some(8), "{repaired:?}");
     assert_eq!(read(&path), bytes);
@@ -76,7 +76,7 @@ fn a_bit_that_flips_in_a_value_is_found_with_its_segment() {
 }
 
 #[test]
-fn checksums_of_no_use_are_told_and_the_file_is_read_all_the_same() {
+fn unusable_checksums_are_reported_and_the_file_is_read() {
     let files = Files::new();
     let (path, bytes, good, places) = summed(&files);
     let foreign = {
@@ -113,7 +113,7 @@ fn checksums_of_no_use_are_told_and_the_file_is_read_all_the_same() {
 
 /// Behaviour: B-70.
 #[test]
-fn an_end_that_no_checksum_vouches_for_is_cut_off_only_when_told() {
+fn tail_without_checksums_is_cut_only_on_request() {
     let files = Files::new();
     let (path, bytes, good, places) = summed(&files);
     let short = &good[..3 * SUMS_ENTRY_BYTES];
@@ -147,20 +147,16 @@ fn an_end_that_no_checksum_vouches_for_is_cut_off_only_when_told() {
 
 /// Behaviour: B-70.
 #[test]
-fn an_end_that_is_wrong_is_cut_off_with_its_checksum() {
+fn wrong_tail_is_cut_off_with_its_checksum() {
     let files = Files::new();
     let (path, mut bytes, good, places) = summed(&files);
-    // As after a loss of power: the header is there, and zeros for the values.
+    // As after a loss of power: the header exists, and zeros for the values.
     let from = bytes.len() - 40;
     bytes[from..].fill(0);
     files.put("run.tdms", &bytes);
     let repaired = tdms(&["repair", &path]);
     assert_eq!(repaired.code, Some(0), "{repaired:?}");
-    assert!(
-        repaired
-            .err
-            .contains("8 values that could be read are lost")
-    );
+    assert!(repaired.err.contains("8 readable values were removed"));
     assert_eq!(read(&path), bytes[..places[2]]);
     let sums = read(&files.path("run.tdms.sums"));
     assert_eq!(sums, good[..3 * SUMS_ENTRY_BYTES]);

@@ -13,7 +13,7 @@ use trunkline_proto::message::provider::begin_provided;
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::why::{WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::Contract;
 
@@ -283,11 +283,17 @@ impl FakeEngine {
                 variable.sequence
             })
             .collect();
-        let mut answer = WriteAnswersBuilder::begin(&mut self.out, writes[0].number);
+        let mut answer = WriteAnswersBuilder::begin(
+            &mut self.out,
+            0,
+            &WriteAnswersHead {
+                first_write: writes[0].number,
+            },
+        );
         for sequence in sequences {
             answer.push(&WriteAnswer::Applied(sequence));
         }
-        answer.finish();
+        answer.finish(false);
     }
 
     fn answer_find(&mut self, request: u32, cursor: u64) {

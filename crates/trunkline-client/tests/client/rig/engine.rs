@@ -21,9 +21,9 @@ pub struct FakeEngine {
     pub subscriptions: BTreeMap<u32, FakeSubscription>,
     /// Kinds that are not answered.
     pub held: BTreeSet<u8>,
-    /// Everything the client said on this connection.
+    /// Every frame of the client on this connection.
     pub said: Vec<Said>,
-    /// What is on its way to the client.
+    /// Bytes in transit to the client.
     pub out: Vec<u8>,
     pub records_sent: u64,
     pub records_confirmed: u64,
@@ -75,7 +75,7 @@ impl FakeEngine {
         }
     }
 
-    /// Finds variables quickly from now on: none is added, removed or renumbered any more.
+    /// Finds variables quickly from now on: none is added, removed or renumbered after this.
     pub fn index(&mut self) {
         let names = self.variables.iter().map(|variable| variable.name.clone());
         self.places = names.zip(0..).collect();
@@ -145,7 +145,7 @@ impl FakeEngine {
         sequence
     }
 
-    /// Sends what a variable holds.
+    /// Sends the current value of a variable.
     pub fn send_current(&mut self, subscription: u32, handle: u32) {
         let mut value = Vec::new();
         let record = self.record(handle, &mut value);
@@ -172,7 +172,7 @@ impl FakeEngine {
         }
     }
 
-    /// A variable of this name is no more.
+    /// Removes the variable of this name.
     pub fn undeploy(&mut self, name: &str) {
         let handle = self.handle_of(name);
         self.variables.retain(|v| v.handle != handle);
@@ -195,7 +195,7 @@ impl FakeEngine {
         self.records_confirmed = 0;
     }
 
-    /// Takes what the client sent, and answers it.
+    /// Processes the client's output, and answers it.
     pub fn take(&mut self, now: Tick, mut input: &[u8]) {
         let mut frames = std::mem::take(&mut self.frames);
         while let Some(frame) = frames.next_frame(now, &mut input).expect("frames") {

@@ -25,7 +25,7 @@ pub struct Rig {
     pub engine: FakeEngine,
     pub now: Tick,
     pub connected: bool,
-    /// What is taken of the client's output at a time.
+    /// The number of bytes taken of the client's output at a time.
     pub budget: usize,
 }
 
@@ -142,7 +142,7 @@ impl Rig {
         self.now = end;
     }
 
-    /// What the client has said since this was last asked.
+    /// The client's frames since the last call.
     pub fn said(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.engine.said)
     }
@@ -200,7 +200,7 @@ impl Rig {
         events
     }
 
-    /// The readings among what waits.
+    /// The pending readings.
     pub fn readings(&mut self, id: SubscriptionId) -> Vec<Reading> {
         let reading = |event| match event {
             Event::Reading { reading, .. } => Some(reading),
@@ -209,7 +209,7 @@ impl Rig {
         self.events(id).into_iter().filter_map(reading).collect()
     }
 
-    /// The values of the readings among what waits.
+    /// The values of the pending readings.
     pub fn values(&mut self, id: SubscriptionId) -> Vec<f64> {
         self.readings(id).iter().map(value).collect()
     }

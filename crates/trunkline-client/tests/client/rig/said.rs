@@ -1,4 +1,4 @@
-//! What the client said, frame by frame, as the fake engine understood it.
+//! The client's frames, as the fake engine decoded them.
 
 use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::closing::Goodbye;

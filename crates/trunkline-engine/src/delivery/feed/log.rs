@@ -15,7 +15,6 @@ pub(super) struct Log {
     pub(super) entries: VecDeque<FeedEntry>,
     /// Number of the first entry: the place of the slowest member that still takes entries.
     pub(super) start: u64,
-    /// Encoded pieces of the entries, in order.
     pub(super) runs: VecDeque<Arc<SharedRun>>,
     /// Pieces that all members have passed, kept to reuse their memory.
     pub(super) spent: VecDeque<Arc<SharedRun>>,
@@ -28,22 +27,18 @@ pub(super) struct Log {
     pub(super) unsettled: Room,
     /// Members by number. Numbers are reused.
     pub(super) members: Vec<Option<Member>>,
-    /// Number of members that have not ended.
     pub(super) live: usize,
     /// Number of those that [are not known to have been woken](Attention). Every writer checks
     /// them.
     pub(super) unattended: usize,
     /// The list of wake-ups that contains all of those. A writer with the same list can skip them.
     pub(super) waker: Option<NonZeroUsize>,
-    /// Number of variables.
     pub(super) places: u32,
     pub(super) next_place: u32,
     /// Number of members that have ended so far. Identifies the members for which room was
     /// reserved.
     pub(super) turn: u32,
-    /// True if other subscriptions may join.
     pub(super) open: bool,
-    /// Consumers with writes that wait for room here.
     pub(super) parked: Vec<Arc<Outbox>>,
 }
 
@@ -51,7 +46,6 @@ pub(super) struct Log {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AtHand {
     pub(super) room: Room,
-    /// Bytes that were claimed in advance.
     pub(super) claimed: usize,
 }
 
@@ -219,7 +213,6 @@ impl Log {
         self.trim();
     }
 
-    /// Drops the entries that all members have taken.
     pub(super) fn trim(&mut self) {
         let live = self.members.iter().flatten().filter(|one| !one.ended);
         let slowest = live.map(|one| one.cursor).min();

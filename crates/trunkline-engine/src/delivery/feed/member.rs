@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use trunkline_types::Tick;
 
-use super::absent::Older;
+use super::detached::Older;
 use super::log::AtHand;
 use super::{FeedEntry, Room, Stall};
 use crate::delivery::budget::Budget;
@@ -251,7 +251,6 @@ impl Member {
         self.budget().hand_over(freed, wakes)
     }
 
-    /// Records delivered updates and returns their cost.
     #[inline]
     fn note_passed(&mut self, room: Room, is_last: bool) -> usize {
         debug_assert!(
@@ -285,7 +284,6 @@ impl Member {
         !self.ended || turn < self.ended_at
     }
 
-    /// Removes the member and everything queued for it.
     pub(super) fn close(mut self, wakes: &mut Wakes) {
         let rest = self.charged.minus(self.passed).cost() + std::mem::take(&mut self.ahead);
         self.budget().release(rest, wakes);

@@ -14,9 +14,9 @@
 //! - `member`: one subscription's place, bound and charge; `moving`: members join and leave;
 //!   `share`: feeds of the same variables are merged.
 //! - `run`: a piece of the log, encoded once for all members.
-//! - `absent`: members whose session broke, and the updates that a log still has for their return.
+//! - `detached`: members whose session broke, and the updates that a log still has for their return.
 
-mod absent;
+mod detached;
 mod log;
 mod member;
 mod moving;
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use trunkline_types::Tick;
 
-pub(crate) use self::absent::Older;
+pub(crate) use self::detached::Older;
 use self::log::Log;
 pub(crate) use self::member::{Moved, Terms};
 pub use self::run::SharedRun;
@@ -46,15 +46,12 @@ const RUN: usize = 256;
 /// Bytes of values after which a run takes no further update.
 const RUN_BYTES: usize = 16 << 10;
 
-/// One entry of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct FeedEntry {
-    /// The variable's place in the feed.
     pub(crate) place: u32,
     pub(crate) event: Event,
 }
 
-/// The content of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// The variable's update at the time of the subscription. Does not count against the bound.
@@ -69,7 +66,6 @@ pub(crate) enum Event {
 }
 
 impl FeedEntry {
-    /// The room it takes of the bound.
     pub(crate) fn room(&self) -> Room {
         match &self.event {
             Event::Next(update) => Room::one(update.value.as_slice().len()),
@@ -91,7 +87,6 @@ impl FeedEntry {
         }
     }
 
-    /// Its update or first reading.
     pub(crate) fn update(&self) -> Option<&Update> {
         match &self.event {
             Event::First(update) | Event::Next(update) | Event::Past(update) => Some(update),
@@ -99,7 +94,6 @@ impl FeedEntry {
         }
     }
 
-    /// Its update, or `None` if the entry has no update.
     pub(crate) fn into_update(self) -> Option<Update> {
         match self.event {
             Event::First(update) | Event::Next(update) | Event::Past(update) => {
@@ -114,7 +108,6 @@ impl FeedEntry {
         self.place == place && self.sequence() > 0
     }
 
-    /// The sequence of its update; 0 if it has none.
     pub(crate) fn sequence(&self) -> u64 {
         self.update().map_or(0, |update| update.sequence)
     }
@@ -124,17 +117,14 @@ impl FeedEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) updates: usize,
-    /// Bytes of the values.
     pub(crate) bytes: usize,
 }
 
 impl Room {
-    /// Room for one update with a value of `bytes`.
     pub(crate) fn one(bytes: usize) -> Self {
         Self { updates: 1, bytes }
     }
 
-    /// Its cost in the consumer's budget.
     pub(crate) fn cost(self) -> usize {
         cost_of(self.updates, self.bytes)
     }
@@ -169,7 +159,6 @@ pub(crate) struct Stall {
     pub(crate) limit: Duration,
 }
 
-/// The result of reserving room.
 #[derive(Debug)]
 pub(crate) enum Reserve {
     /// Room is reserved. Commit or release it with this number.
@@ -183,7 +172,6 @@ pub(crate) enum Reserve {
     },
 }
 
-/// The result of taking updates for a member.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// Entries were appended to those it had.
@@ -199,7 +187,6 @@ pub(crate) enum Taken {
     },
 }
 
-/// A log and its members.
 #[derive(Debug)]
 pub(crate) struct Feed {
     log: Mutex<Log>,
@@ -221,22 +208,18 @@ impl Feed {
         }
     }
 
-    /// Adds a variable to the feed and returns its number.
     pub(crate) fn add_place(&self) -> u32 {
         self.log.lock().add_place()
     }
 
-    /// Removes a variable from the feed.
     pub(crate) fn remove_place(&self) {
         self.log.lock().remove_place();
     }
 
-    /// Returns true if this room is available now.
     pub(crate) fn has_room(&self, room: Room) -> bool {
         self.log.lock().has_room(room)
     }
 
-    /// Reserves room.
     pub(crate) fn reserve(&self, room: Room, stall: Stall, wakes: &mut Wakes) -> Reserve {
         self.log.lock().reserve(room, stall, wakes)
     }
@@ -307,12 +290,10 @@ impl Feed {
         self.log.lock().note_needs(room, Some((outbox, held)));
     }
 
-    /// The consumers whose members have no room.
     pub(crate) fn full_outboxes(&self) -> Vec<Arc<Outbox>> {
         self.log.lock().full_outboxes()
     }
 
-    /// Releases reserved room of a write that was not committed.
     pub(crate) fn release(&self, room: Room, turn: u32, wakes: &mut Wakes) {
         self.log.lock().release(room, turn, wakes);
     }
@@ -357,12 +338,10 @@ impl Feed {
         self.log.lock().take(member, accepts, out)
     }
 
-    /// Returns a run whose memory can be reused.
     pub(crate) fn spare_run(&self) -> Option<Arc<SharedRun>> {
         self.log.lock().spare_run()
     }
 
-    /// Stores an encoded run for the other members.
     pub(crate) fn put_run(&self, run: &Arc<SharedRun>) {
         self.log.lock().put_run(run);
     }
@@ -408,7 +387,6 @@ impl Feed {
         self.log.lock().has_ended(member)
     }
 
-    /// Removes a member, and wakes the writers that waited for it.
     pub(crate) fn depart(&self, member: usize, wakes: &mut Wakes) {
         self.log.lock().depart(member, wakes);
     }

@@ -1,12 +1,15 @@
-//! Members and variables that join and leave a log.
+//! Members and variables that join and leave a log, and members whose session broke.
 
 use std::collections::{HashSet, VecDeque};
 
+use super::detached::Older;
 use super::log::Log;
-use super::member::{Member, Moved};
-use super::{FeedEntry, Room};
+use super::member::{Attention, Member, Moved};
+use super::reading::move_behind;
+use super::{Event, FeedEntry, Room};
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::sync::Arc;
+use crate::update::Update;
 
 impl Log {
     pub(super) fn depart(&mut self, member: usize, wakes: &mut Wakes) {
@@ -34,7 +37,6 @@ impl Log {
         self.is_shared()
     }
 
-    /// Lets other subscriptions of the same variables join from now on.
     pub(super) fn set_open(&mut self) {
         self.open = true;
     }
@@ -140,6 +142,152 @@ impl Log {
             }
             member.wake_parked(wakes);
         }
+    }
+
+    pub(super) fn set_absent(&mut self, member: usize, older: Box<dyn Older>, wakes: &mut Wakes) {
+        self.settle_all();
+        let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
+            return;
+        };
+        one.older = Some(older);
+        one.forget_full();
+        let was_unattended = one.is_unattended() && !one.ended;
+        // There is no consumer to be marked.
+        one.attention = Attention::Coming;
+        self.unattended -= usize::from(was_unattended);
+        one.wake_parked(wakes);
+        self.wake_parked(wakes);
+    }
+
+    pub(super) fn take_rest(
+        &mut self,
+        member: usize,
+        out: &mut VecDeque<FeedEntry>,
+        wakes: &mut Wakes,
+    ) -> usize {
+        self.settle_all();
+        let (start, end, is_alone) = (self.start, self.end(), self.live == 1);
+        let Some(one) = self.members.get_mut(member).and_then(Option::as_mut) else {
+            return 0;
+        };
+        let before = out.len();
+        move_behind(&mut one.backlog, out);
+        if !one.ended {
+            if is_alone && one.cursor <= start {
+                // No other member takes these entries.
+                move_behind(&mut self.entries, out);
+                self.start = end;
+            } else {
+                let from = one.cursor.saturating_sub(start) as usize;
+                out.extend(self.entries.iter().skip(from).cloned());
+            }
+            one.cursor = end;
+            if let Some(older) = &mut one.older {
+                older.begin_anew();
+            }
+        }
+        let mut freed = Room::default();
+        let taken = out.iter().skip(before);
+        taken.for_each(|entry| freed.add(entry.room()));
+        let lent = match freed.is_none() {
+            true => 0,
+            false => self.hand_over(member, freed, wakes),
+        };
+        self.drop_runs();
+        self.trim();
+        lent
+    }
+
+    pub(super) fn hand_over(&mut self, member: usize, room: Room, wakes: &mut Wakes) -> usize {
+        self.settle_all();
+        let total = self.total();
+        let Some(one) = self.member_mut(member) else {
+            return 0;
+        };
+        let mut passed = one.passed;
+        passed.add(room);
+        let lent = one.hand_over(room, total.minus(passed).is_none(), wakes);
+        self.wake_parked(wakes);
+        lent
+    }
+
+    pub(super) fn recent_of(
+        &self,
+        place: u32,
+        after: u64,
+        looks: &mut usize,
+        out: &mut Vec<Update>,
+    ) {
+        for entry in self.entries.iter().rev().take(*looks) {
+            *looks -= 1;
+            if entry.place == place
+                && let Event::Next(update) = &entry.event
+            {
+                if update.sequence <= after {
+                    return;
+                }
+                out.push(update.clone());
+            }
+        }
+    }
+
+    /// Drops an absent member's oldest entries until its bound has `room`. It drops at least an
+    /// eighth of the queue, so that this is not needed for every write. If the member gives way to
+    /// others, it drops at least as much as is added. Returns false if nothing was left.
+    #[cold]
+    pub(super) fn drop_oldest(&mut self, at: usize, room: Room, wakes: &mut Wakes) -> bool {
+        let (start, total) = (self.start, self.total());
+        let Some(one) = self.members.get_mut(at).and_then(Option::as_mut) else {
+            return false;
+        };
+        let waiting = total.minus(one.passed);
+        let least = match one.gives_way() {
+            true => (1, room.cost()),
+            false => (1 + waiting.updates / 8, 0),
+        };
+        let (updates, bytes) = (one.terms.elements_max, one.terms.bytes_max);
+        let fits = |freed: Room| {
+            let left = waiting.minus(freed);
+            freed.updates >= least.0
+                && freed.cost() >= least.1
+                && left.updates + room.updates <= updates
+                && left.bytes.saturating_add(room.bytes) <= bytes
+        };
+        let mut freed = Room::default();
+        while !fits(freed)
+            && let Some(entry) = one.backlog.pop_front()
+        {
+            freed.add(entry.room());
+            if let Some(older) = &mut one.older {
+                older.miss(entry.place);
+            }
+        }
+        let from = one.cursor.saturating_sub(start) as usize;
+        for entry in self.entries.iter().skip(from) {
+            if fits(freed) {
+                break;
+            }
+            freed.add(entry.room());
+            one.cursor += 1;
+            if let Some(older) = &mut one.older {
+                older.miss(entry.place);
+            }
+        }
+        if let Some(older) = &mut one.older {
+            older.forget_missed(wakes);
+        }
+        if !freed.is_none() {
+            one.pass(freed, waiting.minus(freed).is_none(), wakes);
+        }
+        self.trim();
+        !freed.is_none()
+    }
+
+    /// Drops the older data of a member with nothing queued, because the engine lacks bytes for new
+    /// updates. Returns false if there was none.
+    #[cold]
+    pub(super) fn drop_older(&mut self, at: usize, wakes: &mut Wakes) -> bool {
+        self.member_mut(at).is_some_and(|one| one.miss_all(wakes))
     }
 }
 

@@ -39,12 +39,6 @@ impl Log {
             self.start = end;
             self.runs.clear();
             move_behind(&mut self.entries, out);
-            #[cfg(feature = "planted")]
-            if trunkline_types::planted::is(trunkline_types::planted::Bug::FeedCursor)
-                && out.len() > 1
-            {
-                out.pop_back();
-            }
             return Taken::Entries;
         }
         let cursor = one.cursor;
@@ -99,11 +93,6 @@ impl Log {
             }
         }
         let copied = (out.len() - before) as u64;
-        #[cfg(feature = "planted")]
-        let copied = copied
-            + u64::from(trunkline_types::planted::is(
-                trunkline_types::planted::Bug::FeedCursor,
-            ));
         self.skip_to(member, cursor + copied);
     }
 
@@ -135,7 +124,6 @@ impl Log {
         }
     }
 
-    /// Returns a run to reuse, if the peers have confirmed one.
     pub(super) fn spare_run(&mut self) -> Option<Arc<SharedRun>> {
         // The oldest run is the first that all have confirmed.
         self.spent.pop_front_if(|run| Arc::strong_count(run) == 1)

@@ -8,10 +8,8 @@ use super::{Event, FeedEntry, Room};
 /// is the same for all subscribers that share the feed.
 #[derive(Debug, Default)]
 pub struct SharedRun {
-    /// Number of its first entry in the log.
     start: u64,
     room: Room,
-    /// Place in the feed and sequence of each update.
     updates: Vec<(u32, u64)>,
     /// The updates themselves, for subscribers that resume before them.
     entries: VecDeque<FeedEntry>,
@@ -19,7 +17,6 @@ pub struct SharedRun {
     writers: Vec<u32>,
     value_max: usize,
     bytes: Vec<u8>,
-    /// Value that the sink recorded for the run.
     digest: u64,
 }
 
@@ -70,33 +67,27 @@ impl SharedRun {
         digest.is_some()
     }
 
-    /// The encoded run, as produced by the sink.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The value that the sink recorded for the run.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Number of updates.
     pub fn count(&self) -> u32 {
         // At most a few hundred.
         self.updates.len() as u32
     }
 
-    /// Returns true if this session wrote one of the updates.
     pub fn is_of(&self, session: u32) -> bool {
         self.writers.binary_search(&session).is_ok()
     }
 
-    /// Length of the longest value in bytes.
     pub fn value_max(&self) -> usize {
         self.value_max
     }
 
-    /// Place in the feed and sequence of each update.
     pub(crate) fn updates(&self) -> &[(u32, u64)] {
         &self.updates
     }

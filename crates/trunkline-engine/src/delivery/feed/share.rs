@@ -58,7 +58,6 @@ fn key_of(handles: &[u32]) -> u64 {
 }
 
 impl Feed {
-    /// Lets other subscriptions of the same variables join.
     pub(crate) fn set_open(&self) {
         self.log.lock().set_open();
     }

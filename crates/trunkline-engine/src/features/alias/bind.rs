@@ -1,28 +1,27 @@
 //! Binds aliases to their targets and releases them. The list of libraries stays locked throughout,
 //! so no binding changes concurrently.
 
-use trunkline_types::alias::{misfit, target_of};
+use trunkline_types::alias::{mismatch, target_of};
 use trunkline_types::{LibraryDefinition, Moment, Name, Quality, Reason};
 
 use super::graph::Entry;
-use super::{Bonds, Target, Unbound, follow, target};
+use super::{AliasLinks, Aliases, Target, Unbound, follow, target};
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::sync::Arc;
 use crate::variable::{Committed, State, Variable};
-use crate::write::requalify_admitted;
+use crate::write::{EngineCore, requalify_admitted};
 
-impl Engine {
+impl Aliases<'_> {
     /// Called when a library was deployed or replaced: binds its aliases, and the aliases that lead
     /// to it.
-    pub(crate) fn enter_aliases(
+    pub(crate) fn enter(
         &self,
         library: &LibraryDefinition,
         handles: &[u32],
         moment: Moment,
         wakes: &mut Wakes,
     ) {
-        let mut table = self.aliases().table.lock();
+        let mut table = self.table.table.lock();
         table.retain(|name, _| name.library() != library.name);
         for (definition, handle) in library.variables.iter().zip(handles) {
             // Faults in them were reported before anything was changed.
@@ -34,22 +33,21 @@ impl Engine {
             }
         }
         drop(table);
-        self.bind_aliases(&library.name, moment, wakes);
+        self.bind(&library.name, moment, wakes);
     }
 
-    /// Removes the aliases of an undeployed library from the table.
-    pub(crate) fn remove_aliases(&self, library: &str) {
-        let mut table = self.aliases().table.lock();
+    pub(crate) fn remove(&self, library: &str) {
+        let mut table = self.table.table.lock();
         table.retain(|name, _| name.library() != library);
     }
 
     /// Binds the aliases of a library and those that lead to it, if their targets exist and are
     /// suitable. The aliases then show the current values.
-    pub(crate) fn bind_aliases(&self, library: &str, moment: Moment, wakes: &mut Wakes) {
-        let table = self.aliases().table.lock();
+    pub(crate) fn bind(&self, library: &str, moment: Moment, wakes: &mut Wakes) {
+        let table = self.table.table.lock();
         let concerned = table.iter().filter_map(|(name, entry)| {
             let is_concerned = name.library() == library || entry.target.library() == library;
-            let alias = self.variable(entry.handle).filter(|_| is_concerned)?;
+            let alias = self.core.variable(entry.handle).filter(|_| is_concerned)?;
             Some((alias, &entry.target))
         });
         let concerned: Vec<(Arc<Variable>, &Name)> = concerned.collect();
@@ -66,18 +64,18 @@ impl Engine {
     /// Returns the target that an alias must follow, or the reason why it cannot.
     fn fitting(&self, alias: &Variable, target: &Name) -> Result<Arc<Variable>, Unbound> {
         let name = target.as_str();
-        let Some(variable) = self.registry().find(name) else {
+        let Some(variable) = self.core.variables.find(name) else {
             return Err(Unbound::missing(name));
         };
-        match misfit(&alias.properties(), name, &variable.properties()) {
+        match mismatch(&alias.properties(), name, &variable.properties()) {
             None => Ok(variable),
-            Some(misfit) => Err(misfit.into()),
+            Some(mismatch) => Err(mismatch.into()),
         }
     }
 
     /// Detaches the alias from its target, unless it is the one to follow.
     fn leave_other(&self, alias: &Arc<Variable>, target: &Name) {
-        let Some(bound) = self.bound_to(alias) else {
+        let Some(bound) = bound_to(self.core, alias) else {
             return;
         };
         let unbound = match self.fitting(alias, target) {
@@ -96,10 +94,10 @@ impl Engine {
             Err(unbound) => return unbind(alias, unbound, moment, wakes),
         };
         let mut target_state = target.lock();
-        target.change_extension(&mut target_state, |bonds: &mut Bonds| {
-            let mut followers = bonds.followers.iter();
+        target.change_extension(&mut target_state, |links: &mut AliasLinks| {
+            let mut followers = links.followers.iter();
             if !followers.any(|known| Arc::ptr_eq(known, alias)) {
-                bonds.followers.push(Arc::clone(alias));
+                links.followers.push(Arc::clone(alias));
             }
         });
         let update = target.update_locked(&target_state);
@@ -124,29 +122,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn bound_to(&self, alias: &Variable) -> Option<Arc<Variable>> {
-        match target(&alias.lock()) {
-            Some(Target::Bound { handle, .. }) => self.variable(*handle),
-            _ => None,
-        }
-    }
-
-    /// Returns the variable at the end of a chain of aliases: `variable` itself if it is not an
-    /// alias.
-    pub(crate) fn behind(&self, variable: &Arc<Variable>) -> Arc<Variable> {
-        let mut at = Arc::clone(variable);
-        // Terminates, because no chain with a cycle is deployed.
-        while at.is_alias()
-            && let Some(next) = self.bound_to(&at)
-        {
-            at = next;
-        }
-        at
-    }
-
-    /// Removes the alias from the followers of its target.
     fn leave_target(&self, alias: &Arc<Variable>) {
-        if let Some(target) = self.bound_to(alias) {
+        if let Some(target) = bound_to(self.core, alias) {
             let mut state = target.lock();
             take_followers(&target, &mut state, |known| Arc::ptr_eq(known, alias));
         }
@@ -154,12 +131,7 @@ impl Engine {
 
     /// Called when a variable is undeployed: detaches it from its target, and turns its aliases bad
     /// with the cause. The caller has removed it from the name index.
-    pub(crate) fn let_go_of_aliases(
-        &self,
-        variable: &Arc<Variable>,
-        moment: Moment,
-        wakes: &mut Wakes,
-    ) {
+    pub(crate) fn let_go(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
         if variable.is_alias() {
             self.leave_target(variable);
         }
@@ -171,30 +143,47 @@ impl Engine {
     }
 }
 
-/// Removes those aliases from the followers of a target.
+pub(crate) fn bound_to(core: &EngineCore, alias: &Variable) -> Option<Arc<Variable>> {
+    match target(&alias.lock()) {
+        Some(Target::Bound { handle, .. }) => core.variable(*handle),
+        _ => None,
+    }
+}
+
+/// Returns the variable at the end of a chain of aliases: `variable` itself if it is not an alias.
+pub(crate) fn behind(core: &EngineCore, variable: &Arc<Variable>) -> Arc<Variable> {
+    let mut at = Arc::clone(variable);
+    // Terminates, because no chain with a cycle is deployed.
+    while at.is_alias()
+        && let Some(next) = bound_to(core, &at)
+    {
+        at = next;
+    }
+    at
+}
+
 fn take_followers(
     target: &Variable,
     state: &mut State,
     is_one: impl Fn(&Arc<Variable>) -> bool,
 ) -> Vec<Arc<Variable>> {
-    let Some(bonds) = state.extension_mut::<Bonds>() else {
+    let Some(links) = state.extension_mut::<AliasLinks>() else {
         return Vec::new();
     };
-    let taken = bonds
+    let taken = links
         .followers
         .extract_if(.., |known| is_one(known))
         .collect();
-    if bonds.followers.is_empty() && bonds.target.is_none() {
-        target.detach::<Bonds>(state);
+    if links.followers.is_empty() && links.target.is_none() {
+        target.detach::<AliasLinks>(state);
     }
     taken
 }
 
 fn set_target(alias: &Variable, state: &mut State, target: Target) {
-    alias.change_extension(state, |bonds: &mut Bonds| bonds.target = Some(target));
+    alias.change_extension(state, |links: &mut AliasLinks| links.target = Some(target));
 }
 
-/// Records that the alias has no target, and why.
 fn unbind(alias: &Variable, unbound: Unbound, moment: Moment, wakes: &mut Wakes) {
     let mut state = alias.lock();
     let quality = Quality::bad(unbound.reason);

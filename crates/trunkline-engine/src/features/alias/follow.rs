@@ -2,7 +2,7 @@
 
 use trunkline_types::{Clock, ClockSync, DataType, Properties, Quality, Reason, Timestamp, Value};
 
-use super::{Bonds, Target};
+use super::{AliasLinks, Target};
 use crate::delivery::outbox::Wakes;
 use crate::outcome::{Refusal, WriteOutcome};
 use crate::variable::{Admission, Committed, State, Variable};
@@ -33,8 +33,8 @@ fn apply(
     refresh: bool,
     wakes: &mut Wakes,
 ) -> WriteOutcome {
-    if let Some(bonds) = state.extension_mut::<Bonds>()
-        && let Some(Target::Bound { seen, .. }) = &mut bonds.target
+    if let Some(links) = state.extension_mut::<AliasLinks>()
+        && let Some(Target::Bound { seen, .. }) = &mut links.target
     {
         *seen = commit.update.sequence;
     }

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use trunkline_types::alias::{AliasFault, check_chains, misfit, target_of};
+use trunkline_types::alias::{AliasFault, check_chains, mismatch, target_of};
 use trunkline_types::{LibraryDefinition, Name, Properties};
 
-use crate::engine::Engine;
-use crate::features::libraries::DeployError;
+use super::Aliases;
 use crate::sync::Mutex;
 
-/// A deployed alias.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) handle: u32,
@@ -17,19 +15,18 @@ pub(super) struct Entry {
     pub(super) target: Name,
 }
 
-/// Every deployed alias, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Aliases {
+pub struct AliasTable {
     pub(super) table: Mutex<BTreeMap<Name, Entry>>,
 }
 
-impl Engine {
-    /// Checks the aliases of a library against all deployed ones.
-    pub(crate) fn check_aliases(
+impl Aliases<'_> {
+    /// Checks the aliases of a library against all deployed ones. An error names the alias at fault.
+    pub(crate) fn check(
         &self,
         library: &LibraryDefinition,
         names: &[Name],
-    ) -> Result<(), DeployError> {
+    ) -> Result<(), (String, AliasFault)> {
         let mut new = Vec::new();
         for (name, definition) in names.iter().zip(&library.variables) {
             let refuse = |fault| refused(name, fault);
@@ -41,7 +38,7 @@ impl Engine {
             // Removing aliases makes no chain longer.
             return Ok(());
         }
-        let table = self.aliases().table.lock();
+        let table = self.table.table.lock();
         let others = table
             .iter()
             .filter(|(name, _)| name.library() != library.name);
@@ -52,7 +49,7 @@ impl Engine {
             new.iter()
                 .map(|(name, target, _)| (name.as_str(), target.as_str())),
         );
-        check_chains(&targets).map_err(|(name, fault)| DeployError::Alias { name, fault })?;
+        check_chains(&targets)?;
         drop(table);
         let own: HashMap<&str, &Properties> = names
             .iter()
@@ -61,24 +58,23 @@ impl Engine {
             .collect();
         for (name, target, properties) in new {
             let target_name = target.as_str();
-            let wrong = match own.get(target_name) {
-                Some(of_target) => misfit(properties, target_name, of_target),
-                None if target.library() == library.name => None,
-                None => self
-                    .registry()
-                    .find(target_name)
-                    .and_then(|variable| misfit(properties, target_name, &variable.properties())),
-            };
+            let wrong =
+                match own.get(target_name) {
+                    Some(of_target) => mismatch(properties, target_name, of_target),
+                    None if target.library() == library.name => None,
+                    None => self.core.variables.find(target_name).and_then(|variable| {
+                        mismatch(properties, target_name, &variable.properties())
+                    }),
+                };
             if let Some(wrong) = wrong {
                 let sentence = wrong.sentence;
-                return Err(refused(name, AliasFault::Misfit { sentence }));
+                return Err(refused(name, AliasFault::Mismatch { sentence }));
             }
         }
         Ok(())
     }
 }
 
-fn refused(name: &Name, fault: AliasFault) -> DeployError {
-    let name = name.as_str().to_owned();
-    DeployError::Alias { name, fault }
+fn refused(name: &Name, fault: AliasFault) -> (String, AliasFault) {
+    (name.as_str().to_owned(), fault)
 }

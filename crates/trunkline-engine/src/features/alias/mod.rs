@@ -20,27 +20,30 @@ mod follow;
 mod graph;
 mod write;
 
-pub(crate) use self::graph::Aliases;
+pub(crate) use self::bind::{behind, bound_to};
+pub(crate) use self::graph::AliasTable;
+pub(crate) use self::write::AliasHook;
 pub use trunkline_types::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 
 use trunkline_types::Reason;
-use trunkline_types::alias::Misfit;
+use trunkline_types::alias::Mismatch;
 
 use self::follow::follow;
 use crate::delivery::outbox::Wakes;
 use crate::sync::Arc;
 use crate::variable::{Committed, Extension, State, Variable};
+use crate::write::View;
+
+pub(crate) type Aliases<'e> = View<'e, AliasTable>;
 
 /// The links of a variable to aliases and targets. Most variables have none.
 #[derive(Debug, Default)]
-pub(crate) struct Bonds {
-    /// The target, if the variable is an alias.
+pub(crate) struct AliasLinks {
     pub(crate) target: Option<Target>,
-    /// The aliases bound to the variable, in the order of binding.
     pub(crate) followers: Vec<Arc<Variable>>,
 }
 
-impl Extension for Bonds {
+impl Extension for AliasLinks {
     fn order(&self) -> u8 {
         4
     }
@@ -52,31 +55,29 @@ impl Extension for Bonds {
     }
 }
 
-/// The aliases bound to the variable with this state.
 pub(crate) fn followers(state: &State) -> &[Arc<Variable>] {
-    let bonds = state.extension::<Bonds>();
-    bonds.map_or(&[], |bonds| &bonds.followers)
+    let links = state.extension::<AliasLinks>();
+    links.map_or(&[], |links| &links.followers)
 }
 
 /// The target of the alias with this state; `None` if it is none.
 pub(crate) fn target(state: &State) -> Option<&Target> {
-    state.extension::<Bonds>()?.target.as_ref()
+    state.extension::<AliasLinks>()?.target.as_ref()
 }
 
-/// The target of an alias.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// The variable with this handle. `seen` is the sequence of its newest update propagated here.
-    Bound { handle: u32, seen: u64 },
-    /// No target, with the reason.
+    Bound {
+        handle: u32,
+        seen: u64,
+    },
     Unbound(Unbound),
 }
 
-/// The reason why an alias has no target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unbound {
     pub(crate) reason: Reason,
-    /// The fault and the remedy, for people.
     pub(crate) sentence: Arc<str>,
 }
 
@@ -84,16 +85,19 @@ impl Unbound {
     fn missing(target: &str) -> Self {
         Self {
             reason: Reason::VariableMissing,
-            sentence: format!("{target} is not deployed; deploy its library").into(),
+            sentence: format!(
+                "the target {target} does not exist; deploy the library that contains it"
+            )
+            .into(),
         }
     }
 }
 
-impl From<Misfit> for Unbound {
-    fn from(misfit: Misfit) -> Self {
+impl From<Mismatch> for Unbound {
+    fn from(mismatch: Mismatch) -> Self {
         Self {
-            reason: misfit.reason,
-            sentence: misfit.sentence.into(),
+            reason: mismatch.reason,
+            sentence: mismatch.sentence.into(),
         }
     }
 }

@@ -5,17 +5,21 @@ use trunkline_types::Position;
 use super::follow::convert;
 use super::{Target, target};
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::outcome::{Attempt, Refusal};
 use crate::sync::Arc;
 use crate::variable::{Redirect, Variable};
 use crate::write::accept::{Accepted, accept};
-use crate::write::{Call, Completion, Origin, Write, WriteValue, WriteVerb, count_refused};
+use crate::write::{
+    Call, Completion, EngineCore, Hook, Origin, Write, WriteValue, WriteVerb, count_refused,
+};
 
-impl Engine {
-    /// Sends a client's write of an alias to its target. Forcing an alias does not force its target.
-    pub(crate) fn begin_alias(
+/// Sends a client's write of an alias to its target. Forcing an alias does not force its target.
+pub(crate) struct AliasHook;
+
+impl Hook for AliasHook {
+    fn begin(
         &self,
+        core: &EngineCore,
         call: &Call<'_>,
         wakes: &mut Wakes,
     ) -> Option<Result<Attempt, Refusal>> {
@@ -24,108 +28,108 @@ impl Engine {
         }
         match (call.write.origin, call.write.verb) {
             (Origin::Client, WriteVerb::Force | WriteVerb::Unforce) => None,
-            (Origin::Client, _) => Some(self.put_through(call, wakes)),
+            (Origin::Client, _) => Some(put_through(core, call, wakes)),
             (Origin::Source | Origin::SourceRaw, _) => Some(Err(Refusal::ReadOnly)),
         }
     }
+}
 
-    /// Writes the target. No lock of the alias is held meanwhile.
-    fn put_through(&self, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
-        let Call {
-            variable: alias,
-            write,
-            ..
-        } = *call;
-        let properties = alias.properties();
-        call.check(&properties)?;
-        let (target, expected) = self.target_for(alias, write)?;
-        let mut through = Write {
-            value: WriteValue::Wire(&[]),
-            expected,
-            completion: write.completion.clone().map(|known| Completion {
-                named: known.named.or_else(|| self.variable(alias.handle())),
-                ..known
-            }),
-            ..write.clone()
+/// Writes the target. No lock of the alias is held meanwhile.
+fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<Attempt, Refusal> {
+    let Call {
+        variable: alias,
+        write,
+        ..
+    } = *call;
+    let properties = alias.properties();
+    call.check(&properties)?;
+    let (target, expected) = target_for(core, alias, write)?;
+    let mut through = Write {
+        value: WriteValue::Wire(&[]),
+        expected,
+        completion: write.completion.clone().map(|known| Completion {
+            named: known.named.or_else(|| core.variable(alias.handle())),
+            ..known
+        }),
+        ..write.clone()
+    };
+    let raw;
+    if matches!(write.verb, WriteVerb::Put | WriteVerb::Set) {
+        let mut accepted = Accepted::nothing();
+        accept(&properties, write, call.moment.wall, &mut accepted)?;
+        let value = accepted.update.value.try_decode(alias.data_type())?;
+        raw = match &properties.scaling {
+            Some(scaling) => scaling
+                .to_raw(&value, target.data_type())
+                .map_err(Refusal::Scaling)?,
+            None => convert(&value, target.data_type())?,
         };
-        let raw;
-        if matches!(write.verb, WriteVerb::Put | WriteVerb::Set) {
-            let mut accepted = Accepted::nothing();
-            accept(&properties, write, call.moment.wall, &mut accepted)?;
-            let value = accepted.update.value.try_decode(alias.data_type())?;
-            raw = match &properties.scaling {
-                Some(scaling) => scaling
-                    .to_raw(&value, target.data_type())
-                    .map_err(Refusal::Scaling)?,
-                None => convert(&value, target.data_type())?,
-            };
-            through.value = WriteValue::Value(&raw);
-            if accepted.update.quality.is_coerced() {
-                through.quality = Some(accepted.update.quality);
-            }
-        }
-        // A request only reads. Other writes count at the alias once it does not refuse them itself.
-        self.check_rules(call, write.verb != WriteVerb::Request)?;
-        let own = Redirect::from(alias);
-        let inner = Call {
-            variable: &target,
-            write: &through,
-            redirect: call.redirect.or(Some(&own)),
-            observer: None,
-            outer: call.observer,
-            ..*call
-        };
-        // Asked even if the target itself is not hooked, because the alias may be.
-        let begun = self.begin(&inner, wakes);
-        match begun.unwrap_or_else(|| self.put(&inner, wakes)) {
-            Ok(Attempt::Done(outcome)) if call.redirect.is_none() => {
-                Ok(Attempt::Done(own.outcome(write.verb, outcome)))
-            }
-            Ok(attempt) => Ok(attempt),
-            // The conflict names the alias's own sequence, which the target does not know.
-            Err(Refusal::Conflict { .. }) => Err(self.conflict(alias)),
-            Err(refusal) => {
-                count_refused(&target, refusal.clone());
-                Err(refusal.of_target(target.name()))
-            }
+        through.value = WriteValue::Value(&raw);
+        if accepted.update.quality.is_coerced() {
+            through.quality = Some(accepted.update.quality);
         }
     }
-
-    /// Returns the target of the alias, and the position that the target is expected to have.
-    fn target_for(
-        &self,
-        alias: &Variable,
-        write: &Write<'_>,
-    ) -> Result<(Arc<Variable>, Option<Position>), Refusal> {
-        let state = alias.lock();
-        let (handle, seen) = match target(&state) {
-            Some(Target::Bound { handle, seen }) => (*handle, *seen),
-            Some(Target::Unbound(unbound)) => {
-                let sentence = Arc::clone(&unbound.sentence);
-                return Err(Refusal::Unbound { sentence });
-            }
-            None => return Err(Refusal::Gone),
-        };
-        let epoch = self.epoch();
-        let expected = match write.expected {
-            None => None,
-            Some(expected) if (expected.epoch, expected.sequence) == (epoch, alias.sequence()) => {
-                let sequence = seen;
-                Some(Position { sequence, epoch })
-            }
-            Some(_) => {
-                drop(state);
-                return Err(self.conflict(alias));
-            }
-        };
-        let target = self.variable(handle).ok_or(Refusal::Gone)?;
-        Ok((target, expected))
-    }
-
-    fn conflict(&self, alias: &Variable) -> Refusal {
-        Refusal::Conflict {
-            epoch: self.epoch(),
-            actual: alias.sequence(),
+    // A request only reads. Other writes count at the alias once it does not refuse them itself.
+    core.check_rules(call, write.verb != WriteVerb::Request)?;
+    let own = Redirect::from(alias);
+    let inner = Call {
+        variable: &target,
+        write: &through,
+        redirect: call.redirect.or(Some(&own)),
+        observer: None,
+        outer: call.observer,
+        ..*call
+    };
+    // Asked even if the target itself is not hooked, because the alias may be.
+    let begun = core.begin(&inner, wakes);
+    match begun.unwrap_or_else(|| core.put(&inner, wakes)) {
+        Ok(Attempt::Done(outcome)) if call.redirect.is_none() => {
+            Ok(Attempt::Done(own.outcome(write.verb, outcome)))
         }
+        Ok(attempt) => Ok(attempt),
+        // The conflict names the alias's own sequence, which the target does not know.
+        Err(Refusal::Conflict { .. }) => Err(conflict(core, alias)),
+        Err(refusal) => {
+            count_refused(&target, refusal.clone());
+            Err(refusal.of_target(target.name()))
+        }
+    }
+}
+
+/// Returns the target of the alias, and the position that the target is expected to have.
+fn target_for(
+    core: &EngineCore,
+    alias: &Variable,
+    write: &Write<'_>,
+) -> Result<(Arc<Variable>, Option<Position>), Refusal> {
+    let state = alias.lock();
+    let (handle, seen) = match target(&state) {
+        Some(Target::Bound { handle, seen }) => (*handle, *seen),
+        Some(Target::Unbound(unbound)) => {
+            let sentence = Arc::clone(&unbound.sentence);
+            return Err(Refusal::Unbound { sentence });
+        }
+        None => return Err(Refusal::Gone),
+    };
+    let epoch = core.epoch();
+    let expected = match write.expected {
+        None => None,
+        Some(expected) if (expected.epoch, expected.sequence) == (epoch, alias.sequence()) => {
+            let sequence = seen;
+            Some(Position { sequence, epoch })
+        }
+        Some(_) => {
+            drop(state);
+            return Err(conflict(core, alias));
+        }
+    };
+    let target = core.variable(handle).ok_or(Refusal::Gone)?;
+    Ok((target, expected))
+}
+
+fn conflict(core: &EngineCore, alias: &Variable) -> Refusal {
+    Refusal::Conflict {
+        epoch: core.epoch(),
+        actual: alias.sequence(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! commit, refusal, order --> [ notes, bounded ] --wake--> the host: numbers them, stores them
-//!   values in wire form                          take_audit: values as text
+//!   values in wire form                          take: values as text
 //! ```
 //!
 //! A note is made under the lock of its variable, so the notes of a variable are in the order of
@@ -18,8 +18,8 @@
 //!
 //! Lock order: after everything except an outbox.
 
-mod held;
 mod room;
+mod value;
 mod write;
 
 use std::collections::VecDeque;
@@ -31,12 +31,12 @@ use trunkline_types::{
 
 use crate::caller::{Caller, Principal};
 use crate::delivery::outbox::{Outbox, Wake, Wakes};
-use crate::engine::Engine;
 use crate::sync::{Arc, Mutex};
 use crate::variable::Variable;
+use crate::write::{EngineCore, View};
 
-use self::held::Held;
 pub use self::room::{AUDIT_PATIENCE, AuditRoom, NoAuditRoom};
+use self::value::AuditedValue;
 pub(crate) use self::write::{Audited, is_noted};
 
 /// Maximum number of notes, including those with claimed room.
@@ -44,11 +44,11 @@ pub const AUDIT_NOTES_MAX: usize = 50_000;
 /// Maximum number of notes when one is added without a claim. The rest is reserved for claims.
 pub const AUDIT_BEST_EFFORT_MAX: usize = 40_000;
 
-/// The engine's side of its audit.
+pub type Audit<'e> = View<'e, AuditLog>;
+
 #[derive(Debug, Default)]
-pub(crate) struct Audit {
+pub struct AuditLog {
     notes: Mutex<Notes>,
-    /// The consumer to wake for the host that takes the notes.
     keeper: Mutex<Option<Arc<Outbox>>>,
     keeping: Mutex<AuditKeeping>,
 }
@@ -71,16 +71,12 @@ impl Default for AuditKeeping {
     }
 }
 
-/// The facts recorded about an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderNote<'a> {
-    /// The action requested.
     pub action: AuditAction,
     /// Name of the library; empty for the whole engine.
     pub name: &'a str,
-    /// The change made, for people.
     pub effect: &'a str,
-    /// The outcome.
     pub outcome: AuditOutcome,
 }
 
@@ -94,7 +90,6 @@ struct Notes {
     claimed: usize,
     /// Time at which room was first missing since the host last took notes.
     full_since: Option<Tick>,
-    /// Consumers to wake when the host takes notes.
     parked: Vec<Arc<Outbox>>,
 }
 
@@ -110,11 +105,17 @@ struct Note {
 
 #[derive(Debug)]
 enum Target {
-    Variable { name: Noted, old: Held, new: Held },
-    Order { name: Box<str>, effect: Box<str> },
+    Variable {
+        name: Noted,
+        old: AuditedValue,
+        new: AuditedValue,
+    },
+    Order {
+        name: Box<str>,
+        effect: Box<str>,
+    },
 }
 
-/// The variable of a note.
 #[derive(Debug)]
 enum Noted {
     Deployed(Arc<Variable>),
@@ -123,8 +124,8 @@ enum Noted {
 }
 
 impl Noted {
-    fn of(engine: &Engine, variable: &Variable) -> Self {
-        match engine.variable(variable.handle()) {
+    fn of(core: &EngineCore, variable: &Variable) -> Self {
+        match core.variable(variable.handle()) {
             Some(variable) => Noted::Deployed(variable),
             None => Noted::Gone(variable.name().into(), variable.data_type().clone()),
         }
@@ -138,7 +139,7 @@ impl Noted {
     }
 }
 
-impl Engine {
+impl Audit<'_> {
     /// Records a change of the engine itself: a finished order of a client, or an action of the
     /// host. Without claimed room, the note is lost and counted if the audit is full.
     pub fn note_order(
@@ -153,8 +154,11 @@ impl Engine {
             action,
             name,
             effect,
-            outcome,
+            mut outcome,
         } = order;
+        if let AuditOutcome::Refused(rule) = &mut outcome {
+            *rule = cut(rule, AUDIT_TEXT_BYTES_MAX);
+        }
         let short = |text: &str| cut(text, AUDIT_TEXT_BYTES_MAX).into_boxed_str();
         let note = Note {
             when: wall,
@@ -165,42 +169,21 @@ impl Engine {
                 name: short(name),
                 effect: short(effect),
             },
-            outcome: match outcome {
-                AuditOutcome::Refused(rule) => {
-                    AuditOutcome::Refused(cut(&rule, AUDIT_TEXT_BYTES_MAX))
-                }
-                other => other,
-            },
+            outcome,
         };
-        self.push_note(note, room, wakes);
-    }
-
-    fn push_note(&self, note: Note, room: &AuditRoom, wakes: &mut Wakes) {
-        let mut notes = self.audit().notes.lock();
-        let was_empty = notes.waiting.is_empty();
-        if !room.is_claimed() && !notes.fits(1, AUDIT_BEST_EFFORT_MAX) {
-            notes.lost += 1;
-            notes.lost_at = note.when;
-            return;
-        }
-        notes.tell_lost();
-        notes.waiting.push_back(note);
-        drop(notes);
-        if was_empty && let Some(outbox) = &*self.audit().keeper.lock() {
-            wakes.add(outbox);
-        }
+        self.table.push(note, room, wakes);
     }
 
     /// Registers `wake`, which is called when there is something to take.
-    pub fn keep_audit(&self, wake: Box<dyn Wake>) {
-        *self.audit().keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
+    pub fn keep(&self, wake: Box<dyn Wake>) {
+        *self.table.keeper.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
     }
 
     /// Takes the oldest notes as entries, at most `limit`, numbered from `first` on.
-    pub fn take_audit(&self, first: u64, limit: usize) -> Vec<AuditEntry> {
+    pub fn take(&self, first: u64, limit: usize) -> Vec<AuditEntry> {
         let mut wakes = Wakes::new();
         let taken: Vec<Note> = {
-            let mut notes = self.audit().notes.lock();
+            let mut notes = self.table.notes.lock();
             if notes.waiting.is_empty() {
                 notes.tell_lost();
             }
@@ -214,66 +197,78 @@ impl Engine {
         drop(wakes);
         // Texts are made after the lock is released.
         let numbered = (first..).zip(taken);
-        numbered
-            .map(|(number, note)| self.entry(number, note))
-            .collect()
+        numbered.map(|(number, note)| entry(number, note)).collect()
     }
 
-    /// Number of waiting notes, and of notes lost after them.
-    pub fn waiting_audit(&self) -> (usize, u64) {
-        let notes = self.audit().notes.lock();
+    pub fn waiting(&self) -> (usize, u64) {
+        let notes = self.table.notes.lock();
         (notes.waiting.len(), notes.lost)
     }
 
-    fn entry(&self, number: u64, note: Note) -> AuditEntry {
-        let (name, data_type, old, new) = match note.subject {
-            Target::Order { name, effect } => {
-                (name.into(), String::new(), String::new(), effect.into())
-            }
-            Target::Variable { name, old, new } => {
-                let (name, data_type) = name.name_and_type();
-                let shown = cut(&data_type.to_string(), AUDIT_TEXT_BYTES_MAX);
-                let (old, new) = (old.text(data_type), new.text(data_type));
-                (name.to_owned(), shown, old, new)
-            }
-        };
-        AuditEntry {
-            number,
-            when: note.when,
-            who: note.who.to_string(),
-            from: cut(&note.from, AUDIT_TEXT_BYTES_MAX),
-            action: note.action,
-            name,
-            data_type,
-            old,
-            new,
-            outcome: note.outcome,
-        }
+    pub fn set_keeping(&self, keeping: AuditKeeping) {
+        *self.table.keeping.lock() = keeping;
     }
 
-    /// Sets the storage of the audit. Called by the host.
-    pub fn set_audit_keeping(&self, keeping: AuditKeeping) {
-        *self.audit().keeping.lock() = keeping;
+    pub fn keeping(&self) -> AuditKeeping {
+        self.table.keeping.lock().clone()
     }
 
-    /// The storage of the audit.
-    pub fn audit_keeping(&self) -> AuditKeeping {
-        self.audit().keeping.lock().clone()
-    }
-
-    /// The line that `explain` shows for an audited variable.
-    pub(crate) fn audited_state(&self, variable: &Variable) -> Option<WhyStep> {
+    pub(crate) fn state_of(&self, variable: &Variable) -> Option<WhyStep> {
         let mode = match variable.properties().audit {
             AuditMode::Off => return None,
             AuditMode::BestEffort => "best effort; ",
             AuditMode::Complete => "",
         };
-        let keeping = self.audit_keeping();
+        let keeping = self.keeping();
         let sentence = format!("it is audited: {mode}{}", keeping.sentence);
         Some(match keeping.is_lasting {
             true => WhyStep::ok(WhyStage::Filter, sentence),
             false => WhyStep::note(WhyStage::Filter, sentence),
         })
+    }
+}
+
+impl AuditLog {
+    fn push(&self, note: Note, room: &AuditRoom, wakes: &mut Wakes) {
+        let mut notes = self.notes.lock();
+        let was_empty = notes.waiting.is_empty();
+        if !room.is_claimed() && !notes.fits(1, AUDIT_BEST_EFFORT_MAX) {
+            notes.lost += 1;
+            notes.lost_at = note.when;
+            return;
+        }
+        notes.tell_lost();
+        notes.waiting.push_back(note);
+        drop(notes);
+        if was_empty && let Some(outbox) = &*self.keeper.lock() {
+            wakes.add(outbox);
+        }
+    }
+}
+
+fn entry(number: u64, note: Note) -> AuditEntry {
+    let (name, data_type, old, new) = match note.subject {
+        Target::Order { name, effect } => {
+            (name.into(), String::new(), String::new(), effect.into())
+        }
+        Target::Variable { name, old, new } => {
+            let (name, data_type) = name.name_and_type();
+            let shown = cut(&data_type.to_string(), AUDIT_TEXT_BYTES_MAX);
+            let (old, new) = (old.text(data_type), new.text(data_type));
+            (name.to_owned(), shown, old, new)
+        }
+    };
+    AuditEntry {
+        number,
+        when: note.when,
+        who: note.who.to_string(),
+        from: cut(&note.from, AUDIT_TEXT_BYTES_MAX),
+        action: note.action,
+        name,
+        data_type,
+        old,
+        new,
+        outcome: note.outcome,
     }
 }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use trunkline_types::{AuditMode, Tick};
 
-use super::{AUDIT_NOTES_MAX, Audit};
+use super::{AUDIT_NOTES_MAX, Audit, AuditLog};
 use crate::delivery::outbox::Outbox;
-use crate::engine::Engine;
 use crate::sync::Arc;
 use crate::variable::Variable;
 use crate::write::WriteVerb;
@@ -23,17 +22,15 @@ pub struct AuditRoom(Option<Arc<Claim>>);
 
 #[derive(Debug)]
 struct Claim {
-    audit: Arc<Audit>,
+    audit: Arc<AuditLog>,
     count: usize,
 }
 
-/// The reason why the audit has no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoAuditRoom {
     /// The host has not stored the waiting notes yet. Try again when woken, or at this time at the
     /// latest.
     Wait(Tick),
-    /// The host has stored nothing for [`AUDIT_PATIENCE`].
     Unstored,
 }
 
@@ -58,14 +55,11 @@ impl Drop for Claim {
     }
 }
 
-impl Engine {
+impl Audit<'_> {
     /// Claims room in the audit for `count` entries. If no host stores the audit, returns an empty
     /// claim without waiting.
-    ///
-    /// # Errors
-    /// The reason why the audit has no room.
-    pub fn claim_audit(&self, count: usize, now: Tick) -> Result<AuditRoom, NoAuditRoom> {
-        let audit = self.audit();
+    pub fn claim(&self, count: usize, now: Tick) -> Result<AuditRoom, NoAuditRoom> {
+        let audit = self.table;
         if count == 0 || audit.keeper.lock().is_none() {
             return Ok(AuditRoom::default());
         }
@@ -101,15 +95,17 @@ impl Engine {
             AuditMode::BestEffort => false,
             AuditMode::Off => matches!(verb, WriteVerb::Force | WriteVerb::Unforce),
         };
-        self.claim_audit(usize::from(needs_room), now)
+        self.claim(usize::from(needs_room), now)
     }
+}
 
+impl AuditLog {
     /// Registers `outbox` to be woken when the host takes notes. Returns false if the host has
     /// taken notes since a claim last failed.
-    pub(crate) fn park_for_audit(&self, outbox: &Arc<Outbox>) -> bool {
+    pub(super) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         // Dropped after the lock is released, because the outboxes may hold claimed room.
         let _ended: Vec<Arc<Outbox>>;
-        let mut notes = self.audit().notes.lock();
+        let mut notes = self.notes.lock();
         if notes.full_since.is_none() {
             return false;
         }

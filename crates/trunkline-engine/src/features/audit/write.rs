@@ -6,45 +6,48 @@ use std::cell::Cell;
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::{AuditAction, AuditOutcome, Position};
 
-use super::{AuditRoom, Held, NoAuditRoom, Note, Noted, Target};
+use super::{Audit, AuditLog, AuditRoom, AuditedValue, NoAuditRoom, Note, Noted, Target};
 use crate::caller::{Caller, Principal};
-use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
+use crate::delivery::outbox::{Outbox, Wakes};
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::sync::Arc;
 use crate::variable::Variable;
-use crate::write::{Call, Origin, Write, WriteEnd, WriteObserver, WriteVerb};
+use crate::write::{
+    Call, EngineCore, Hook, Origin, View, Write, WriteEnd, WriteObserver, WriteVerb,
+};
 
-/// A client's write whose outcome is to be recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Audited {
+    audit: Arc<AuditLog>,
     who: Principal,
     from: Arc<str>,
     action: AuditAction,
-    /// The requested value.
-    new: Held,
+    new: AuditedValue,
     room: AuditRoom,
     is_noted: Cell<bool>,
 }
 
 impl Audited {
     pub(crate) fn new(
+        audit: &Arc<AuditLog>,
         caller: &Caller,
         variable: &Variable,
         write: &Write<'_>,
         room: AuditRoom,
     ) -> Self {
-        let written = || Held::of_written(&write.value, variable.data_type());
+        let written = || AuditedValue::of_written(&write.value, variable.data_type());
         let (action, new) = match write.verb {
-            WriteVerb::Send | WriteVerb::Request => {
-                (AuditAction::Send, Held::of_update(&variable.update()))
-            }
-            WriteVerb::Unforce => (AuditAction::Unforce, Held::Nothing),
+            WriteVerb::Send | WriteVerb::Request => (
+                AuditAction::Send,
+                AuditedValue::of_update(&variable.update()),
+            ),
+            WriteVerb::Unforce => (AuditAction::Unforce, AuditedValue::Nothing),
             WriteVerb::Put => (AuditAction::Put, written()),
             WriteVerb::Set => (AuditAction::Set, written()),
             WriteVerb::Force => (AuditAction::Force, written()),
         };
         Self {
+            audit: Arc::clone(audit),
             who: caller.principal.clone(),
             from: Arc::clone(&caller.origin),
             action,
@@ -67,14 +70,10 @@ pub(crate) fn is_noted(variable: &Variable, verb: WriteVerb) -> bool {
     }
 }
 
-impl Engine {
+impl Audit<'_> {
     /// Carries out a client's write whose outcome is always recorded in the audit. If the write of
     /// an alias is recorded, it is recorded at the target, where it is carried out.
-    pub(crate) fn begin_audited(
-        &self,
-        call: &Call<'_>,
-        wakes: &mut Wakes,
-    ) -> Option<Result<Attempt, Refusal>> {
+    fn begin(&self, call: &Call<'_>, wakes: &mut Wakes) -> Option<Result<Attempt, Refusal>> {
         let Call {
             variable, write, ..
         } = *call;
@@ -93,15 +92,15 @@ impl Engine {
             Err(NoAuditRoom::Wait(until)) => return Some(Ok(Attempt::WouldBlock { until })),
             Err(NoAuditRoom::Unstored) => return Some(Err(Refusal::AuditFull)),
         };
-        let audited = Audited::new(call.caller, variable, write, room);
+        let audited = Audited::new(self.table, call.caller, variable, write, room);
         let call = Call {
             observer: Some(&audited),
             ..*call
         };
-        let result = self.put(&call, wakes);
+        let result = self.core.put(&call, wakes);
         if let Err(refusal) = &result {
             let refused = WriteOutcome::Refused(refusal.clone());
-            call.inform_observer(self, &variable.update(), None, &refused, wakes);
+            call.inform_observer(self.core, &variable.update(), None, &refused, wakes);
             if let Some(outer) = outer {
                 outer.is_noted.set(true);
             }
@@ -110,13 +109,28 @@ impl Engine {
     }
 }
 
+impl Hook for Arc<AuditLog> {
+    fn begin(
+        &self,
+        core: &EngineCore,
+        call: &Call<'_>,
+        wakes: &mut Wakes,
+    ) -> Option<Result<Attempt, Refusal>> {
+        View { core, table: self }.begin(call, wakes)
+    }
+
+    fn park(&self, outbox: &Arc<Outbox>) -> bool {
+        AuditLog::park(self, outbox)
+    }
+}
+
 impl WriteObserver for Audited {
-    fn ended(&self, engine: &Engine, end: &WriteEnd<'_>, wakes: &mut Wakes) {
+    fn ended(&self, core: &EngineCore, end: &WriteEnd<'_>, wakes: &mut Wakes) {
         if self.is_noted.replace(true) {
             return;
         }
         let at = |sequence: &u64| Position {
-            epoch: engine.epoch(),
+            epoch: core.epoch(),
             sequence: *sequence,
         };
         let sentence = |text: String| cut(&text, AUDIT_TEXT_BYTES_MAX);
@@ -136,13 +150,13 @@ impl WriteObserver for Audited {
             from: Arc::clone(&self.from),
             action: self.action,
             subject: Target::Variable {
-                name: Noted::of(engine, end.variable),
-                old: Held::of_update(end.old),
-                new: end.new.map_or_else(|| self.new.clone(), Held::of),
+                name: Noted::of(core, end.variable),
+                old: AuditedValue::of_update(end.old),
+                new: end.new.map_or_else(|| self.new.clone(), AuditedValue::of),
             },
             outcome,
         };
-        engine.push_note(note, &self.room, wakes);
+        self.audit.push(note, &self.room, wakes);
     }
 
     fn detach(&self) -> Box<dyn WriteObserver> {

@@ -115,15 +115,13 @@ fn properties(name: &Name, properties: &Properties) -> Result<(), DeployError> {
         let checked = accept(properties, &write, Timestamp::UNIX_EPOCH, &mut accepted);
         let fits =
             checked.and_then(|()| crate::fifo::check_length(properties, &accepted.update.value));
-        fits.map_err(|refusal| match refusal {
-            Refusal::NoMemory(error) => DeployError::InitialMemory {
-                name: name(),
-                error,
-            },
-            _ => DeployError::Initial {
-                name: name(),
-                expected: data_type.to_string(),
-            },
+        fits.map_err(|refusal| {
+            let name = name();
+            if let Refusal::NoMemory(error) = refusal {
+                return DeployError::InitialMemory { name, error };
+            }
+            let expected = data_type.to_string();
+            DeployError::Initial { name, expected }
         })?;
     }
     Ok(())

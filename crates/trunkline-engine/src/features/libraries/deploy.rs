@@ -9,10 +9,9 @@ use trunkline_types::{
 };
 
 use super::check::{self, initial_write};
-use super::{DeployError, Library, UnknownLibrary, place};
+use super::{DeployError, Libraries, Library, UnknownLibrary, place};
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::features::alias::followers;
 use crate::features::fields::open_fields;
 use crate::features::forcing::Forced;
@@ -28,25 +27,18 @@ use crate::write::{Origin, Write, WriteValue};
 /// The changes made by a deployment, in numbers of variables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Deployed {
-    /// Handles of the library's variables, in the order of its definition.
     pub handles: Vec<u32>,
     /// Variables that are new, or have another type, scope or FIFO than before; they have new
     /// handles.
     pub added: usize,
-    /// Variables that stayed, with changed properties.
     pub changed: usize,
-    /// Variables that stayed unchanged.
     pub kept: usize,
-    /// Variables that were removed.
     pub removed: usize,
 }
 
-/// A value from before the last start of the engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Retained {
-    /// Its wire form.
     pub value: Encoded,
-    /// Time at which the value was measured.
     pub source_timestamp: Timestamp,
 }
 
@@ -57,17 +49,12 @@ pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + '
 /// The changes of a deployment, determined before anything is changed.
 struct Plan {
     names: Vec<Name>,
-    /// Variables that stay, by name.
     kept: HashMap<Name, Arc<Variable>>,
-    /// Variables that are removed.
     gone: Vec<Arc<Variable>>,
 }
 
-impl Engine {
+impl Libraries<'_> {
     /// Deploys all variables of a library or none. Equal properties are stored once.
-    ///
-    /// # Errors
-    /// The first fault found in the library.
     pub fn deploy(
         &self,
         library: &LibraryDefinition,
@@ -83,9 +70,6 @@ impl Engine {
     /// `initial` values (H-17). With `replace`, the library may already be deployed: variables that
     /// stay the same keep their handles, values and subscribers (SP-06); the others are removed and
     /// added.
-    ///
-    /// # Errors
-    /// The first fault found in the library; nothing is changed then.
     pub fn deploy_retained(
         &self,
         library: &LibraryDefinition,
@@ -95,11 +79,11 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<Deployed, DeployError> {
-        let _change = self.changes_lock();
-        let before = self.library(&library.name);
+        let _change = self.core.changes.lock();
+        let before = self.get(&library.name);
         let plan = self.plan(library, before.as_ref(), replace)?;
         let promised = plan.names.len() - plan.kept.len();
-        if let Err(room) = self.registry().promise(promised) {
+        if let Err(room) = self.core.variables.promise(promised) {
             return Err(too_many(promised, room));
         }
         let before = before.unwrap_or_default();
@@ -114,36 +98,30 @@ impl Engine {
             before_stop: before.before_stop,
         };
         {
-            let mut libraries = self.libraries_lock();
+            let mut libraries = self.table.list.lock();
             let place = place(&libraries, &library.name).ok();
             match place.and_then(|place| libraries.get_mut(place)) {
                 Some(known) => *known = entry,
                 None => libraries.push(entry),
             }
         }
-        self.watch_ages(&deployed.handles, now);
-        let orphans = self.bind_sources(&deployed.handles);
-        self.mark_orphans(&orphans, moment, wakes);
-        self.registry()
-            .renumber(&numbered_before, &deployed.handles);
-        self.enter_aliases(library, &deployed.handles, moment, wakes);
+        let (features, handles) = (self.table, &deployed.handles);
+        self.of(&features.ages).watch(handles, now);
+        let providers = self.of(&features.providers);
+        providers.deployed(handles, moment, wakes);
+        self.core.variables.renumber(&numbered_before, handles);
+        let aliases = self.of(&features.aliases);
+        aliases.enter(library, handles, moment, wakes);
         if deployed.added > 0 || deployed.removed > 0 {
-            self.announce_names(wakes);
+            self.core.variables.announce_names(wakes);
         }
         Ok(deployed)
     }
 
-    /// Checks that [`Engine::deploy_retained`] would succeed.
-    ///
-    /// # Errors
-    /// Those of `deploy_retained`.
-    pub fn check_deploy(
-        &self,
-        library: &LibraryDefinition,
-        replace: bool,
-    ) -> Result<(), DeployError> {
-        let _change = self.changes_lock();
-        let before = self.library(&library.name);
+    /// Checks that [`deploy_retained`](Self::deploy_retained) would succeed.
+    pub fn check(&self, library: &LibraryDefinition, replace: bool) -> Result<(), DeployError> {
+        let _change = self.core.changes.lock();
+        let before = self.get(&library.name);
         self.plan(library, before.as_ref(), replace).map(|_| ())
     }
 
@@ -158,7 +136,7 @@ impl Engine {
                 name: library.name.clone(),
             });
         }
-        let room = self.registry().room();
+        let room = self.core.variables.room();
         let check_room = |needed: usize| match needed > room {
             true => Err(too_many(needed, room)),
             false => Ok(()),
@@ -168,10 +146,12 @@ impl Engine {
         check_room(library.variables.len().saturating_sub(handles.len()))?;
         let names = check::names(library)?;
         self.check_numbers(library, &names, handles)?;
-        self.check_aliases(library, &names)?;
+        let aliases = self.of(&self.table.aliases);
+        let checked = aliases.check(library, &names);
+        checked.map_err(|(name, fault)| DeployError::Alias { name, fault })?;
         let mut kept = HashMap::new();
         for (name, definition) in names.iter().zip(&library.variables) {
-            if let Some(variable) = self.registry().find(name.as_str())
+            if let Some(variable) = self.core.variables.find(name.as_str())
                 && variable.is_made_for(&definition.properties)
             {
                 kept.insert(name.clone(), Arc::clone(&variable));
@@ -180,7 +160,9 @@ impl Engine {
         check_room(names.len() - kept.len())?;
         let stay: HashSet<u32> = kept.values().map(|variable| variable.handle()).collect();
         let gone = handles.iter().filter(|handle| !stay.contains(handle));
-        let gone = gone.filter_map(|handle| self.variable(*handle)).collect();
+        let gone = gone
+            .filter_map(|handle| self.core.variable(*handle))
+            .collect();
         let added = names.iter().zip(&library.variables);
         let added = added.filter(|(name, _)| !kept.contains_key(*name));
         let fifos = added.map(|(_, definition)| fifo_bytes(&definition.properties));
@@ -208,7 +190,7 @@ impl Engine {
                 continue;
             };
             let here = seen.insert(number, name).map(Name::as_str);
-            let elsewhere = self.registry().numbered(number);
+            let elsewhere = self.core.variables.numbered(number);
             let elsewhere = elsewhere.filter(|known| !before.contains(&known.handle()));
             if let Some(holder) = here.or(elsewhere.as_ref().map(|variable| variable.name())) {
                 return Err(DeployError::NumberTaken {
@@ -231,18 +213,19 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Deployed {
         let Plan { names, kept, gone } = plan;
+        let leases = self.of(&self.table.leases);
         for (place, variable) in gone.iter().enumerate() {
             self.let_go(variable, moment, wakes);
             self.reclaim_after(place);
             wake_after(place, wakes);
         }
-        self.registry().reclaim();
+        self.core.variables.reclaim();
         let mut deployed = Deployed {
             removed: gone.len(),
             ..Deployed::default()
         };
         let mut templates: Vec<Arc<Properties>> = Vec::new();
-        self.registry().reserve(names.len() - kept.len());
+        self.core.variables.reserve(names.len() - kept.len());
         deployed.handles.reserve_exact(names.len());
         // Each name is moved into its variable, because a copy of all names of a large library
         // would be large too.
@@ -254,7 +237,7 @@ impl Engine {
                     deployed.kept += 1;
                 } else {
                     let mut state = variable.lock();
-                    self.refresh_hold(variable, &mut state, &properties);
+                    leases.refresh(variable, &mut state, &properties);
                     variable.edit(&mut state, properties, moment, wakes);
                     deployed.changed += 1;
                 }
@@ -264,10 +247,10 @@ impl Engine {
             // The variable cannot be found before it has its first value, so it cannot have been
             // written.
             let retained = retained(&name, &definition.properties);
-            let made = self.registry().insert_promised(|handle| {
+            let made = self.core.variables.insert_promised(|handle| {
                 let variable = Variable::new(handle, name.into(), properties);
                 if variable.deployed().single_writer {
-                    self.refresh_hold(&variable, &mut variable.lock(), variable.deployed());
+                    leases.refresh(&variable, &mut variable.lock(), variable.deployed());
                 }
                 if !variable.is_alias() && !self.write_retained(&variable, retained, moment) {
                     self.write_initial(&variable, moment);
@@ -278,7 +261,7 @@ impl Engine {
                 variable
             });
             if let Some(made) = &made {
-                self.enter_tables(made);
+                self.of(&self.table.tables).enter(made);
             }
             // There is room, because it was reserved.
             deployed.added += 1;
@@ -291,9 +274,6 @@ impl Engine {
 
     /// Removes a library. Its names become free, its handles are answered with `Gone`, and aliases
     /// of its variables turn bad with the cause.
-    ///
-    /// # Errors
-    /// [`UnknownLibrary`].
     pub fn undeploy(
         &self,
         name: &str,
@@ -301,39 +281,36 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) -> Result<usize, UnknownLibrary> {
-        let _change = self.changes_lock();
+        let _change = self.core.changes.lock();
         let library = {
-            let mut libraries = self.libraries_lock();
+            let mut libraries = self.table.list.lock();
             let place = place(&libraries, name)?;
             libraries.remove(place)
         };
         for (place, handle) in library.handles.iter().enumerate() {
-            if let Some(variable) = self.variable(*handle) {
+            if let Some(variable) = self.core.variable(*handle) {
                 self.let_go(&variable, Moment { now, wall }, wakes);
             }
             self.reclaim_after(place);
             wake_after(place, wakes);
         }
-        self.registry().reclaim();
-        self.registry().renumber(&library.handles, &[]);
-        self.announce_names(wakes);
-        self.remove_aliases(name);
+        self.core.variables.reclaim();
+        self.core.variables.renumber(&library.handles, &[]);
+        self.core.variables.announce_names(wakes);
+        self.of(&self.table.aliases).remove(name);
         Ok(library.handles.len())
     }
 
     /// Number of subscriptions to the variables of a library, and to their aliases in other
     /// libraries.
-    ///
-    /// # Errors
-    /// [`UnknownLibrary`].
-    pub fn library_subscriptions(&self, name: &str) -> Result<usize, UnknownLibrary> {
-        let libraries = self.libraries_lock();
+    pub fn subscriptions(&self, name: &str) -> Result<usize, UnknownLibrary> {
+        let libraries = self.table.list.lock();
         let place = place(&libraries, name)?;
         let handles = libraries.get(place).map(|library| library.handles.iter());
         let variables = handles
             .into_iter()
             .flatten()
-            .filter_map(|handle| self.variable(*handle));
+            .filter_map(|handle| self.core.variable(*handle));
         Ok(variables.map(|variable| users(&variable, name)).sum())
     }
 
@@ -341,37 +318,38 @@ impl Engine {
     /// meanwhile do not have to drop them.
     fn reclaim_after(&self, place: usize) {
         if place % WAKE_EVERY == WAKE_EVERY - 1 {
-            self.registry().reclaim();
+            self.core.variables.reclaim();
         }
     }
 
     fn let_go(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
-        self.registry().remove(variable);
-        self.let_go_of_aliases(variable, moment, wakes);
+        self.core.variables.remove(variable);
+        let features = self.table;
+        self.of(&features.aliases).let_go(variable, moment, wakes);
         let mut state = variable.lock();
         variable.set_gone(&state);
         // The place in the tables belongs to the next variable in its slot.
-        state.plains.leave_tables();
-        self.forget_holds(variable, &mut state);
+        state.latest.leave_tables();
+        self.of(&features.leases).forget(variable, &mut state);
         state.announce_gone(wakes);
         let fields = open_fields(&state).to_vec();
         let is_forced = state.extension::<Forced>().is_some();
         drop(state);
         for open in fields {
             self.let_go(&open.variable, moment, wakes);
-            self.uncount_field();
+            features.fields.uncount();
         }
         if is_forced {
-            self.forget_forced(variable.handle());
+            self.of(&features.forcing).forget(variable.handle());
         }
         if variable.properties().max_age.is_some() {
-            self.forget_age(variable.handle());
+            self.of(&features.ages).forget(variable.handle());
         }
         if !is_reserved(variable.name()) {
-            self.departed().add(&variable.ledger());
+            self.core.counters.departed.add(&variable.ledger());
         }
         // Last, so that a consumer woken by this finds that the variable is gone.
-        self.registry().release(variable);
+        self.core.variables.release(variable);
     }
 
     /// Writes the value from before the start as update number 1, with its old source timestamp, as
@@ -405,7 +383,9 @@ impl Engine {
     fn write_first(&self, variable: &Variable, write: &Write<'_>, moment: Moment) -> bool {
         let (caller, mut wakes) = (Caller::engine(), Wakes::new());
         let Moment { now, wall } = moment;
-        let attempt = self.try_write(&caller, now, wall, variable, write, &mut wakes);
+        let attempt = self
+            .core
+            .try_write(&caller, now, wall, variable, write, &mut wakes);
         matches!(attempt, Attempt::Done(WriteOutcome::Applied(1)))
     }
 }
@@ -426,7 +406,6 @@ pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
     }
 }
 
-/// Number of variables between two wake-ups.
 const WAKE_EVERY: usize = 64;
 
 /// Number of subscriptions that lose the variable when its library is undeployed. The recursion is

@@ -5,20 +5,16 @@ use std::collections::HashMap;
 use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp};
 
 use super::deploy::wake_after;
-use super::{UnknownLibrary, place};
+use super::{Libraries, UnknownLibrary, place};
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::outcome::orders::LibraryState;
 use crate::variable::Variable;
 use crate::write::requalify_locked;
 
-impl Engine {
+impl Libraries<'_> {
     /// Stops a library. Its variables keep their values with quality `bad: process-missing`, and
     /// refuse every write until it is started. Returns false if it was already stopped.
-    ///
-    /// # Errors
-    /// [`UnknownLibrary`].
-    pub fn stop_library(
+    pub fn stop(
         &self,
         name: &str,
         now: Tick,
@@ -26,20 +22,20 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Result<bool, UnknownLibrary> {
         let moment = Moment { now, wall };
-        let _change = self.changes_lock();
+        let _change = self.core.changes.lock();
         let Some((handles, _)) = self.set_state(name, LibraryState::Stopped)? else {
             return Ok(false);
         };
         let mut before_stop = Vec::new();
         for (place, handle) in handles.iter().enumerate() {
             wake_after(place, wakes);
-            let Some(variable) = self.variable(*handle) else {
+            let Some(variable) = self.core.variable(*handle) else {
                 continue;
             };
             let before = stop(&variable, moment, wakes);
             before_stop.extend(before.map(|quality| (*handle, quality)));
         }
-        let mut libraries = self.libraries_lock();
+        let mut libraries = self.table.list.lock();
         let place = place(&libraries, name)?;
         if let Some(library) = libraries.get_mut(place) {
             library.before_stop = before_stop;
@@ -50,7 +46,7 @@ impl Engine {
     /// Sets the state of a library. Returns its handles, and the qualities recorded when it was
     /// stopped, or `None` if it was in that state already. The caller holds the lock for changes.
     fn set_state(&self, name: &str, state: LibraryState) -> Result<Option<Set>, UnknownLibrary> {
-        let mut libraries = self.libraries_lock();
+        let mut libraries = self.table.list.lock();
         let place = place(&libraries, name)?;
         let Some(library) = libraries.get_mut(place).filter(|one| one.state != state) else {
             return Ok(None);
@@ -63,10 +59,7 @@ impl Engine {
     /// Starts a stopped library. As at a start of the engine, its variables hold earlier values,
     /// `uncertain: retained`, until they are written. The sources of variables are asked for fresh
     /// values. Returns false if the library was already running.
-    ///
-    /// # Errors
-    /// [`UnknownLibrary`].
-    pub fn start_library(
+    pub fn start(
         &self,
         name: &str,
         now: Tick,
@@ -75,7 +68,7 @@ impl Engine {
     ) -> Result<bool, UnknownLibrary> {
         let moment = Moment { now, wall };
         let handles = {
-            let _change = self.changes_lock();
+            let _change = self.core.changes.lock();
             let Some((handles, before)) = self.set_state(name, LibraryState::Running)? else {
                 return Ok(false);
             };
@@ -84,22 +77,21 @@ impl Engine {
             for (place, handle) in handles.iter().enumerate() {
                 wake_after(place, wakes);
                 let quality = before.get(handle).copied().unwrap_or(Quality::GOOD);
-                if let Some(variable) = self.variable(*handle) {
+                if let Some(variable) = self.core.variable(*handle) {
                     start(&variable, quality, moment, wakes);
                 }
             }
-            self.bind_aliases(name, moment, wakes);
+            self.of(&self.table.aliases).bind(name, moment, wakes);
             handles
         };
         // Outside the lock, because a provider runs code of its own.
         for handle in handles {
-            let _is_provided = self.request(handle);
+            let _is_provided = self.of(&self.table.providers).request(handle);
         }
         Ok(true)
     }
 }
 
-/// The handles of a library, and the qualities recorded when it was stopped.
 type Set = (Vec<u32>, Vec<(u32, Quality)>);
 
 /// Stops one variable. Returns its quality unless that was good.

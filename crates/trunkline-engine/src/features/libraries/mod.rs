@@ -11,45 +11,61 @@ mod lifetime;
 
 pub use self::deploy::{Deployed, Retained, RetainedValues};
 pub use self::error::{DeployError, UnknownLibrary};
-use crate::engine::Engine;
+use crate::features::ages::AgeTable;
+use crate::features::alias::AliasTable;
+use crate::features::fields::FieldTable;
+use crate::features::forcing::ForcingTable;
+use crate::features::leases::LeaseTable;
+use crate::features::providers::ProviderTable;
+use crate::features::tables::MirrorTable;
 use crate::outcome::orders::LibraryState;
-use crate::sync::MutexGuard;
+use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::write::View;
 use trunkline_types::Quality;
 use trunkline_types::name::is_reserved;
 
-/// A deployed library.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     /// Name of the library: the first segment of its variables' names.
     pub name: String,
-    /// Description for people.
     pub description: String,
-    /// Running or stopped.
     pub state: LibraryState,
-    /// Handles of its variables, in the order of its definition.
     pub handles: Vec<u32>,
     /// While stopped: the qualities that its variables had before, except good ones.
     before_stop: Vec<(u32, Quality)>,
 }
 
-impl Engine {
-    /// The deployed libraries.
-    pub fn libraries(&self) -> Vec<Library> {
-        self.libraries_lock().clone()
+pub type Libraries<'e> = View<'e, LibraryTable>;
+
+/// The deployed libraries, and the features that take part in their changes.
+#[derive(Debug)]
+pub struct LibraryTable {
+    /// Held for a lookup or one step only, never for a time that grows with the size of a library.
+    /// Locked after [`EngineCore::changes`](crate::write::EngineCore).
+    pub(crate) list: Mutex<Vec<Library>>,
+    pub(crate) ages: Arc<AgeTable>,
+    pub(crate) aliases: Arc<AliasTable>,
+    pub(crate) fields: Arc<FieldTable>,
+    pub(crate) forcing: Arc<ForcingTable>,
+    pub(crate) leases: Arc<LeaseTable>,
+    pub(crate) providers: Arc<ProviderTable>,
+    pub(crate) tables: Arc<MirrorTable>,
+}
+
+impl Libraries<'_> {
+    pub fn all(&self) -> Vec<Library> {
+        self.table.list.lock().clone()
     }
 
-    /// Returns the deployed library with this name.
-    pub fn library(&self, name: &str) -> Option<Library> {
-        let libraries = self.libraries_lock();
-        libraries
-            .iter()
-            .find(|library| library.name == name)
-            .cloned()
+    pub fn get(&self, name: &str) -> Option<Library> {
+        let libraries = self.table.list.lock();
+        let mut named = libraries.iter().filter(|library| library.name == name);
+        named.next().cloned()
     }
 
     /// Number of deployed variables, without those of the engine's own libraries.
     pub fn variable_count(&self) -> usize {
-        let libraries = self.libraries_lock();
+        let libraries = self.table.list.lock();
         let counted = libraries
             .iter()
             .filter(|library| !is_reserved(&library.name));
@@ -57,7 +73,6 @@ impl Engine {
     }
 }
 
-/// Index of a library in the list.
 fn place(libraries: &MutexGuard<'_, Vec<Library>>, name: &str) -> Result<usize, UnknownLibrary> {
     let place = libraries.iter().position(|library| library.name == name);
     place.ok_or_else(|| UnknownLibrary {

@@ -1,9 +1,9 @@
 //! A consumer as the connection to a provider: writes and bindings for the provider are queued in
 //! the consumer's outbox.
 
+use super::{Provider, Providers};
 use crate::delivery::mail::{ProviderOrder, SourceItem, Ticket};
 use crate::delivery::outbox::{Outbox, Wakes};
-use crate::features::providers::Provider;
 use crate::subscriptions::Consumer;
 use crate::sync::Arc;
 use trunkline_types::Value;
@@ -12,19 +12,14 @@ use trunkline_types::Value;
 /// asked often enough then. The other orders are bounded by what a provider may have unanswered.
 const UNTICKETED_MAX: usize = 8192;
 
-impl Consumer {
-    /// Creates a provider with this name. Its orders are taken with
-    /// [`take_provider_order`](Self::take_provider_order).
-    pub fn provider(&self, name: &str) -> Arc<dyn Provider> {
+impl Providers<'_> {
+    /// Creates a provider with this name behind a consumer, which takes its orders with
+    /// [`Consumer::take_provider_order`].
+    pub fn behind(&self, consumer: &Consumer, name: &str) -> Arc<dyn Provider> {
         Arc::new(Behind {
             name: Arc::from(name),
-            outbox: Arc::clone(&self.outbox),
+            outbox: Arc::clone(&consumer.outbox),
         })
-    }
-
-    /// Takes the next order for a provider behind this consumer.
-    pub fn take_provider_order(&mut self) -> Option<ProviderOrder> {
-        self.outbox.orders.lock().pop_front()
     }
 }
 

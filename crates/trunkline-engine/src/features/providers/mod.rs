@@ -15,31 +15,34 @@ use trunkline_types::{Moment, Quality, Reason, Tick, Timestamp, Value};
 use crate::caller::Caller;
 use crate::delivery::mail::{ProviderId, SourceItem, Ticket};
 use crate::delivery::outbox::Wakes;
-use crate::engine::{Engine, SLICE};
+use crate::features::alias::behind;
 use crate::outcome::{Attempt, Refusal, UnknownCause, WriteOutcome};
 use crate::sync::Arc;
 use crate::update::NoMemory;
 use crate::variable::{Redirect, Variable};
-use crate::write::{Call, Origin, Write, WriteEnd, count_refused, count_unknown, requalify};
+use crate::write::{
+    Call, Origin, SLICE, View, Write, WriteEnd, count_refused, count_unknown, requalify,
+};
 
 use self::pending::PendingWrite;
-pub(crate) use self::pending::{Ask, Providers, Waiting};
+pub(crate) use self::pending::{Ask, ProviderTable, Waiting};
+
+pub type Providers<'e> = View<'e, ProviderTable>;
 
 /// Maximum number of unanswered writes of one provider. Further writes are refused.
 pub const PROVIDER_PENDING_MAX: usize = 4096;
-/// Default time that a provider has to answer a write.
 pub const PROVIDER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The engine's requests to a provider. Called on the writer's thread: queue the request and
 /// return.
 pub trait Provider: Send + Sync {
-    /// The name of the I/O server, shown to people.
     fn name(&self) -> Arc<str>;
-    /// Writes `raw` to the device behind the variable `handle`, then calls [`Engine::answer`].
+    /// Writes `raw` to the device behind the variable `handle`, then calls
+    /// [`answer`](Providers::answer).
     fn send(&self, ticket: Ticket, handle: u32, raw: Value);
     /// Gets a fresh value of the variable `handle` from the device. With a ticket a caller waits
-    /// for it: call [`Engine::answer`] with [`Answer::Read`]. Without one, publish the value when
-    /// it is available.
+    /// for it: call [`answer`](Providers::answer) with [`Answer::Read`]. Without one, publish the
+    /// value when it is available.
     fn request(&self, ticket: Option<Ticket>, handle: u32);
     /// Delivers these variables from now on, each from the item named. Called with the variables
     /// whose `source` begins with the provider's name, when it is attached or when they are
@@ -56,33 +59,25 @@ pub trait Provider: Send + Sync {
 
 /// A provider with this name is already running.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "an I/O server named {name} is running already; give this one another name, or stop that one"
-)]
+#[error("an I/O server named {name} is already running; use another name, or stop that one")]
 pub struct NameTaken {
-    /// The name.
     pub name: Arc<str>,
 }
 
-/// A provider's answer to a write or a request.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
     /// Done. The device now holds this raw value.
     Applied(Value),
     /// Done. This value was read from the device, after a write or on request.
     Read {
-        /// The raw value.
         value: Value,
-        /// Quality of the value; `None` means good.
         quality: Option<Quality>,
-        /// Time at which it was read; `None` means now.
         source_timestamp: Option<Timestamp>,
     },
     /// Done, but there was no memory for the value read from the device.
     NoMemory(NoMemory),
     /// Not done: there was no memory to send the order, so the provider never received it.
     Unsent(NoMemory),
-    /// Not done, for the reason in this sentence.
     Refused(String),
     /// It is unknown whether it was done, for the reason in this sentence.
     Unknown(String),
@@ -99,12 +94,14 @@ pub(crate) struct Ended {
     moment: Moment,
 }
 
-impl Engine {
+impl Providers<'_> {
     /// Makes `provider` the owner of these variables' values. Those without a value stay
     /// `bad: no-value` until it publishes.
-    pub fn attach_provider(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
-        let index = self.providers().attach(provider);
-        let variables = handles.iter().filter_map(|handle| self.variable(*handle));
+    pub fn attach(&self, provider: Arc<dyn Provider>, handles: &[u32]) -> ProviderId {
+        let index = self.table.attach(provider);
+        let variables = handles
+            .iter()
+            .filter_map(|handle| self.core.variable(*handle));
         // An alias gets its value from its target.
         for variable in variables.filter(|variable| !variable.is_alias()) {
             variable.set_provider(Some(index));
@@ -114,15 +111,12 @@ impl Engine {
 
     /// Makes `provider` the owner of every variable whose `source` is `NAME:ITEM` with its name,
     /// including those deployed later. It is given the variables through [`Provider::bind`].
-    ///
-    /// # Errors
-    /// [`NameTaken`].
     pub fn attach_source(&self, provider: Arc<dyn Provider>) -> Result<ProviderId, NameTaken> {
         // No deployment can fall between the two steps.
-        let _change = self.changes_lock();
+        let _change = self.core.changes.lock();
         let mut wakes = Wakes::new();
-        let mut ended = self.providers().ended.lock();
-        let id = ProviderId(self.providers().attach_named(provider)?);
+        let mut ended = self.table.ended.lock();
+        let id = ProviderId(self.table.attach_named(provider)?);
         // Its variables report the end of its predecessor before they report anything from this
         // one.
         if let Some(at) = ended.iter().position(|one| one.id == id)
@@ -131,44 +125,36 @@ impl Engine {
             self.mark_some(&mut before, &mut { usize::MAX }, &mut wakes);
         }
         drop(ended);
-        for library in self.libraries() {
-            self.bind_sources(&library.handles);
-        }
+        self.bind_sources(self.core.all_variables());
         Ok(id)
     }
 
     /// Announces a provider that will be [attached](Self::attach_source) from a separate process.
     /// Until then its variables behave as if it had gone: they cannot be written.
     pub fn expect_source(&self, name: &str, now: Tick, wall: Timestamp, wakes: &mut Wakes) {
-        let _change = self.changes_lock();
-        self.providers().expect(name);
-        for library in self.libraries() {
-            let orphans = self.bind_sources(&library.handles);
-            self.mark_orphans(&orphans, Moment { now, wall }, wakes);
-        }
+        let _change = self.core.changes.lock();
+        self.table.expect(name);
+        let orphans = self.bind_sources(self.core.all_variables());
+        mark_orphans(&orphans, Moment { now, wall }, wakes);
     }
 
-    /// Marks variables that never had a value as lacking their source. A retained or initial value
-    /// carries its own quality.
-    pub(crate) fn mark_orphans(&self, handles: &[u32], moment: Moment, wakes: &mut Wakes) {
-        let gone = Quality::bad(Reason::ProviderGone);
-        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
-            if variable.sequence() == 0 {
-                requalify(&variable, gone, moment, wakes);
-            }
-        }
+    /// Takes over variables that were deployed or edited.
+    pub(crate) fn deployed(&self, handles: &[u32], moment: Moment, wakes: &mut Wakes) {
+        let variables = handles.iter();
+        let variables = variables.filter_map(|handle| self.core.variable(*handle));
+        mark_orphans(&self.bind_sources(variables), moment, wakes);
     }
 
-    /// Binds variables that were deployed or edited to the providers named by their sources.
+    /// Binds variables to the providers named by their sources.
     /// Returns those whose provider is not running.
-    pub(crate) fn bind_sources(&self, handles: &[u32]) -> Vec<u32> {
-        let named = self.providers().named();
+    fn bind_sources(&self, variables: impl Iterator<Item = Arc<Variable>>) -> Vec<Arc<Variable>> {
+        let named = self.table.named();
         let mut orphans = Vec::new();
         if named.is_empty() {
             return orphans;
         }
         let mut items: Vec<Vec<SourceItem>> = named.iter().map(|_| Vec::new()).collect();
-        for variable in handles.iter().filter_map(|handle| self.variable(*handle)) {
+        for variable in variables {
             let properties = variable.properties();
             let (source, current) = (properties.source.as_str(), variable.provider_index());
             let mut found = named.iter().zip(&mut items).filter_map(|(named, items)| {
@@ -181,7 +167,7 @@ impl Engine {
                 let (handle, item) = (variable.handle(), Box::from(item));
                 match named.provider {
                     Some(_) => items.push(SourceItem { handle, item }),
-                    None => orphans.push(handle),
+                    None => orphans.push(Arc::clone(&variable)),
                 }
             } else if named.iter().any(|named| Some(named.index) == current) {
                 // Its former source was that provider.
@@ -198,7 +184,7 @@ impl Engine {
 
     /// Detaches a provider. Its variables turn bad with the cause, and its unanswered writes end as
     /// unknown.
-    pub fn detach_provider(
+    pub fn detach(
         &self,
         id: ProviderId,
         reason: Reason,
@@ -206,17 +192,17 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        let Some(name) = self.providers().detach(id) else {
+        let Some(name) = self.table.detach(id) else {
             return;
         };
-        for (_, write) in self.providers().take_all_of(id) {
+        for (_, write) in self.table.take_all_of(id) {
             let cause = UnknownCause::ProviderGone {
                 provider: Arc::clone(&name),
             };
             self.finish_unknown(write, cause, wall, wakes);
         }
         let quality = Quality::bad(reason);
-        self.providers().ended.lock().push_back(Ended {
+        self.table.ended.lock().push_back(Ended {
             id,
             quality,
             next: 1,
@@ -228,8 +214,8 @@ impl Engine {
 
     /// Marks variables whose provider has gone, examining at most `budget` variables. Returns false
     /// if there are more.
-    pub(crate) fn mark_ended(&self, budget: &mut usize, moment: Moment, wakes: &mut Wakes) -> bool {
-        let mut ended = self.providers().ended.lock();
+    fn mark_ended(&self, budget: &mut usize, moment: Moment, wakes: &mut Wakes) -> bool {
+        let mut ended = self.table.ended.lock();
         while let Some(first) = ended.front_mut() {
             first.moment = moment;
             if !self.mark_some(first, budget, wakes) {
@@ -241,12 +227,12 @@ impl Engine {
     }
 
     fn mark_some(&self, ended: &mut Ended, budget: &mut usize, wakes: &mut Wakes) -> bool {
-        while ended.next < self.end() {
+        while ended.next < self.core.variables.end() {
             if *budget == 0 {
                 return false;
             }
             *budget -= 1;
-            if let Some(variable) = self.registry().at(ended.next)
+            if let Some(variable) = self.core.variables.at(ended.next)
                 && variable.provider_index() == Some(ended.id.0)
             {
                 requalify(&variable, ended.quality, ended.moment, wakes);
@@ -265,11 +251,11 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        self.for_each_variable(|variable| {
+        for variable in self.core.all_variables() {
             if variable.provider_index() == Some(id.0) {
-                requalify(variable, quality, Moment { now, wall }, wakes);
+                requalify(&variable, quality, Moment { now, wall }, wakes);
             }
-        });
+        }
     }
 
     /// Sets the quality of one variable, as reported by its source. Its last value stays.
@@ -281,7 +267,7 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        if let Some(variable) = self.variable(handle) {
+        if let Some(variable) = self.core.variable(handle) {
             requalify(&variable, quality, Moment { now, wall }, wakes);
         }
     }
@@ -298,15 +284,15 @@ impl Engine {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        let pending = self.providers().take(ticket);
+        let pending = self.table.take(ticket);
         // The variable recorded with the write is more reliable than the handle given by the
         // provider.
         let known = pending.as_ref().map(|write| Arc::clone(&write.variable));
-        let Some(variable) = known.or_else(|| self.variable(handle)) else {
+        let Some(variable) = known.or_else(|| self.core.variable(handle)) else {
             return;
         };
         let variable = &variable;
-        let (provider, running) = self.providers().get(ticket.provider.0);
+        let (provider, running) = self.table.get(ticket.provider.0);
         let is_owner = variable.provider_index() == Some(ticket.provider.0);
         if pending.is_none() && (running.is_none() || !is_owner) {
             return;
@@ -376,7 +362,7 @@ impl Engine {
             redirect: redirect.as_ref(),
             ..Call::of(&engine, moment, variable, &write)
         };
-        match self.put(&call, wakes) {
+        match self.core.put(&call, wakes) {
             Ok(Attempt::Done(outcome)) => outcome,
             Ok(Attempt::WouldBlock { .. } | Attempt::Pending) => {
                 let why = "it could not be published".to_owned();
@@ -392,8 +378,8 @@ impl Engine {
         }
     }
 
-    /// Reports the outcome of a write to all that wait for it. An applied write was reported with its
-    /// commit.
+    /// Reports the outcome of a write to all that wait for it. An applied write was reported with
+    /// its commit.
     fn report(
         &self,
         waiting: &Waiting,
@@ -410,7 +396,7 @@ impl Engine {
                 new: None,
                 outcome: &outcome,
             };
-            observer.ended(self, &end, wakes);
+            observer.ended(self.core, &end, wakes);
         }
         if let Some(completion) = &waiting.completion
             && !matches!(outcome, WriteOutcome::Applied(_))
@@ -421,11 +407,15 @@ impl Engine {
 
     /// Asks the variable's provider for a fresh value. Returns false if it has no running provider.
     pub fn request(&self, handle: u32) -> bool {
-        let Some(variable) = self.variable(handle).map(|named| self.behind(&named)) else {
+        let Some(variable) = self
+            .core
+            .variable(handle)
+            .map(|named| behind(self.core, &named))
+        else {
             return false;
         };
         let index = variable.provider_index();
-        let provider = index.and_then(|index| self.providers().get(index).1);
+        let provider = index.and_then(|index| self.table.get(index).1);
         if let Some(provider) = &provider {
             provider.request(None, variable.handle());
         }
@@ -435,23 +425,23 @@ impl Engine {
     /// Returns true while a write or a request waits for its provider's answer. A write that has
     /// timed out must not be sent to the device any more.
     pub fn awaits_answer(&self, ticket: Ticket) -> bool {
-        self.providers().is_pending(ticket)
+        self.table.is_pending(ticket)
     }
 
-    /// Ends writes whose provider has taken too long, at most `limit` per call.
-    pub(crate) fn expire_pending(&self, moment: Moment, limit: usize, wakes: &mut Wakes) -> usize {
-        let due = self.providers().take_due(moment.now, limit);
-        let count = due.len();
+    /// Ends writes whose provider has taken too long, and marks variables whose provider has gone,
+    /// a slice of each. Returns the time of the next call; it is in the past if there is more.
+    pub(crate) fn poll(&self, moment: Moment, wakes: &mut Wakes) -> Option<Tick> {
+        let due = self.table.take_due(moment.now, SLICE);
+        let is_all = due.len() < SLICE;
         for (ticket, write) in due {
-            let (provider, _) = self.providers().get(ticket.provider.0);
+            let (provider, _) = self.table.get(ticket.provider.0);
             let cause = UnknownCause::ProviderTimedOut { provider };
             self.finish_unknown(write, cause, moment.wall, wakes);
         }
-        count
-    }
-
-    pub(crate) fn next_provider_deadline(&self) -> Option<Tick> {
-        self.providers().next_deadline()
+        match is_all && self.mark_ended(&mut { SLICE }, moment, wakes) {
+            true => self.table.next_deadline(),
+            false => Some(moment.now),
+        }
     }
 
     fn finish_unknown(
@@ -464,6 +454,14 @@ impl Engine {
         let variable = &write.variable;
         let outcome = count_unknown(variable, cause);
         self.report(&write.waiting, variable, wall, outcome, wakes);
+    }
+}
+
+/// Marks variables that never had a value as lacking their source. A retained or initial value
+/// carries its own quality.
+fn mark_orphans(orphans: &[Arc<Variable>], moment: Moment, wakes: &mut Wakes) {
+    for variable in orphans.iter().filter(|variable| variable.sequence() == 0) {
+        requalify(variable, Quality::bad(Reason::ProviderGone), moment, wakes);
     }
 }
 

@@ -12,32 +12,25 @@ use crate::sync::{Arc, Mutex, RwLock};
 use crate::variable::Variable;
 use crate::write::{Completion, WriteObserver};
 
-/// The reason why an order could not be passed to a provider.
 pub(crate) enum SendFailure {
     Busy { provider: Arc<str>, pending: usize },
     Gone { provider: Arc<str> },
 }
 
-/// A request to a provider.
 pub(crate) enum Ask {
-    /// Accept this raw value.
     Take(Value),
-    /// Read a fresh value.
     Read,
 }
 
-/// The parties that wait for the outcome of a write.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// The writer.
     pub(crate) completion: Option<Completion>,
     pub(crate) observer: Option<Box<dyn WriteObserver>>,
     /// Session of the writer; 0 for a request without a value.
     pub(crate) writer: u32,
 }
 
-/// All providers of an engine, and the writes they have not answered.
-pub(crate) struct Providers {
+pub struct ProviderTable {
     slots: RwLock<Vec<ProviderSlot>>,
     pending: Mutex<Pending>,
     /// Providers that have gone just now, in the order in which they went. Locked before a
@@ -50,17 +43,13 @@ struct ProviderSlot {
     name: Arc<str>,
     /// `None` once it has gone. The slot and its name stay for the messages.
     provider: Option<Arc<dyn Provider>>,
-    /// True if variables name it as their source.
     is_source: bool,
-    /// True if it runs in a separate process.
     is_process: bool,
 }
 
-/// A provider that variables name as their source.
 pub(super) struct Named {
     pub(super) index: usize,
     pub(super) name: Arc<str>,
-    /// `None` while it is not running.
     pub(super) provider: Option<Arc<dyn Provider>>,
 }
 
@@ -69,11 +58,9 @@ struct Pending {
     last_number: u64,
     writes: BTreeMap<Ticket, PendingWrite>,
     deadlines: BTreeSet<(Tick, Ticket)>,
-    /// Number of unanswered writes of each provider.
     counts: BTreeMap<ProviderId, usize>,
 }
 
-/// A write that a provider has not answered.
 pub(super) struct PendingWrite {
     pub(super) variable: Arc<Variable>,
     deadline: Tick,
@@ -93,7 +80,6 @@ impl Pending {
         Some(write)
     }
 
-    /// Removes several writes, in the order of the tickets given.
     fn remove_all(&mut self, tickets: Vec<Ticket>) -> Vec<(Ticket, PendingWrite)> {
         tickets
             .into_iter()
@@ -102,7 +88,7 @@ impl Pending {
     }
 }
 
-impl fmt::Debug for Providers {
+impl fmt::Debug for ProviderTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self
             .slots
@@ -116,7 +102,7 @@ impl fmt::Debug for Providers {
     }
 }
 
-impl Providers {
+impl ProviderTable {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             slots: RwLock::new(Vec::new()),
@@ -126,12 +112,10 @@ impl Providers {
         }
     }
 
-    /// Returns true while a write waits for its provider's answer.
     pub(super) fn is_pending(&self, ticket: Ticket) -> bool {
         self.pending.lock().writes.contains_key(&ticket)
     }
 
-    /// Adds a provider and returns its index.
     pub(super) fn attach(&self, provider: Arc<dyn Provider>) -> usize {
         let mut slots = self.slots.write();
         slots.push(ProviderSlot {
@@ -210,7 +194,6 @@ impl Providers {
         named.collect()
     }
 
-    /// Removes a provider. Its name stays.
     pub(super) fn detach(&self, id: ProviderId) -> Option<Arc<str>> {
         let mut slots = self.slots.write();
         let slot = slots.get_mut(id.0)?;
@@ -218,7 +201,6 @@ impl Providers {
         Some(Arc::clone(&slot.name))
     }
 
-    /// Takes the write of a ticket, unless it has ended.
     pub(super) fn take(&self, ticket: Ticket) -> Option<PendingWrite> {
         self.pending.lock().remove(ticket)
     }

@@ -3,43 +3,47 @@
 
 use trunkline_types::Properties;
 
-use super::pending::{Ask, SendFailure, Waiting};
+use super::Providers;
+use super::pending::{Ask, ProviderTable, SendFailure, Waiting};
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::sync::Arc;
 use crate::update::Encoded;
 use crate::write::accept::Accepted;
-use crate::write::{Call, Origin, WriteVerb};
+use crate::write::{Call, EngineCore, Hook, Origin, View, WriteVerb};
 
-impl Engine {
-    /// Sends the writes and orders of clients to the provider of a variable.
-    pub(crate) fn begin_provided(
+impl Hook for Arc<ProviderTable> {
+    fn begin(
         &self,
+        core: &EngineCore,
         call: &Call<'_>,
-        _wakes: &mut Wakes,
+        _: &mut Wakes,
     ) -> Option<Result<Attempt, Refusal>> {
         if call.write.origin != Origin::Client {
             return None;
         }
+        let providers = View { core, table: self };
         match (call.write.verb, call.variable.provider_index()) {
-            (WriteVerb::Put, Some(index)) => Some(self.put_provided(index, call)),
-            (WriteVerb::Send | WriteVerb::Request, index) => Some(self.order(index, call)),
+            (WriteVerb::Put, Some(index)) => Some(providers.put(index, call)),
+            (WriteVerb::Send | WriteVerb::Request, index) => Some(providers.order(index, call)),
             _ => None,
         }
     }
+}
 
-    fn put_provided(&self, index: usize, call: &Call<'_>) -> Result<Attempt, Refusal> {
+impl Providers<'_> {
+    fn put(&self, index: usize, call: &Call<'_>) -> Result<Attempt, Refusal> {
         let properties = call.variable.properties();
         call.check(&properties)?;
         let mut accepted = Accepted::nothing();
-        self.accept_write(call, &properties, &mut accepted)?;
+        self.core.accept_write(call, &properties, &mut accepted)?;
         self.ask_provider(index, call, &properties, &accepted.update.value)
     }
 
     fn order(&self, index: Option<usize>, call: &Call<'_>) -> Result<Attempt, Refusal> {
         let properties = call.variable.properties();
         call.check(&properties)?;
-        self.check_rules(call, false)?;
+        self.core.check_rules(call, false)?;
         let update = call.variable.update();
         match index {
             // Without a provider there is only the cell (LM-11).
@@ -62,7 +66,7 @@ impl Engine {
         value: &Encoded,
     ) -> Result<Attempt, Refusal> {
         // The provider decides later, so the first client that asks counts as the writer.
-        self.check_rules(call, true)?;
+        self.core.check_rules(call, true)?;
         let value = value.try_decode(&properties.data_type)?;
         let raw = match &properties.scaling {
             Some(scaling) => scaling
@@ -74,7 +78,7 @@ impl Engine {
     }
 
     fn hand_over(&self, index: usize, call: &Call<'_>, ask: Ask) -> Result<Attempt, Refusal> {
-        let variable = self.variable(call.variable.handle());
+        let variable = self.core.variable(call.variable.handle());
         let variable = variable.ok_or(Refusal::Gone)?;
         let waiting = Waiting {
             completion: call.write.completion.clone(),
@@ -85,7 +89,7 @@ impl Engine {
             observer: call.observer.map(|observer| observer.detach()),
         };
         let now = call.moment.now;
-        match self.providers().send(index, now, &variable, ask, waiting) {
+        match self.table.send(index, now, &variable, ask, waiting) {
             Ok(()) => Ok(Attempt::Pending),
             Err(SendFailure::Busy { provider, pending }) => {
                 Err(Refusal::ProviderBusy { provider, pending })

@@ -3,17 +3,16 @@
 use trunkline_ring::{MarkSet, WholeWord, WordArray, Words};
 use trunkline_types::Timestamp;
 
+use super::Realtime;
 use super::pump::Source;
 use crate::caller::Caller;
 use crate::delivery::outbox::{NoWake, Outbox};
-use crate::delivery::subscribers::{Interest, Kind};
-use crate::engine::Engine;
+use crate::delivery::subscribers::{Kind, Subscriber};
 use crate::fifo::{ReadSide, ReaderFifo, RealTime, RtWrite, Target, WriteSide};
 use crate::outcome::{AccessError, Refusal};
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-/// The kind of result of a real-time read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtRead {
     /// An element that this reader has not had before. Of a single-element FIFO it may be the same
@@ -25,35 +24,24 @@ pub enum RtRead {
     Overtaken,
 }
 
-/// A real-time reading: the value, and whether it is new.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RtReading<T> {
-    /// The value.
     pub value: T,
     /// Time at which the value was measured; `None` if the variable has no timestamps.
     pub timestamp: Option<Timestamp>,
-    /// Tells a new value from a repeated one.
     pub status: RtRead,
 }
 
-/// The reason why a real-time endpoint could not be created.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum RtError {
-    /// The variable cannot be opened.
     #[error("{0}")]
     Access(AccessError),
-    /// The variable may not be written.
     #[error("{0}")]
     Refused(Refusal),
-    /// The engine has no more places for real-time writers.
     #[error("this engine has no place for another real-time writer; reuse those you have")]
     TooMany,
-    /// The variable has no FIFO configured.
     #[error("{name} has no real-time FIFO; set `fifo` in its library")]
-    NoFifo {
-        /// Name of the variable.
-        name: String,
-    },
+    NoFifo { name: String },
 }
 /// A writing endpoint for a time-critical thread.
 ///
@@ -75,7 +63,7 @@ impl RtWriter {
     /// element; a waveform consists of its start time, its interval and its samples.
     ///
     /// # Panics
-    /// If `T` does not have the width of the variable, which [`Engine::rt_words`] returns.
+    /// If `T` does not have the width of the variable, which [`words`](Realtime::words) returns.
     #[inline]
     pub fn write<T: Words>(&mut self, value: T, at: Timestamp) -> RtWrite {
         self.write_words(value.to_words().as_ref(), at)
@@ -190,7 +178,6 @@ impl RtReader {
         }
     }
 
-    /// Number of elements discarded because this reader's FIFO was full.
     pub fn overflows(&self) -> u64 {
         match &self.side {
             ReadSide::Single(_) => 0,
@@ -207,14 +194,13 @@ impl Drop for RtReader {
     }
 }
 
-impl Engine {
+impl Realtime<'_> {
     /// Creates a writing endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
-    ///
-    /// # Errors
-    /// [`RtError`]: the variable is unknown, cannot be written by the caller, or has no FIFO, or
-    /// there are too many writers.
-    pub fn rt_writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
-        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+    pub fn writer(&self, caller: &Caller, name: &str) -> Result<RtWriter, RtError> {
+        let variable = self
+            .core
+            .resolve_one(caller, name)
+            .map_err(RtError::Access)?;
         if !caller.rights.write {
             return Err(RtError::Refused(Refusal::Denied));
         }
@@ -228,7 +214,7 @@ impl Engine {
             Some(own) => own.target.clone(),
             None => Target::new(properties.fifo, &realtime.layout),
         };
-        let pump = self.pump_state();
+        let pump = self.table;
         let mark = match &realtime.own {
             Some(own) => {
                 pump.register_shared(&own.mark, || Source::watch(&variable, &target, &own.newest))
@@ -248,11 +234,11 @@ impl Engine {
     }
 
     /// Creates a reading endpoint of a variable with a FIFO. All memory is allocated here (SP-20).
-    ///
-    /// # Errors
-    /// [`RtError`]: the variable is unknown, cannot be read by the caller, or has no FIFO.
-    pub fn rt_reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
-        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+    pub fn reader(&self, caller: &Caller, name: &str) -> Result<RtReader, RtError> {
+        let variable = self
+            .core
+            .resolve_one(caller, name)
+            .map_err(RtError::Access)?;
         variable.check_readable(caller).map_err(RtError::Access)?;
         let realtime = realtime(&variable)?;
         let stamped = variable.properties().timestamps;
@@ -274,7 +260,7 @@ impl Engine {
         if current.sequence > 0 {
             fifo.deliver(&current);
         }
-        state.make_interests().add(Interest {
+        state.make_subscribers().add(Subscriber {
             outbox: Arc::clone(&outbox),
             item: 0,
             only_changes: false,
@@ -290,11 +276,11 @@ impl Engine {
     }
 
     /// Number of words in one value of a variable with a FIFO, without its timestamp.
-    ///
-    /// # Errors
-    /// [`RtError`]: the variable is unknown or has no FIFO.
-    pub fn rt_words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
-        let variable = self.resolve_one(caller, name).map_err(RtError::Access)?;
+    pub fn words(&self, caller: &Caller, name: &str) -> Result<usize, RtError> {
+        let variable = self
+            .core
+            .resolve_one(caller, name)
+            .map_err(RtError::Access)?;
         let stamp = usize::from(variable.properties().timestamps);
         Ok(realtime(&variable)?.layout.words() - stamp)
     }

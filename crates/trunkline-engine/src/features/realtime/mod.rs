@@ -3,7 +3,7 @@
 //!
 //! A single-process variable has exactly one FIFO, shared by all its writers and readers (SP-11). A
 //! hosted variable has one per writer and one per reader (NV-03, NV-04):
-//! [`Engine::pump`](crate::Engine::pump) drains writers' FIFOs into the write path, and commits
+//! [`pump`](Realtime::pump) drains writers' FIFOs into the write path, and commits
 //! fill readers' FIFOs. All memory is allocated when the endpoint is created, before the program's
 //! loop runs (SP-20).
 //!
@@ -15,6 +15,8 @@ mod endpoint;
 mod pump;
 
 pub use self::endpoint::{RtError, RtRead, RtReader, RtReading, RtWriter};
-pub(crate) use self::pump::Pump;
-pub use self::pump::Pumped;
+pub use self::pump::{Pump, Pumped};
 pub use crate::fifo::RtWrite;
+use crate::write::View;
+
+pub type Realtime<'e> = View<'e, Pump>;

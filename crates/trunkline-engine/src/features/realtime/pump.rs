@@ -8,9 +8,9 @@
 use trunkline_ring::{Cursor, Fifo as Ring, MarkSet, RtCell};
 use trunkline_types::{Tick, Timestamp};
 
+use super::Realtime;
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::engine::Engine;
 use crate::fifo::Target;
 use crate::fifo::buffers::Buffers;
 use crate::fifo::newest::{Newest, Seen};
@@ -23,12 +23,10 @@ use crate::write::{Origin, Write, WriteValue};
 /// Maximum number of elements moved from one FIFO before the others get their turn.
 const TURN: usize = 1024;
 
-/// All real-time writers of an engine.
 #[derive(Debug)]
-pub(crate) struct Pump {
+pub struct Pump {
     marks: Arc<MarkSet>,
     state: Mutex<PumpState>,
-    /// Caller of the writes made by the pump.
     caller: Caller,
 }
 
@@ -46,7 +44,6 @@ struct PumpState {
 pub(super) struct Source {
     variable: Arc<Variable>,
     from: From,
-    /// Overflows already counted in the variable's ledger.
     overflows: u64,
     /// An element that found an `all` feed full, to be tried again.
     held: Option<Element>,
@@ -65,12 +62,10 @@ enum From {
     /// Reads the element of a single-element FIFO without taking it out.
     Watch {
         cell: Arc<RtCell>,
-        /// Number of the write read last.
         seen: u64,
     },
     /// Reads the newest element of a FIFO that its readers empty.
     Newest(Arc<Newest>, Seen),
-    /// Takes out every element.
     Drain(Arc<Ring>),
 }
 
@@ -130,7 +125,6 @@ impl Source {
         is_closed
     }
 
-    /// Returns the next element, or `None` if there is none.
     fn next(&mut self) -> Option<Element> {
         if let Some(held) = self.held.take() {
             return Some(held);
@@ -252,10 +246,10 @@ pub enum Pumped {
     More,
 }
 
-impl Engine {
+impl Realtime<'_> {
     /// Publishes everything that real-time threads have written since the last call.
     pub fn pump(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Pumped {
-        let pump = self.pump_state();
+        let pump = self.table;
         let mut guard = pump.state.lock();
         let state = &mut *guard;
         let mut marked = std::mem::take(&mut state.marked);
@@ -299,7 +293,7 @@ impl Engine {
         wakes: &mut Wakes,
     ) -> Turn {
         source.count_overflows();
-        let caller = &self.pump_state().caller;
+        let caller = &self.table.caller;
         for _ in 0..TURN {
             let Some((value, stamp)) = source.next() else {
                 return Turn::Empty;
@@ -307,7 +301,9 @@ impl Engine {
             let mut write = Write::of(WriteValue::Encoded(&value));
             write.source_timestamp = stamp;
             write.origin = Origin::Source;
-            let attempt = self.try_write(caller, now, wall, &source.variable, &write, wakes);
+            let attempt = self
+                .core
+                .try_write(caller, now, wall, &source.variable, &write, wakes);
             if let Attempt::WouldBlock { .. } = attempt {
                 source.held = Some((value, stamp));
                 return Turn::Blocked;
@@ -317,12 +313,8 @@ impl Engine {
     }
 }
 
-/// The end of a writer's turn.
 enum Turn {
-    /// No elements are left.
     Empty,
-    /// A subscriber has no room.
     Blocked,
-    /// The writer has used up its share.
     Over,
 }

@@ -6,9 +6,9 @@ use super::Walk;
 use crate::delivery::subscribers::Pressure;
 
 impl Walk<'_> {
-    /// Checks that the engine has memory for queued updates.
     pub(super) fn memory(&self) -> Option<WhyStep> {
-        let memory = self.engine.queue_memory()?;
+        let health = self.queries.of(&self.queries.table.subscriptions);
+        let memory = health.queue_memory()?;
         let sentence = format!(
             "{} of {} bytes for waiting updates are in use",
             memory.used, memory.max
@@ -30,7 +30,6 @@ impl Walk<'_> {
         })
     }
 
-    /// Checks for subscribers that delay writers or have fallen behind.
     pub(super) fn buffers(&self) -> Option<WhyStep> {
         let bytes = self.update.value.as_slice().len();
         let (mut full, mut ended, mut dropping) = (0, 0, 0);

@@ -12,8 +12,10 @@ mod writes;
 
 use trunkline_types::{Access, Level, Moment, Reason, Tick, Timestamp, WhyStage, WhyStep};
 
+use super::Queries;
 use crate::caller::Caller;
-use crate::engine::Engine;
+use crate::features::alias::bound_to;
+use crate::features::forcing::forced_state;
 use crate::outcome::AccessError;
 use crate::sync::Arc;
 use crate::update::Update;
@@ -36,18 +38,15 @@ enum Check {
     Subscribers,
 }
 
-/// The arguments of a check.
 struct Walk<'a> {
-    engine: &'a Engine,
+    queries: Queries<'a>,
     caller: &'a Caller,
     variable: &'a Arc<Variable>,
     update: Update,
     moment: Moment,
 }
 
-/// The result of a check.
 enum Checked {
-    /// The check does not apply.
     Nothing,
     Step(WhyStep),
     /// The last step, because the steps after it would only repeat it.
@@ -92,7 +91,10 @@ impl Check {
             Check::Age => walk.age().into(),
             Check::Writer => walk.writer().into(),
             Check::Filter => walk.filter().into(),
-            Check::Audit => walk.engine.audited_state(walk.variable).into(),
+            Check::Audit => {
+                let audit = walk.queries.of(&walk.queries.table.audit);
+                audit.state_of(walk.variable).into()
+            }
             Check::Memory => walk.memory().into(),
             Check::Buffers => walk.buffers().into(),
             Check::Subscribers => walk.subscribers().into(),
@@ -100,13 +102,13 @@ impl Check {
     }
 }
 
-impl Engine {
+impl Queries<'_> {
     /// Walks from the name to the subscribers and reports the result of each step. The first fault
     /// is the cause. Steps hidden by a fault are left out.
     pub fn explain(&self, caller: &Caller, name: &str, now: Tick, wall: Timestamp) -> Vec<WhyStep> {
         // A field is explained by its variable.
         let name = name.split_once('#').map_or(name, |(variable, _)| variable);
-        let variable = match self.resolve_one(caller, name) {
+        let variable = match self.core.resolve_one(caller, name) {
             Ok(variable) => variable,
             Err(error) => return vec![self.unresolved(&error)],
         };
@@ -125,7 +127,7 @@ impl Engine {
         moment: Moment,
     ) -> Vec<(Check, WhyStep)> {
         let walk = Walk {
-            engine: self,
+            queries: *self,
             caller,
             variable,
             update: variable.update(),
@@ -160,7 +162,7 @@ impl Engine {
             return WhyStep::fault(WhyStage::Resolution, sentence, format!("try {suggestion}"));
         }
         let library = name.split('/').next().unwrap_or_default();
-        if self.library(library).is_none() {
+        if self.of(&self.table.libraries).get(library).is_none() {
             return WhyStep::fault(
                 WhyStage::Library,
                 format!("library {library} is not deployed, so there is no {name}"),
@@ -173,6 +175,11 @@ impl Engine {
 }
 
 impl Walk<'_> {
+    fn last_writer(&self) -> String {
+        let writers = self.queries.of(&self.queries.table.writers);
+        writers.last_writer(self.variable, self.caller)
+    }
+
     fn library(&self) -> Checked {
         let library = self.variable.name().split('/').next().unwrap_or_default();
         match self.variable.is_stopped() {
@@ -196,26 +203,30 @@ impl Walk<'_> {
         }
         match self.variable.properties().access {
             Access::ReadOnly => WhyStep::note(stage, "it is read-only: only its source writes it"),
-            _ if caller.rights.write => WhyStep::ok(stage, "you may read and write it"),
-            _ => WhyStep::note(stage, "you may read it, not write it"),
+            Access::ReadWrite | Access::WriteOnly if caller.rights.write => {
+                WhyStep::ok(stage, "you may read and write it")
+            }
+            Access::ReadWrite | Access::WriteOnly => {
+                WhyStep::note(stage, "you may read it, not write it")
+            }
         }
     }
 
     fn source(&self) -> WhyStep {
         let Self {
-            engine,
+            queries,
             caller,
             variable,
             ..
         } = *self;
-        match engine.bound_to(variable) {
-            Some(target) => engine.target(caller, &target, self.moment),
-            None => engine.source(variable),
+        match bound_to(queries.core, variable) {
+            Some(target) => queries.target(caller, &target, self.moment),
+            None => queries.source(variable),
         }
     }
 
     fn forced(&self) -> Checked {
-        match self.engine.forced_state(self.variable) {
+        match forced_state(self.variable) {
             Some(step) => Checked::Last(step),
             None => Checked::Nothing,
         }
@@ -246,21 +257,20 @@ impl Walk<'_> {
             }
             (Reason::Stale, _) => self.silent(),
             (_, Some((server, _))) => format!("see what is wrong at I/O server {server}"),
-            (_, None) => match self.engine.last_writer(self.variable, self.caller) {
+            (_, None) => match self.last_writer() {
                 who if who.is_empty() => "write it".to_owned(),
-                who => format!("its last writer said so: {who}"),
+                who => format!("reported by its last writer: {who}"),
             },
         };
         match quality.level() {
             Level::Bad => WhyStep::fault(stage, sentence, next),
-            _ => WhyStep {
+            Level::Good | Level::Uncertain => WhyStep {
                 next,
                 ..WhyStep::note(stage, sentence)
             },
         }
     }
 
-    /// The remedy if no more updates arrive.
     fn silent(&self) -> String {
         match self.variable.properties().source.split_once(':') {
             Some((server, item)) => {
@@ -268,7 +278,7 @@ impl Walk<'_> {
                     "see whether the device behind {item} of I/O server {server} still delivers"
                 )
             }
-            None => match self.engine.last_writer(self.variable, self.caller) {
+            None => match self.last_writer() {
                 who if who.is_empty() => "write it".to_owned(),
                 who => format!("see whether its last writer still runs: {who}"),
             },

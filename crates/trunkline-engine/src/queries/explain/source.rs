@@ -4,12 +4,12 @@ use trunkline_types::{Moment, WhyStage, WhyStep, WhyVerdict};
 
 use super::Check;
 use crate::caller::Caller;
-use crate::engine::Engine;
-use crate::features::alias::{Target, target};
+use crate::features::alias::{Target, bound_to, target};
+use crate::queries::Queries;
 use crate::sync::Arc;
 use crate::variable::Variable;
 
-impl Engine {
+impl Queries<'_> {
     /// Returns a sentence on the source of the variable's value and its condition; empty if it has
     /// no source.
     pub fn source_state(&self, variable: &Variable) -> String {
@@ -37,10 +37,10 @@ impl Engine {
             None => WhyStep::ok(WhyStage::Source, format!("it is an alias of {name}")),
             Some((check, fault)) => WhyStep {
                 stage: WhyStage::Source,
-                sentence: match check {
-                    // The sentence already names the variable at fault.
-                    Check::Source if target.is_alias() => fault.sentence,
-                    _ => format!("it is an alias of {name}: {}", fault.sentence),
+                // The sentence of a source already names the variable at fault.
+                sentence: match check == Check::Source && target.is_alias() {
+                    true => fault.sentence,
+                    false => format!("it is an alias of {name}: {}", fault.sentence),
                 },
                 ..fault
             },
@@ -55,7 +55,7 @@ impl Engine {
                 "deploy its target, or correct `alias`".to_owned(),
             );
         }
-        if let Some(target) = self.bound_to(variable) {
+        if let Some(target) = bound_to(self.core, variable) {
             return WhyStep::ok(
                 WhyStage::Source,
                 format!("it is an alias of {}", target.name()),
@@ -75,9 +75,9 @@ impl Engine {
                 unserved(configured),
             );
         };
-        let (name, provider) = self.providers().get(index);
+        let (name, provider) = self.table.providers.get(index);
         let Some(provider) = provider else {
-            let next = match self.providers().is_process(index) {
+            let next = match self.table.providers.is_process(index) {
                 true => format!("start it: trunkline io run DRIVER --name {name}"),
                 false => format!("start {name} again and look at its log"),
             };
@@ -101,7 +101,6 @@ impl Engine {
     }
 }
 
-/// Returns the remedy for a source that the engine does not know.
 fn unserved(source: &str) -> String {
     match source.split_once(':') {
         Some((name, _)) => format!(

@@ -6,7 +6,6 @@ use super::Walk;
 use crate::outcome::Refusal;
 
 impl Walk<'_> {
-    /// The last refusal, if there was no update since.
     fn refused_since(&self) -> Option<Refusal> {
         let state = self.variable.lock();
         let (sequence, refusal) = state.unapplied()?.last_refusal.as_ref()?;
@@ -28,7 +27,8 @@ impl Walk<'_> {
     /// Reports the exclusive right to write the variable. It is the cause if the last write was
     /// refused because of it, and the right is still held.
     pub(super) fn writer(&self) -> Option<WhyStep> {
-        let held = self.engine.held_by(self.variable, self.moment.now)?;
+        let leases = self.queries.of(&self.queries.table.leases);
+        let held = leases.held_by(self.variable, self.moment.now)?;
         let who = match *held.who == *self.caller.to_string() {
             true => "you",
             false => &*held.who,

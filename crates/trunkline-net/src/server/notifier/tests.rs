@@ -205,7 +205,7 @@ impl Rig {
 }
 
 #[test]
-fn shuttle_what_a_writer_marks_is_sent_by_whoever_comes_first() {
+fn shuttle_marked_update_is_sent_by_the_first_available_thread() {
     shuttle::check_random(
         || {
             let rig = Rig::new();
@@ -229,7 +229,7 @@ fn shuttle_what_a_writer_marks_is_sent_by_whoever_comes_first() {
 }
 
 #[test]
-fn shuttle_two_connection_threads_that_send_for_each_other_do_not_wait_for_each_other() {
+fn shuttle_connection_threads_sending_for_each_other_never_deadlock() {
     const ROUNDS: u64 = 2;
     shuttle::check_random(
         || {
@@ -242,8 +242,8 @@ fn shuttle_two_connection_threads_that_send_for_each_other_do_not_wait_for_each_
                     let (mut left, written) = (ROUNDS, written.clone());
                     thread::spawn(move || {
                         own.clone().run(|| {
-                            // Like the last frame of a run that changed what the other session
-                            // follows.
+                            // Like the last frame of a run that changed a variable of the other
+                            // session.
                             if left > 0 {
                                 left -= 1;
                                 other.write();

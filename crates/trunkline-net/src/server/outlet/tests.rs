@@ -109,7 +109,7 @@ fn taken(state: &Shared) -> usize {
 }
 
 #[test]
-fn a_writer_sends_where_there_was_silence_and_leaves_the_rest_of_a_burst_to_the_thread() {
+fn writer_sends_after_silence_and_leaves_a_burst_to_the_thread() {
     let (mut sut, state) = sut();
     assert!(sut.send(at(100), WALL));
     assert_eq!(taken(&state), 3);
@@ -124,7 +124,7 @@ fn a_writer_sends_where_there_was_silence_and_leaves_the_rest_of_a_burst_to_the_
 }
 
 #[test]
-fn what_the_client_asked_for_is_not_carried_out_by_a_writer() {
+fn writer_does_not_process_client_requests() {
     let (mut sut, state) = sut();
     state.lock().unwrap().has_requests = true;
     assert!(!sut.send(at(100), WALL));
@@ -140,7 +140,7 @@ fn a_writer_sends_no_more_than_its_share() {
 }
 
 #[test]
-fn a_transport_without_room_is_the_threads_business_until_it_has_sent() {
+fn full_transport_is_left_to_the_thread_until_it_has_sent() {
     let (mut sut, state) = sut();
     state.lock().unwrap().room = 1;
     assert!(!sut.send(at(100), WALL));
@@ -150,7 +150,7 @@ fn a_transport_without_room_is_the_threads_business_until_it_has_sent() {
 }
 
 #[test]
-fn the_thread_is_told_of_what_it_has_to_do_then() {
+fn thread_is_notified_of_time_outs_input_changes_and_the_end() {
     type Change = fn(&mut State);
     let changes: [(&str, Change); 3] = [
         ("a time-out", |state| state.due = Some(at(500))),
@@ -173,7 +173,7 @@ fn the_thread_is_told_of_what_it_has_to_do_then() {
 }
 
 #[test]
-fn a_failure_and_a_panic_are_the_sessions_and_the_thread_hears_of_them() {
+fn failure_or_panic_ends_the_session_and_is_reported_to_the_thread() {
     let (mut sut, state) = sut();
     state.lock().unwrap().fails = true;
     assert!(!sut.send(at(100), WALL));
@@ -192,7 +192,7 @@ fn a_failure_and_a_panic_are_the_sessions_and_the_thread_hears_of_them() {
 }
 
 #[test]
-fn no_endpoint_is_told_a_time_before_one_it_was_told() {
+fn endpoint_times_never_decrease() {
     let (mut sut, state) = sut();
     assert!(sut.send(at(100), WALL));
     assert_eq!(sut.not_before(at(90)), at(100), "a turn that was late");

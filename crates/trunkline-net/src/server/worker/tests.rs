@@ -4,10 +4,10 @@ use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::Timestamp;
 
 use super::*;
-use crate::pipe::PIPE_CAPACITY;
 use crate::server::admission::{Bounds, Census};
 use crate::server::turns::COUNTED_MAX;
 use crate::transport::Peer;
+use crate::transport::pipe::PIPE_CAPACITY;
 
 /// A session that has nothing to do.
 struct Idle;

@@ -10,7 +10,7 @@ mod streams;
 
 use serde_json::{Map, Value as Json, json};
 use trunkline_proto::frame::Frame;
-use trunkline_proto::message::group::{GroupAnswer, GroupWrite};
+use trunkline_proto::message::group::GroupWrite;
 use trunkline_proto::message::library::Deploy;
 use trunkline_proto::message::open::Opened;
 use trunkline_proto::message::provider::decode_provided;
@@ -19,11 +19,10 @@ use trunkline_proto::message::results::Results;
 use trunkline_proto::message::snapshot::decode_snapshot;
 use trunkline_proto::message::updates::Updates;
 use trunkline_proto::message::write::Writes;
-use trunkline_proto::message::write_answers::WriteAnswers;
 use trunkline_proto::{DecodeError, FrameKind};
 
 pub use parts::hex;
-use parts::{answer, fault, list, nanos, opened, properties, record, write};
+use parts::{fault, list, nanos, opened, properties, record, write};
 
 /// The header and the payload of a frame.
 ///
@@ -51,7 +50,7 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
         return Ok(json!({}));
     };
     if let Some(fields) = declared::declared(frame) {
-        return fields;
+        return fields.map(|fields| with_ids(kind, fields));
     }
     Ok(match kind {
         FrameKind::Opened => opened(Opened::decode(frame)?)?,
@@ -83,26 +82,12 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             let group = GroupWrite::decode(frame)?;
             json!({ "try": group.try_only(), "items": list(group, write)? })
         }
-        FrameKind::GroupAnswer => {
-            let group = GroupAnswer::decode(frame)?;
-            let head = group.head();
-            json!({
-                "commit": head.commit.map(|commit| commit.to_string()), "culprit": head.culprit,
-                "items": list(group, |outcome| answer((0, outcome)))?,
-            })
-        }
         FrameKind::SnapshotAnswer => {
             let (head, readings) = decode_snapshot(frame)?;
             json!({
                 "first_index": readings.first_index(), "consistent": head.is_consistent,
                 "commit": head.commit.to_string(), "instant": nanos(head.instant),
                 "items": list(readings, |item| item.map_or_else(fault, |at| record(&at)))?,
-            })
-        }
-        FrameKind::WriteAnswers => {
-            let answers = WriteAnswers::decode(frame)?;
-            json!({
-                "first_write": answers.first_write().to_string(), "items": list(answers, answer)?,
             })
         }
         FrameKind::Updates => json!({ "items": list(Updates::decode(frame)?, |at| record(&at))? }),
@@ -132,4 +117,19 @@ fn payload(frame: &Frame<'_>) -> Result<Json, DecodeError> {
             None => json!({ "payload": hex(frame.payload()) }),
         },
     })
+}
+
+/// Adds to each answer the id of its write, which is 0 in a group.
+fn with_ids(kind: FrameKind, mut fields: Json) -> Json {
+    if let FrameKind::WriteAnswers | FrameKind::GroupAnswer = kind {
+        let first = fields["first_write"]
+            .as_str()
+            .and_then(|first| first.parse().ok());
+        let items = fields["items"].as_array_mut().into_iter().flatten();
+        for (item, index) in items.zip(0_u64..) {
+            let id = first.map_or(0, |first: u64| first.wrapping_add(index));
+            item["write"] = json!(id.to_string());
+        }
+    }
+    fields
 }

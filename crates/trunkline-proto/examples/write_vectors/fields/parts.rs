@@ -3,7 +3,6 @@
 use serde_json::{Value as Json, json};
 use trunkline_proto::message::form::{Configuration, Form, Numbered};
 use trunkline_proto::message::open::{OpenOptions, Opened, OpenedVariable};
-use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, WriteVerb};
 use trunkline_proto::{DecodeError, FaultRef};
@@ -74,28 +73,6 @@ pub(super) fn verb_name(verb: Result<WriteVerb, u8>) -> String {
         Err(number) => number.to_string(),
         Ok(known) => format!("{known:?}").to_lowercase(),
     }
-}
-
-pub(super) fn answer((write, outcome): (u64, WriteAnswer<'_>)) -> Json {
-    let mut item = match outcome {
-        WriteAnswer::Applied(sequence) => {
-            json!({ "outcome": "applied", "sequence": sequence.to_string() })
-        }
-        WriteAnswer::Unchanged(sequence) => {
-            json!({ "outcome": "unchanged", "sequence": sequence.to_string() })
-        }
-        WriteAnswer::Superseded => json!({ "outcome": "superseded" }),
-        WriteAnswer::Refused(at) => with("refused", fault(at)),
-        WriteAnswer::NotTried(WouldBlock) => json!({ "outcome": "would-block" }),
-        WriteAnswer::Unknown(at) => with("unknown", fault(at)),
-    };
-    item["write"] = json!(write.to_string());
-    item
-}
-
-pub(super) fn with(outcome: &str, mut item: Json) -> Json {
-    item["outcome"] = json!(outcome);
-    item
 }
 
 pub(super) fn properties(properties: &Properties) -> Json {

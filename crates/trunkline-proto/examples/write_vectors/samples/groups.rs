@@ -56,10 +56,10 @@ fn groups(samples: &mut Vec<Sample>) {
             commit: Some(3),
             culprit: None,
         };
-        let mut answer = GroupAnswerBuilder::begin(out, 40, head);
+        let mut answer = GroupAnswerBuilder::begin(out, 40, &head);
         answer.push(&WriteAnswer::Applied(813));
         answer.push(&WriteAnswer::Unchanged(812));
-        answer.finish();
+        answer.finish(false);
     });
     add(
         samples,
@@ -71,13 +71,13 @@ fn groups(samples: &mut Vec<Sample>) {
                 culprit: Some(1),
             };
             let refused = |code, sentence| WriteAnswer::Refused(FaultRef { code, sentence });
-            let mut answer = GroupAnswerBuilder::begin(out, 40, head);
+            let mut answer = GroupAnswerBuilder::begin(out, 40, &head);
             answer.push(&refused(FaultCode::GroupRefused, ""));
             answer.push(&refused(
                 FaultCode::Conflict,
                 "it is at update 815 of epoch 11",
             ));
-            answer.finish();
+            answer.finish(false);
         },
     );
 }

@@ -14,7 +14,7 @@ use trunkline_proto::message::subscribe::{
     SubscribeBuilder, SubscribeHead, SubscribeItem, SubscribeTerms,
 };
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
-use trunkline_proto::message::write_answers::WriteAnswersBuilder;
+use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
 use trunkline_proto::{FaultCode, FaultRef};
 use trunkline_types::{
     Access, ArrayType, Contract, DataType, ElementType, EnumType, Position, Properties, Quality,
@@ -485,9 +485,10 @@ fn write_answers(samples: &mut Vec<Sample>) {
         "write-answers",
         "All applied, at ascending sequences",
         |out| {
-            let mut answers = WriteAnswersBuilder::begin(out, 1000);
+            let mut answers =
+                WriteAnswersBuilder::begin(out, 0, &WriteAnswersHead { first_write: 1000 });
             (813..818).for_each(|sequence| answers.push(&WriteAnswer::Applied(sequence)));
-            answers.finish();
+            answers.finish(false);
         },
     );
     add(samples, "write-answers-outcomes", "Every outcome", |out| {
@@ -500,7 +501,7 @@ fn write_answers(samples: &mut Vec<Sample>) {
             code: FaultCode::TimedOut,
             sentence: "",
         };
-        let mut answers = WriteAnswersBuilder::begin(out, 5);
+        let mut answers = WriteAnswersBuilder::begin(out, 0, &WriteAnswersHead { first_write: 5 });
         for outcome in [
             WriteAnswer::Applied(10),
             WriteAnswer::Unchanged(10),
@@ -513,7 +514,7 @@ fn write_answers(samples: &mut Vec<Sample>) {
         ] {
             answers.push(&outcome);
         }
-        answers.finish();
+        answers.finish(false);
     });
 }
 

@@ -14,7 +14,6 @@ use crate::message::round_trip::Source;
 /// The flags of the record, one byte, stand before this field. Flags above `MAX` are an error.
 #[derive(Debug)]
 pub struct FlagsThen<F, const MAX: u8 = { u8::MAX }>(PhantomData<F>);
-/// A flag of its record.
 #[derive(Debug)]
 pub enum Flag<const BIT: u8> {}
 /// Present if a flag of its record is set.

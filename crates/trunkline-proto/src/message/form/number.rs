@@ -13,7 +13,6 @@ use crate::message::layout::Shown;
 /// Little-endian, in as many bytes as the type has.
 #[derive(Debug)]
 pub enum Fixed {}
-/// A varint.
 #[derive(Debug)]
 pub enum Varint {}
 /// A handle: the difference from the handle of the record before, as a zigzag.
@@ -34,10 +33,8 @@ pub enum FixedMillis {}
 /// Nanoseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug)]
 pub enum Nanos {}
-/// The bits of a quality.
 #[derive(Debug)]
 pub enum QualityBits {}
-/// The number of a fault code.
 #[derive(Debug)]
 pub enum Code {}
 /// A number that may be absent: 0 stands for none.

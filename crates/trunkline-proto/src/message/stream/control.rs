@@ -33,7 +33,6 @@ record! {
 
 single_frame! { StreamAck, Ack, unnumbered }
 
-/// A flag in the header of the frame.
 #[derive(Debug)]
 pub enum HeaderFlag<const BIT: u8> {}
 
@@ -87,7 +86,6 @@ record! {
     pub struct Ask {
         /// The event that must reach the position; not [`Until::Sent`].
         pub until: Until = Number,
-        /// The position, in bytes.
         pub position: u64 = Position,
     }
 }
@@ -95,10 +93,8 @@ record! {
 single_frame! { StreamAsk, Ask, unnumbered }
 
 record! {
-    /// The writer was closed.
     #[derive(Copy, Eq)]
     pub struct End {
-        /// The stream ends here.
         pub position: u64 = Position,
     }
 }
@@ -106,7 +102,6 @@ record! {
 single_frame! { StreamEnd, End, unnumbered }
 
 record! {
-    /// The sender was destroyed.
     #[derive(Eq)]
     pub struct Abort {
         /// The sender's program has written, or read, up to here.
@@ -114,9 +109,7 @@ record! {
         /// The writer has sent up to here, or the reader has received up to here. Nothing more is
         /// sent.
         pub transferred: u64 = Position,
-        /// The reason, for programs.
         pub code: FaultCode = Code,
-        /// The reason, for people.
         pub sentence: String = Text<SENTENCE_BYTES_MAX>,
     }
 }
@@ -142,23 +135,18 @@ record! {
     /// A sign of life from the sender: [`Keepalive`] without a record count and a digest.
     #[derive(Copy, Eq)]
     pub struct StreamKeepalive {
-        /// As [`Keepalive::sent`].
         pub sent: u64 = Fixed,
-        /// As [`Keepalive::echo`].
         pub echo: u64 = Fixed,
-        /// As [`Keepalive::echo_held_ns`].
         pub echo_held_ns: u64 = Fixed,
     }
 }
 
 single_frame! { StreamKeepalive, StreamKeepalive, unnumbered }
 
-/// Appends S_END: the stream ends at this position.
 pub fn encode_end(position: u64, out: &mut Vec<u8>) {
     End { position }.encode(out);
 }
 
-/// Appends S_KEEPALIVE.
 pub fn encode_keepalive(keepalive: &Keepalive, out: &mut Vec<u8>) {
     let Keepalive {
         sent,
@@ -174,10 +162,6 @@ pub fn encode_keepalive(keepalive: &Keepalive, out: &mut Vec<u8>) {
     keepalive.encode(out);
 }
 
-/// Reads S_KEEPALIVE.
-///
-/// # Errors
-/// [`DecodeError`] if the payload does not have the form of the kind.
 pub fn decode_keepalive(frame: &Frame<'_>) -> Result<Keepalive, DecodeError> {
     let StreamKeepalive {
         sent,
@@ -192,12 +176,10 @@ pub fn decode_keepalive(frame: &Frame<'_>) -> Result<Keepalive, DecodeError> {
     })
 }
 
-/// Appends S_REFUSED.
 pub fn encode_refused(refused: &Refused, out: &mut Vec<u8>) {
     refused.encode_as(FrameKind::StreamRefused, 0, out);
 }
 
-/// Appends S_GOODBYE.
 pub fn encode_goodbye(goodbye: &Goodbye, out: &mut Vec<u8>) {
     goodbye.encode_as(FrameKind::StreamGoodbye, 0, out);
 }

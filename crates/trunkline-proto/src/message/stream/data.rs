@@ -24,22 +24,17 @@ pub const SHORT_OF_ROOM: u8 = 8;
 /// The head of the frame, before the bytes of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHead {
-    /// Position of the first byte.
     pub position: u64,
-    /// Number of bytes.
     pub len: u32,
-    /// CRC-32C of the bytes, if the frame has one.
     pub crc32c: Option<u32>,
     /// True if the writer's program is waiting for room.
     pub is_short_of_room: bool,
 }
 
-/// Bytes of the stream with their position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
     /// Position of the first byte.
     pub head: DataHead,
-    /// The bytes of the stream.
     pub bytes: &'a [u8],
 }
 
@@ -74,9 +69,6 @@ impl DataHead {
     }
 
     /// Reads the head of the frame. `head` holds exactly the head, or more.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the head does not have the form drawn in the [module](self).
     pub fn decode(header: &FrameHeader, head: &[u8]) -> Result<Self, DecodeError> {
         let whole = FrameHeader {
             flags: 0,
@@ -120,10 +112,6 @@ impl<'a> Data<'a> {
         out.extend_from_slice(self.bytes);
     }
 
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form drawn in the [module](self).
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
         let header = FrameHeader {
             length: u32::try_from(frame.payload().len()).unwrap_or(u32::MAX),

@@ -18,7 +18,6 @@ use crate::message::single::single_frame;
 pub type Ticket = [u8; 16];
 
 fields! {
-    /// Asks for an endpoint.
     #[derive(Eq)]
     pub struct Lookup {
         first {
@@ -27,7 +26,6 @@ fields! {
         }
         /// URL of the requested endpoint, in canonical form.
         1: pub url: String = IfSet<Url> as "endpoint",
-        /// The incarnation of the asking endpoint.
         2: pub incarnation: Incarnation = Always<Life>,
         /// The asking program and its release, shown to people.
         3: pub program: String = IfSet<Brief>,
@@ -56,7 +54,6 @@ record! {
 single_frame! { StreamTicket, TicketGrant, unnumbered }
 
 fields! {
-    /// Registers the name of an endpoint.
     #[derive(Eq)]
     pub struct Register {
         first {
@@ -65,7 +62,6 @@ fields! {
         }
         /// URL of the endpoint, in canonical form.
         1: pub url: String = IfSet<Url> as "endpoint",
-        /// The incarnation of the endpoint.
         2: pub incarnation: Incarnation = Always<Life>,
         /// The endpoint's program and its release, shown to people.
         3: pub program: String = IfSet<Brief>,
@@ -84,7 +80,6 @@ fields! {
 single_frame! { StreamRegister, Register, unnumbered }
 
 record! {
-    /// The name is registered.
     #[derive(Eq)]
     pub struct Registered {
         /// Silence after which the name is free again, in whole milliseconds.
@@ -100,7 +95,6 @@ record! {
     /// An endpoint has presented a ticket.
     #[derive(Copy, Eq)]
     pub struct Arrived<'a> {
-        /// The presented ticket.
         pub ticket: Ticket = Fixed,
         /// The bytes already read from the connection, starting with S_HELLO.
         pub bytes: &'a [u8] = Rest,

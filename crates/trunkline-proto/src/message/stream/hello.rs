@@ -24,13 +24,11 @@ pub struct Incarnation(pub [u8; 16]);
 pub struct StreamEnd {
     /// The endpoint's features; S_WELCOME has `SHARED_RING` only if both endpoints agree to it.
     pub features: Features,
-    /// The life of the endpoint.
     pub incarnation: Incarnation,
     /// URL of the endpoint in canonical form, at most 1024 bytes.
     pub url: String,
     /// URL that it expects its peer to have; empty if it names none.
     pub peer_url: String,
-    /// Type of its elements.
     pub data_type: DataType,
     /// Number of elements that its buffer can hold.
     pub capacity: u64,
@@ -40,16 +38,12 @@ pub struct StreamEnd {
     pub has_journal: bool,
     /// Its program and release, shown to people.
     pub program: String,
-    /// Its progress, as a writer or as a reader.
     pub state: EndState,
 }
 
-/// The progress of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndState {
-    /// The endpoint writes.
     Writer(WriterState),
-    /// The endpoint reads.
     Reader(ReaderState),
 }
 
@@ -59,7 +53,6 @@ record! {
     pub struct WriterState {
         /// The writer has all bytes from here on. The position is the start of an element.
         pub kept: u64 = VarintPosition,
-        /// Number of elements before `kept`.
         pub kept_elements: u64 = VarintPosition,
         /// The writer's program has written up to here.
         pub written: u64 = VarintPosition,
@@ -72,7 +65,6 @@ record! {
     pub struct ReaderState {
         /// Everything before this position has arrived.
         pub arrived: u64 = VarintPosition,
-        /// Number of whole elements before `arrived`.
         pub arrived_elements: u64 = VarintPosition,
         /// The reader's program has read up to here.
         pub read: u64 = VarintPosition,
@@ -90,9 +82,7 @@ record! {
 /// The first message of the endpoint that dials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamHello {
-    /// The versions that it speaks.
     pub versions: VersionRange,
-    /// The endpoint itself.
     pub end: StreamEnd,
     /// The life of the peer to which it was connected before; `None` at first.
     pub peer: Option<Incarnation>,
@@ -109,9 +99,7 @@ pub struct StreamHello {
 /// The other endpoint's acceptance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamWelcome {
-    /// The version in use from here on.
     pub version: u8,
-    /// The endpoint itself.
     pub end: StreamEnd,
     /// Its part of the secret of the pair, if the two meet for the first time.
     pub share: Option<Secret>,
@@ -123,7 +111,6 @@ pub struct StreamWelcome {
 pub const URL_BYTES_MAX: usize = 1024;
 
 fields! {
-    /// The fields of both frames.
     #[derive(Default)]
     struct Fields {
         1: pub features: Features = Always<FeatureBits>,
@@ -196,7 +183,6 @@ impl Fields {
 }
 
 impl StreamHello {
-    /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let fields = Fields {
             peer: self.peer,
@@ -209,10 +195,6 @@ impl StreamHello {
         encode::<_, Flat>(FrameKind::StreamHello, &self.versions, &fields, out);
     }
 
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form of the kind.
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamHello)?;
         let versions = MagicThen::<Flat>::read(&mut Run::default(), &mut payload)?;
@@ -230,7 +212,6 @@ impl StreamHello {
 }
 
 impl StreamWelcome {
-    /// Creates the welcome of this endpoint.
     pub fn new(end: StreamEnd) -> Self {
         Self {
             version: PROTOCOL_VERSION,
@@ -240,7 +221,6 @@ impl StreamWelcome {
         }
     }
 
-    /// Appends the frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let fields = Fields {
             share: self.share,
@@ -250,10 +230,6 @@ impl StreamWelcome {
         encode::<_, Fixed>(FrameKind::StreamWelcome, &self.version, &fields, out);
     }
 
-    /// Reads the frame.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the payload does not have the form of the kind.
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         let mut payload = Payload::of(frame, FrameKind::StreamWelcome)?;
         let version = MagicThen::<Fixed>::read(&mut Run::default(), &mut payload)?;
@@ -276,10 +252,8 @@ fn encode<'a, T, F: Form<'a, T>>(kind: FrameKind, first: &T, fields: &Fields, ou
     seal(out, start);
 }
 
-/// The life of an endpoint.
 #[derive(Debug)]
 pub enum Life {}
-/// A secret.
 #[derive(Debug)]
 pub enum SecretBytes {}
 /// A URL, up to the end of the field.

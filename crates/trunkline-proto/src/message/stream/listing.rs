@@ -10,7 +10,6 @@ use crate::message::hello::{Brief, MagicThen};
 use crate::message::layout::Shown;
 use crate::message::single::single_frame;
 
-/// Most endpoints of one S_ENDPOINTS.
 pub const ENDPOINTS_PAGE_MAX: usize = 256;
 
 /// Longest element type that is reported, in bytes; the rest is cut off.
@@ -35,20 +34,16 @@ fields! {
 single_frame! { StreamList, EndpointsQuery, unnumbered }
 
 fields! {
-    /// The state of an endpoint at one moment.
     #[derive(Eq, Default)]
     pub struct EndpointStatus {
         /// URL of the endpoint in canonical form.
         1: pub url: String = IfSet<Url> as "endpoint",
         /// True for a writer, false for a reader, `None` if not reported yet.
         2: pub is_writer: Option<bool> = IfSet<Direction> as "direction",
-        /// Type of its elements, as text.
         3: pub data_type: String = IfSet<Whole<TYPE_SHOWN_BYTES_MAX>> as "type",
         /// Number of elements that its buffer can hold.
         4: pub capacity: u64 = IfSet<Varint>,
-        /// Number of elements in its buffer.
         5: pub in_buffer: u64 = IfSet<Varint>,
-        /// Total number of elements written or read.
         6: pub total: u64 = IfSet<Varint>,
         /// True while the two ends are connected.
         7: pub is_connected: bool = IfSet<VarintFlag>,
@@ -58,15 +53,11 @@ fields! {
         9: pub away_for: Option<Duration> = Maybe<Elapsed> as "away_ms",
         /// The reason why the last connection ended or was not established.
         10: pub last_disconnect: String = IfSet<Brief>,
-        /// URL of the peer.
         11: pub peer: String = IfSet<Url>,
-        /// The peer's program and release.
         12: pub peer_program: String = IfSet<Brief>,
-        /// Transport of the connection.
         13: pub transport: String = IfSet<Brief>,
         /// The reason why the stream ended other than in order.
         14: pub fault: String = IfSet<Brief>,
-        /// The endpoint's program and release.
         15: pub program: String = IfSet<Brief>,
         /// Process id of the program; 0 if unknown.
         16: pub pid: u32 = IfSet<Varint>,
@@ -80,7 +71,6 @@ fields! {
 single_frame! { StreamStatus, EndpointStatus, unnumbered }
 
 fields! {
-    /// A page of endpoints.
     #[derive(Eq, Default)]
     pub struct EndpointsPage {
         /// The endpoints in the order of their URLs, at most [`ENDPOINTS_PAGE_MAX`].

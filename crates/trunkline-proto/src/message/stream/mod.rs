@@ -25,7 +25,6 @@ use crate::DecodeError;
 use crate::decode::Payload;
 use trunkline_types::wire::{put_u64, put_varint};
 
-/// The largest legal position.
 pub const POSITION_MAX: u64 = 1 << 62;
 
 /// A position, or a number that is added to one; little-endian.

@@ -10,7 +10,6 @@
 use crate::frame::{EXT, FrameHeader, HEADER_BYTES};
 use crate::{Frame, FrameKind};
 
-/// Returns true if frames of this kind carry the checksums.
 pub const fn is_sealed(kind: FrameKind) -> bool {
     use FrameKind::*;
     matches!(
@@ -45,7 +44,6 @@ pub fn seal(out: &mut [u8], start: usize) {
     }
 }
 
-/// Returns true if the header is unaltered.
 pub fn is_intact(header: &FrameHeader) -> bool {
     header.request == sum(header)
 }
@@ -55,7 +53,6 @@ pub fn is_payload_intact(header: &FrameHeader, payload: &[u8]) -> bool {
     header.count == crc32c::crc32c(payload)
 }
 
-/// Returns true if a whole frame is unaltered.
 pub fn is_frame_intact(frame: &Frame<'_>) -> bool {
     let header = frame.header();
     let mut count = crc32c::crc32c(frame.payload());

@@ -18,7 +18,6 @@ use crate::stream::options::Role;
 use crate::stream::session::Claim;
 use crate::{Disconnect, Fault, FaultCode, PROTOCOL_VERSION, VersionRange};
 
-/// The result of an accepted hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted {
     /// The connection that it replaces, which must be closed and no longer handled.

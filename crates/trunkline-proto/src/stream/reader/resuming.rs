@@ -33,13 +33,6 @@ impl Reader {
         if is_fresh && writer.kept > 0 {
             // It replaces a reader that is gone: what that one had is not sent again.
             let (from, elements) = (writer.kept, writer.kept_elements);
-            #[cfg(feature = "planted")]
-            let (from, elements) = match trunkline_types::planted::is(
-                trunkline_types::planted::Bug::SuccessorMisplaced,
-            ) {
-                true => (writer.written, elements),
-                false => (from, elements),
-            };
             self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
             (self.read, self.read_elements, self.durable) = (from, elements, from);
             let now = self.now();

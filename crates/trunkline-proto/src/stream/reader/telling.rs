@@ -8,27 +8,7 @@ impl Reader {
     /// The acknowledgement that could be sent now.
     pub(super) fn now(&self) -> Ack {
         let arrived = self.arrived.position();
-        #[cfg(feature = "planted")]
-        let arrived = match &self.incoming {
-            Some(incoming)
-                if trunkline_types::planted::is(trunkline_types::planted::Bug::AckedTooEarly) =>
-            {
-                arrived.saturating_add(incoming.left)
-            }
-            _ => arrived,
-        };
         let has_all = self.close.is_some_and(|close| close.position == arrived);
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::CreditNotGiven) {
-            return Ack {
-                arrived,
-                read: self.read,
-                durable: self.durable,
-                credit_bytes: self.bytes_max,
-                credit_elements: self.capacity,
-                has_end: self.is_end_safe && has_all,
-            };
-        }
         Ack {
             // No part of an element counts as arrived while the element may still be dropped.
             arrived: match self.losses.are_possible() && !has_all {

@@ -32,12 +32,6 @@ impl Writer {
             ElementForm::Variable => self.written_elements,
         };
         let elements = written.saturating_sub(arrived);
-        #[cfg(feature = "planted")]
-        let elements =
-            match trunkline_types::planted::is(trunkline_types::planted::Bug::LeftMiscounted) {
-                true => written.saturating_sub(elements_at(self.reached)),
-                false => elements,
-            };
         Left {
             elements,
             in_doubt: elements_at(self.reached).saturating_sub(arrived),

@@ -86,21 +86,7 @@ impl Writer {
             let (from, elements) = (self.kept.boundary(), self.kept.elements());
             self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
         }
-        #[cfg(feature = "planted")]
-        let before = self.handed;
         self.handed = at.arrived;
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::NotSentAgain)
-            && meeting == Meeting::Again
-        {
-            self.handed = self.handed.max(before);
-        }
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::TakenTwice)
-            && meeting == Meeting::Again
-        {
-            self.handed = self.kept.boundary();
-        }
         self.sent = at.arrived;
         self.reached = at.arrived;
         self.handle_down();

@@ -11,7 +11,7 @@ use trunkline_types::Tick;
 
 use super::SIZE;
 
-/// What the network sees of an end.
+/// The network's view of an end.
 pub trait End {
     fn poll_dial(&self) -> Option<Tick>;
     fn dialled(&mut self, now: Tick, id: u64);
@@ -34,11 +34,11 @@ pub struct WriterEnd {
     ring: VecDeque<u8>,
     base: u64,
     pub written: u64,
-    /// Where each element that varies ends.
+    /// The end of each variable-size element.
     pub ends: Vec<u64>,
 }
 
-/// A reader, which checks what it reads.
+/// A reader that checks its elements.
 pub struct ReaderEnd {
     pub link: ReaderLink,
     ring: VecDeque<u8>,
@@ -47,7 +47,7 @@ pub struct ReaderEnd {
     pub read: u64,
     pub read_elements: u64,
     pub next: u64,
-    /// Elements that it was told are lost.
+    /// Elements reported as lost.
     pub lost: u64,
 }
 
@@ -88,7 +88,7 @@ impl WriterEnd {
         }
     }
 
-    /// A writer that goes on from its journal, which holds elements of one size.
+    /// A writer that continues from its journal, which holds elements of one size.
     pub fn restored(link: WriterLink, at: WriterState) -> Self {
         let numbers = at.kept / SIZE..at.written / SIZE;
         Self {
@@ -100,7 +100,7 @@ impl WriterEnd {
         }
     }
 
-    /// It takes the place of one of which so many elements that vary have come.
+    /// It takes the place of a reader that had received this number of variable-size elements.
     pub fn goes_on_from(&mut self, elements: u64) {
         let from = self.link.freed();
         assert_eq!(self.link.freed_elements(), elements);
@@ -214,7 +214,7 @@ impl ReaderEnd {
         }
     }
 
-    /// A reader that goes on from its journal, in which everything was read.
+    /// A reader that continues from its journal, in which everything was read.
     pub fn restored(link: ReaderLink) -> Self {
         let (read, read_elements) = link.ready();
         Self {
@@ -249,7 +249,7 @@ impl ReaderEnd {
         true
     }
 
-    /// Reads the next element that varies, if it is there, and checks it.
+    /// Reads the next variable-size element, if it has arrived, and checks it.
     pub fn read_varying(&mut self) -> bool {
         if self.fill() == 0 {
             return false;
@@ -265,7 +265,7 @@ impl ReaderEnd {
         true
     }
 
-    /// The program is told what is missing before this element.
+    /// Reports the elements missing before this one to the program.
     fn skip_lost(&mut self, element: u64) {
         while self.link.next_lost().is_some_and(|(at, _)| at <= element) {
             let (at, count) = self.link.take_lost().unwrap();
@@ -275,7 +275,7 @@ impl ReaderEnd {
         }
     }
 
-    /// What is missing behind everything that has come.
+    /// Reports the elements missing after everything that has arrived.
     pub fn skip_last_lost(&mut self) {
         self.skip_lost(self.read_elements);
     }

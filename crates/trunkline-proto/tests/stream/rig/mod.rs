@@ -18,7 +18,7 @@ pub const SIZE: u64 = 8;
 pub const WRITER: &str = "tl://localhost/writer";
 pub const READER: &str = "tl://localhost/reader";
 
-/// A writer and a reader of elements of 8 bytes, and what is between them.
+/// A writer and a reader of elements of 8 bytes, and the network between them.
 pub struct World {
     pub now: Tick,
     pub writer: WriterEnd,
@@ -44,14 +44,14 @@ pub fn options(writer: u64, reader: u64, writer_dials: bool) -> (LinkOptions, Li
     (w, r)
 }
 
-/// What a journal keeps of the peer.
+/// Stores the data about the peer that a journal keeps.
 pub fn keep_pair<H>(options: &mut LinkOptions, link: &Link<H>) {
     options.pair = link.pair().copied();
     options.peer_lineage = options.pair.map(|pair| pair.lineage);
 }
 
 impl World {
-    /// Buffers of so many elements. Nothing is connected yet.
+    /// Buffers of these numbers of elements. Nothing is connected yet.
     pub fn new(writer: u64, reader: u64, writer_dials: bool) -> Self {
         let (w, r) = options(writer, reader, writer_dials);
         Self::with(w, r)
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Connected, and everything said that there is to say.
+    /// Connected, with the handshake finished.
     pub fn connected(writer: u64, reader: u64, writer_dials: bool) -> Self {
         let mut world = Self::new(writer, reader, writer_dials);
         world.run(ms(10));
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Whether the end that is dialled has a peer.
+    /// Returns true if the dialled end has a peer.
     pub fn passive_is_connected(&self) -> bool {
         match self.writer_dials {
             true => self.reader.link.is_connected(),
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Both ends do what is due, and send what they have; nothing is delivered.
+    /// Both ends process what is due, and send their output; nothing is delivered.
     pub fn pump(&mut self) {
         let now = self.now;
         let (active, passive, net) = self.ends();
@@ -106,13 +106,13 @@ impl World {
         pump(passive, false, now, net);
     }
 
-    /// Only the reader does what is due.
+    /// Only the reader processes what is due.
     pub fn pump_reader(&mut self) {
         let is_active = !self.writer_dials;
         pump(&mut self.reader, is_active, self.now, &mut self.net);
     }
 
-    /// What has come through the network by now is taken in.
+    /// Delivers everything that has passed through the network by now.
     pub fn deliver(&mut self) {
         let now = self.now;
         let (active, passive, net) = self.ends();
@@ -172,8 +172,8 @@ impl World {
         );
     }
 
-    /// Both ends learn at once that the connection is gone, and nobody can dial until
-    /// [`heal`](Self::heal). What is on its way is lost.
+    /// Both ends learn at once that the connection is gone, and neither can dial until
+    /// [`heal`](Self::heal). Data in transit is lost.
     pub fn cut(&mut self) {
         self.net.can_dial = false;
         for id in self.net.lose_all() {
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// The same, and each dial fails at once until [`heal`](Self::heal).
+    /// Like [`cut`](Self::cut), and each dial fails at once until [`heal`](Self::heal).
     pub fn cut_and_refuse(&mut self) {
         self.cut();
         self.net.refuses = true;

@@ -15,11 +15,11 @@ type Arrival = Option<Vec<u8>>;
 pub struct Connection {
     /// To the end that dialled, and to the other.
     to: [VecDeque<(Tick, Arrival)>; 2],
-    /// Whether either end is still there.
+    /// True for an end that still exists.
     is_open: [bool; 2],
-    /// Whether an end hears nothing any more.
+    /// True for an end that receives nothing.
     is_deaf: [bool; 2],
-    /// What came before the hello was whole; `None` once it was.
+    /// Bytes received before the hello was complete; `None` once it was.
     hello: Option<Vec<u8>>,
     delay: Duration,
 }
@@ -29,15 +29,15 @@ pub struct Net {
     connections: BTreeMap<u64, Connection>,
     last: u64,
     pub can_dial: bool,
-    /// While nobody can dial, each dial fails at once; otherwise it waits until that is over.
+    /// While dials are impossible, each one fails at once; otherwise it waits until that is over.
     pub refuses: bool,
-    /// How long bytes of connections dialled from now on are on their way.
+    /// Transit time of bytes on connections dialled from now on.
     pub delay: Duration,
     /// Longest piece that bytes arrive in.
     pub piece: usize,
-    /// Bytes come also to an end that has closed, as if its driver had not heard of that.
+    /// Bytes come also to an end that has closed, as if its driver had not learned of that.
     pub is_leaky: bool,
-    /// What is no hello closes the connection; otherwise it is a mistake of a test.
+    /// Invalid hellos close the connection; otherwise they are a mistake of a test.
     pub is_forgiving: bool,
     /// Pieces sent to the end that dialled, and to the other.
     sent: [u64; 2],
@@ -92,7 +92,7 @@ impl Net {
         }
     }
 
-    /// An end closes: the other learns it behind what was sent.
+    /// An end closes: the other learns it after the data sent before.
     pub fn close(&mut self, id: u64, by_active: bool, now: Tick) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.is_open[index(by_active)] = false;
@@ -103,8 +103,8 @@ impl Net {
         }
     }
 
-    /// What arrives next, at the end that dialled or the other, if it is there by now. Bytes for an
-    /// end that has closed are lost.
+    /// The next arrival, at the end that dialled or the other, if it has arrived by now. Bytes for
+    /// an end that has closed are lost.
     pub fn next_arrival(&mut self, now: Tick) -> Option<(u64, bool, Arrival)> {
         for (id, connection) in &mut self.connections {
             for is_active in [true, false] {
@@ -121,7 +121,7 @@ impl Net {
         None
     }
 
-    /// How often something was sent to the end that dialled, or to the other.
+    /// Number of sends to the end that dialled, or to the other.
     pub fn frames_to(&self, active: bool) -> u64 {
         self.sent[index(active)]
     }
@@ -131,8 +131,8 @@ impl Net {
         queues.filter_map(|q| q.front()).map(|(at, _)| *at).min()
     }
 
-    /// Bytes for the end that was dialled: the hello when it is whole with these, and what is
-    /// behind it; `None` for the hello when it was before.
+    /// Bytes for the dialled end: the hello once it is complete, and the bytes after it; `None` for
+    /// the hello if it was complete before.
     pub fn take_hello(&mut self, id: u64, bytes: &[u8]) -> Option<(Option<StreamHello>, Vec<u8>)> {
         let connection = self.connections.get_mut(&id)?;
         let Some(hello) = &mut connection.hello else {
@@ -155,15 +155,14 @@ impl Net {
         Some((Some(decoded), rest))
     }
 
-    /// Every connection is gone, and what was on its way.
+    /// Drops every connection and the data in transit.
     pub fn lose_all(&mut self) -> Vec<u64> {
         let ids = self.connections.keys().copied().collect();
         self.connections.clear();
         ids
     }
 
-    /// The end that dialled, or the other, does not hear any more of connections there are, and
-    /// does not know.
+    /// The end that dialled, or the other, silently stops receiving on the existing connections.
     pub fn half_open(&mut self, deaf_is_active: bool) {
         for connection in self.connections.values_mut() {
             connection.to[index(deaf_is_active)].clear();
@@ -171,7 +170,7 @@ impl Net {
         }
     }
 
-    /// Nothing goes through the connections there are, in either direction, and nobody is told.
+    /// The existing connections silently stall in both directions.
     pub fn freeze(&mut self) {
         for connection in self.connections.values_mut() {
             connection.to = Default::default();
@@ -179,7 +178,7 @@ impl Net {
         }
     }
 
-    /// What is on its way to an end is held up for longer.
+    /// Delays data in transit to an end.
     pub fn hold_up(&mut self, to_active: bool, time: Duration) {
         for connection in self.connections.values_mut() {
             connection.delay += time;
@@ -189,7 +188,7 @@ impl Net {
         }
     }
 
-    /// Changes one byte on its way to an end.
+    /// Changes one byte in transit to an end.
     pub fn alter(&mut self, to_active: bool, from_end: usize) {
         for connection in self.connections.values_mut() {
             let queue = &mut connection.to[index(to_active)];
@@ -200,7 +199,7 @@ impl Net {
         }
     }
 
-    /// Of what is on its way to an end only so many pieces come.
+    /// Drops the data in transit to an end, except for the first `pieces`.
     pub fn lose_all_behind(&mut self, to_active: bool, pieces: usize) {
         for connection in self.connections.values_mut() {
             connection.to[index(to_active)].truncate(pieces);

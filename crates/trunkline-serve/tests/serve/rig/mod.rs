@@ -6,7 +6,7 @@
 //! again in a transport that was full: a wake-up that is missing is a test that hangs on old
 //! values.
 
-#![allow(dead_code, reason = "every test binary uses a part of it")]
+#![allow(dead_code, reason = "each test program uses its own part")]
 
 mod peer;
 mod world;
@@ -37,7 +37,7 @@ pub struct Pair {
     pub client: ClientCore,
     pub session: Option<Session>,
     pub options: Arc<ServeOptions>,
-    /// The client's process stands still: nothing is read or sent at its end.
+    /// The client's process stalls: nothing is read or sent at its end.
     pub is_stopped: bool,
     /// Bytes that the transport holds in each direction.
     pub capacity: usize,
@@ -47,7 +47,7 @@ pub struct Pair {
     pub piece: usize,
     /// Frames and bytes that went each way since this was last cleared.
     pub traffic: Traffic,
-    /// What happens to the frames on their way to the client, one by one; `None`: nothing.
+    /// The treatment of frames in transit to the client, one by one; `None`: unchanged.
     pub between: Option<Tamper>,
     /// The beginning of a frame, while something may happen to it.
     uncut: Vec<u8>,
@@ -62,15 +62,15 @@ pub struct Pair {
 
 /// How a turn of the session ended.
 enum Turn {
-    /// Whether anything moved.
+    /// True if anything moved.
     Moved(bool),
     Closed(Disconnect),
 }
 
-/// What takes the place of a frame, given with its bytes; `None`: it stays as it is.
+/// The replacement of a frame, given with its bytes; `None`: it stays unchanged.
 pub type Tamper = Box<dyn FnMut(&Frame<'_>, &[u8]) -> Option<Vec<u8>>>;
 
-/// What went over a connection.
+/// The traffic of a connection.
 #[derive(Default, Debug)]
 pub struct Traffic {
     pub to_engine: Direction,
@@ -141,7 +141,7 @@ impl Pair {
         }
     }
 
-    /// What answers at the address from now on says that it is this engine.
+    /// From now on the engine at the address identifies itself with this id.
     pub fn becomes_engine(&mut self, engine_id: [u8; 16]) {
         self.options = Arc::new(ServeOptions {
             engine_id,
@@ -149,13 +149,13 @@ impl Pair {
         });
     }
 
-    /// Lets time pass until the client dials, and lets both say hello.
+    /// Lets time pass until the client dials, and completes the handshake.
     pub fn connect(&mut self) {
         self.dial();
         self.exchange();
     }
 
-    /// Lets time pass until the client dials; nothing is said yet.
+    /// Lets time pass until the client dials; no hello is exchanged yet.
     pub fn dial(&mut self) {
         let due = self.client.poll_dial().expect("the client wants to dial");
         self.world.advance_to(due);
@@ -169,7 +169,7 @@ impl Pair {
         self.session = Some(session);
     }
 
-    /// The connection breaks; what was on its way is lost.
+    /// The connection breaks; data in transit is lost.
     pub fn cut(&mut self) {
         let (now, _) = self.world.time();
         if let Some(mut session) = self.session.take() {
@@ -183,8 +183,8 @@ impl Pair {
         self.traffic.to_client.rest.clear();
     }
 
-    /// The connection breaks when so many more bytes have come through each way: what was on its
-    /// way beyond them is lost.
+    /// The connection breaks after this number of further bytes in each direction: later data in
+    /// transit is lost.
     pub fn cut_after(&mut self, to_engine: usize, to_client: usize) {
         let ((now, wall), capacity) = (self.world.time(), self.capacity);
         self.capacity = TRANSPORT_BYTES;
@@ -308,7 +308,7 @@ impl Pair {
         Turn::Moved(is_moving)
     }
 
-    /// What the transport makes of bytes on their way to the client.
+    /// The transport's treatment of bytes in transit to the client.
     fn carried(&mut self, out: Vec<u8>) -> Vec<u8> {
         let Some(between) = &mut self.between else {
             let mut whole = std::mem::take(&mut self.uncut);
@@ -388,12 +388,12 @@ impl Pair {
         self.to_engine.extend(frames);
     }
 
-    /// Bytes on their way to the client.
+    /// Bytes in transit to the client.
     pub fn waiting_answers(&self) -> usize {
         self.to_client.len()
     }
 
-    // What programs do.
+    // Actions of programs.
 
     pub fn open(&mut self, names: &[&str]) -> Vec<Result<Opened, Fault>> {
         self.open_with(names, OpenOptions::default())
@@ -411,7 +411,7 @@ impl Pair {
     pub fn variable(&mut self, name: &str) -> VariableRef {
         self.open(&[name])
             .remove(0)
-            .expect("it can be opened")
+            .expect("the variable exists")
             .variable
     }
 
@@ -473,7 +473,7 @@ impl Pair {
         loop {
             let (before, (now, _)) = (events.len(), self.world.time());
             events.extend(std::iter::from_fn(|| self.client.next_event(now, id)));
-            // What was taken may be what more was waiting for.
+            // Reading may have made room for pending data.
             self.exchange();
             if events.len() == before {
                 return events;
@@ -481,17 +481,17 @@ impl Pair {
         }
     }
 
-    /// The readings among what waits.
+    /// The pending readings.
     pub fn readings(&mut self, id: SubscriptionId) -> Vec<Reading> {
         self.events(id).into_iter().filter_map(reading).collect()
     }
 
-    /// The values of the readings among what waits.
+    /// The values of the pending readings.
     pub fn values(&mut self, id: SubscriptionId) -> Vec<f64> {
         self.readings(id).iter().map(value).collect()
     }
 
-    /// What the engine knows of a variable.
+    /// The engine's information on a variable.
     pub fn info(&mut self, variable: VariableRef) -> VariableInfo {
         let request = self.client.info(&[variable]).unwrap();
         self.answer(request)

@@ -1,4 +1,4 @@
-//! A peer that says whatever a test wants it to, to a real session.
+//! A peer that sends arbitrary frames to a real session.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::World;
 pub struct Peer {
     pub world: World,
     pub session: Session,
-    /// What the session has said.
+    /// The output of the session.
     pub said: Vec<u8>,
 }
 
-/// What the session said last.
+/// The last frame of the session.
 #[derive(Debug)]
 pub enum Heard {
     Nothing,
@@ -52,7 +52,7 @@ impl Peer {
         peer
     }
 
-    /// Sends what `encode` appends, and takes what is answered.
+    /// Sends the bytes that `encode` appends, and takes the answer.
     pub fn say(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
         encode(&mut bytes);
@@ -65,7 +65,7 @@ impl Peer {
         self.take();
     }
 
-    /// Takes what the session has to say.
+    /// Takes the output of the session.
     pub fn take(&mut self) {
         let (now, wall) = self.world.time();
         while self
@@ -74,14 +74,14 @@ impl Peer {
         {}
     }
 
-    /// Lets the session do what is due now.
+    /// Lets the session process what is due now.
     pub fn time_out(&mut self) {
         let (now, wall) = self.world.time();
         self.session.handle_timeout(now, wall);
         self.take();
     }
 
-    /// Kinds of the frames that the session has said.
+    /// Kinds of the frames that the session has sent.
     pub fn kinds(&self) -> Vec<FrameKind> {
         self.frames(|frame| frame.kind().expect("a kind"))
     }
@@ -96,7 +96,7 @@ impl Peer {
         frames
     }
 
-    /// Update records that the session has said.
+    /// Number of update records that the session has sent.
     pub fn records(&self) -> usize {
         let records = self.frames(|frame| match frame.kind() {
             Some(FrameKind::Updates) => frame.count() as usize,

@@ -32,7 +32,7 @@ struct Inner {
 pub struct Bell(Arc<Mutex<bool>>);
 
 impl Bell {
-    /// Whether it was woken since it was last asked.
+    /// Returns true if it was woken since the last call.
     pub fn rang(&self) -> bool {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
@@ -68,7 +68,7 @@ impl World {
         self.0.engine.borrow().clone()
     }
 
-    /// The engine is started anew: another epoch, no variables.
+    /// The engine is started again: another epoch, no variables.
     pub fn restart(&self) {
         let epoch = self.engine().epoch() + 1;
         *self.0.engine.borrow_mut() = Engine::new(EngineOptions::new("sut", epoch));
@@ -78,23 +78,25 @@ impl World {
         let (now, wall) = self.time();
         let definition = library(library_name, variables);
         self.engine()
+            .libraries()
             .deploy(&definition, now, wall)
-            .expect("it is well formed")
+            .expect("the library is valid")
     }
 
     pub fn undeploy(&self, library: &str) {
         let (now, wall) = self.time();
         self.engine()
+            .libraries()
             .undeploy(library, now, wall, &mut Wakes::new())
-            .expect("it is deployed");
+            .expect("the library is deployed");
     }
 
-    /// What callers of sessions may do that begin from now on.
+    /// The rights of callers whose sessions begin from now on.
     pub fn permit(&self, rights: Rights) {
         self.0.rights.set(rights);
     }
 
-    /// A new session on behalf of somebody on the loopback interface.
+    /// A new caller on the loopback interface.
     pub fn caller(&self) -> Caller {
         let session = self.0.sessions.get() + 1;
         self.0.sessions.set(session);
@@ -176,7 +178,7 @@ pub fn f64_variable(path: &str) -> VariableDefinition {
     VariableDefinition::new(path, DataType::F64)
 }
 
-/// A variable of this type, with what else is said about it.
+/// A variable of this type, with further properties.
 pub fn define(
     path: &str,
     data_type: DataType,

@@ -1,4 +1,4 @@
-//! Faults on the way to a variable: its name, the connection, rights, its library.
+//! Faults on the path to a variable: its name, the connection, rights, its library.
 
 use trunkline_client::ClientOptions;
 use trunkline_engine::{LeaseRequest, Rights, Wakes};
@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Resolution,
         "\"nowhere\" has no address",
-        "check its spelling",
+        "check the spelling",
     ),
     // Connection.
     row(
@@ -65,7 +65,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Connection,
         "stale",
-        "is the engine running",
+        "start the engine",
     ),
     row(
         "the engine is silent",
@@ -73,7 +73,7 @@ pub(super) const ROWS: &[Row] = &[
             let mut pair = healthy();
             let id = pair.subscribe(&[NAME], "latest");
             pair.events(id);
-            // The other end stands still: nothing comes, and nothing says so.
+            // The other end stalls: nothing arrives, and no error is reported.
             pair.session = None;
             for _ in 0..100 {
                 pair.world.advance(SECOND / 10);
@@ -86,8 +86,8 @@ pub(super) const ROWS: &[Row] = &[
             why(&mut pair, NAME)
         },
         WhyStage::Connection,
-        "nothing came from the other end for",
-        "stands still",
+        "nothing arrived from the peer for",
+        "has stalled",
     ),
     row(
         "the connection was cut",
@@ -165,7 +165,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Filter,
         "read-only",
-        "change `access`",
+        "`access` in its library",
     ),
     row(
         "leased by another",
@@ -176,7 +176,8 @@ pub(super) const ROWS: &[Row] = &[
             let handle = engine.resolve(&other, NAME).unwrap().handle();
             let request = LeaseRequest::acquire(60 * SECOND);
             engine
-                .lease(&other, pair.world.time().0, handle, request)
+                .leases()
+                .request(&other, pair.world.time().0, handle, request)
                 .unwrap();
             pair.write([(x, 2.0)]);
             why(&mut pair, NAME)
@@ -224,7 +225,8 @@ pub(super) const ROWS: &[Row] = &[
             let (now, wall) = pair.world.time();
             pair.world
                 .engine()
-                .stop_library("rig", now, wall, &mut Wakes::new())
+                .libraries()
+                .stop("rig", now, wall, &mut Wakes::new())
                 .unwrap();
             why(&mut pair, NAME)
         },

@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Row] = &[
             let id = pair.subscribe(&[NAME], "latest");
             pair.events(id);
             pair.settle();
-            // Its program asks, and does not read what is sent to it.
+            // Its program sends a request, and does not read the answer.
             let request = pair.client.why(NAME).unwrap();
             for n in 0..4 {
                 pair.world.set(NAME, f64::from(n));
@@ -149,7 +149,11 @@ pub(super) const ROWS: &[Row] = &[
                 p.access = Access::ReadWrite;
             });
             let plc = Arc::new(Plc(Mutex::new(None)));
-            let _id = world.engine().attach_source(plc as Arc<_>).unwrap();
+            let _id = world
+                .engine()
+                .providers()
+                .attach_source(plc as Arc<_>)
+                .unwrap();
             world.publish(NAME, &Value::F64(1.0));
             let serve = ServeOptions {
                 write_credit_count: 2,

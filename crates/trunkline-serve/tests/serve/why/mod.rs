@@ -25,7 +25,7 @@ struct Row {
     /// Injects it and asks.
     inject: fn() -> Vec<Step>,
     stage: WhyStage,
-    /// In the sentence of the first fault, and in what it says to do.
+    /// A part of the sentence of the first fault, or of its remedy.
     says: &'static str,
     next: &'static str,
 }
@@ -61,7 +61,7 @@ fn with(change: impl FnOnce(&mut Properties)) -> Pair {
     Pair::on(&world)
 }
 
-/// What a program is told.
+/// The steps that a program gets.
 fn why(pair: &mut Pair, name: &str) -> Vec<Step> {
     let (now, _) = pair.world.time();
     let request = pair.client.explain(now, name).unwrap();
@@ -96,6 +96,7 @@ fn provided(
     let plc = Arc::new(Plc(Mutex::new(None)));
     let id = world
         .engine()
+        .providers()
         .attach_source(Arc::clone(&plc) as Arc<_>)
         .unwrap();
     world.publish(NAME, &Value::F64(1.0));
@@ -120,6 +121,7 @@ fn requote(world: &World, id: trunkline_engine::ProviderId, reason: Reason) {
     let quality = Quality::bad(reason);
     world
         .engine()
+        .providers()
         .set_source_quality(id, quality, now, wall, &mut Wakes::new());
 }
 
@@ -192,7 +194,7 @@ fn why_names_the_cause_of_every_injected_fault() {
 
 /// Behaviour: B-14.
 #[test]
-fn why_finds_nothing_wrong_where_nothing_is() {
+fn why_finds_no_problem_in_a_healthy_variable() {
     for contract in ["latest", "last:5", "first:5", "all:5", "sampled:100ms"] {
         let mut pair = healthy();
         let id = pair.subscribe(&[NAME], contract);

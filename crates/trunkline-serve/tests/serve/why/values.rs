@@ -1,4 +1,4 @@
-//! Faults of what a variable says: its source, and what filters its updates.
+//! Faults of a variable's value: its source, and the filters of its updates.
 
 use trunkline_client::SubscribeOptions;
 use trunkline_engine::{Origin, Wakes, Write as EngineWrite, WriteVerb};
@@ -25,7 +25,8 @@ pub(super) const ROWS: &[Row] = &[
             let reason = Reason::ProviderGone;
             pair.world
                 .engine()
-                .detach_provider(id, reason, now, wall, &mut Wakes::new());
+                .providers()
+                .detach(id, reason, now, wall, &mut Wakes::new());
             why(&mut pair, NAME)
         },
         WhyStage::Source,
@@ -70,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
             why(&mut pair, NAME)
         },
         WhyStage::Source,
-        "wrong side of 0",
+        "outside the range of square root scaling",
         "correct its `scale`",
     ),
     row(
@@ -98,7 +99,7 @@ pub(super) const ROWS: &[Row] = &[
             why(&mut Pair::on(&world), NAME)
         },
         WhyStage::Source,
-        "plant/x is not deployed",
+        "the target plant/x does not exist",
         "deploy its target",
     ),
     row(
@@ -112,7 +113,8 @@ pub(super) const ROWS: &[Row] = &[
             let (now, wall) = world.time();
             world
                 .engine()
-                .stop_library("far", now, wall, &mut Wakes::new())
+                .libraries()
+                .stop("far", now, wall, &mut Wakes::new())
                 .unwrap();
             why(&mut Pair::on(&world), NAME)
         },

@@ -43,7 +43,7 @@ impl Checker {
             found: life.map_or(0, |life| self.life(life).accepted),
             was_short: false,
         };
-        // Of readers without a journal, only the last one exists.
+        // Among readers without a journal, only the last one exists.
         if !self.journals[1] {
             self.readings.clear();
         }
@@ -176,7 +176,7 @@ impl Checker {
     pub fn reader_gone(&mut self, own: Lineage, found: &Properties) {
         let reading = self.reading(own);
         if self.takes_successor {
-            // Of a writer from which it has read nothing, the position is unknown.
+            // The position of a writer from which it has read nothing is unknown.
             let first = reading.life.map_or(0, |life| life + 1);
             for it in self.lives.iter_mut().skip(first as usize) {
                 it.reached = it.tried;

@@ -101,7 +101,7 @@ impl World {
         self.shared
             .phase
             .set(Phase::Calm(healed.saturating_add(CALM_WRITES)));
-        // Lets the programs notice the new phase, whatever they wait for.
+        // Lets the programs notice the new phase in any wait.
         (0..2).for_each(|side| self.poll(side));
         let calm = healed.saturating_add(CALM);
         self.run_until(calm);

@@ -14,9 +14,6 @@ const LINGER: Duration = Duration::from_secs(3);
 
 impl ReaderCore {
     /// Destroys the end, and sends the writer the position that was reached.
-    ///
-    /// # Errors
-    /// The journal could not be emptied.
     pub(crate) async fn destroy(&mut self, waits: &impl Waits) -> Result<(), StreamError> {
         self.commit_all();
         if self.link.with(|end, _, _| is_at_end(&end.link)) {

@@ -44,13 +44,10 @@ impl ReaderCore {
             .journal
             .is_some_and(|commits| commits.durability == Durability::Disk)
         {
-            let safe = self
-                .link
-                .wait(waits, None, |end, _| match end.is_committed(mark) {
-                    Ok(true) => Some(Ok(())),
-                    Ok(false) => None,
-                    Err(error) => Some(Err(error)),
-                });
+            let safe = self.link.wait(waits, None, |end, _| {
+                let is_safe = end.is_committed(mark);
+                is_safe.map(|is_safe| is_safe.then_some(())).transpose()
+            });
             safe.await.unwrap_or(Err(StreamError::Closed))?;
         }
         Ok(())
@@ -74,9 +71,6 @@ impl ReaderCore {
     }
 
     /// Ends the use of the journal after the end was destroyed.
-    ///
-    /// # Errors
-    /// The journal could not be emptied.
     pub(super) fn finish_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
         self.link.with(|end, _, _| end.finish_journal(lineage))

@@ -19,7 +19,7 @@ use crate::directory::Registration;
 use crate::element::LENGTH_BYTES;
 use crate::end::{EndRole, ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Ring, WaitPolicy, wait_shared};
+use crate::handle::{EndHandle, Ring, WaitPolicy};
 use crate::properties::{Monitor, Properties};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
@@ -256,13 +256,7 @@ impl ReaderCore {
         });
         match found.await {
             Some(result) => result,
-            #[cfg(feature = "planted")]
-            None if self.available() > 0
-                && trunkline_types::planted::is(trunkline_types::planted::Bug::LateReadMoves) =>
-            {
-                Ok(self.available())
-            }
-            None => Err(self.gave_up(timeout)),
+            None => Err(self.link.gave_up(timeout, NOT_COME)),
         }
     }
 
@@ -284,33 +278,15 @@ impl ReaderCore {
         if self.wait_policy.is_there(&mut elements) {
             return Ok(count);
         }
-        let until = self.link.deadline(timeout);
-        let over = |end: &StreamEndpoint<ReaderEnd>| over(&end.link);
-        let found = wait_shared(
-            waits,
-            &self.link,
-            &mut self.wait_policy,
-            until,
-            &mut elements,
-            over,
-        );
+        let (link, policy) = (&self.link, &mut self.wait_policy);
+        let found = link.wait_shared(waits, policy, timeout, &mut elements, over);
         match found.await {
             Ok(true) => Ok(count),
-            Ok(false) => Err(self.gave_up(timeout)),
+            Ok(false) => Err(self.link.gave_up(timeout, NOT_COME)),
             Err(error) => match self.available() {
                 0 => Err(error),
                 left => Ok(left.min(count)),
             },
-        }
-    }
-
-    fn gave_up(&self, timeout: Option<Duration>) -> StreamError {
-        match timeout {
-            Some(timeout) if !self.link.is_closed() => StreamError::Timeout {
-                timeout,
-                what: "not all of the elements have come",
-            },
-            _ => StreamError::Closed,
         }
     }
 
@@ -387,10 +363,6 @@ impl ReaderCore {
         if self.copied.capacity() > COPIED_KEPT {
             self.copied = Vec::new();
         }
-        #[cfg(feature = "planted")]
-        if trunkline_types::planted::is(trunkline_types::planted::Bug::CommittedTooEarly) {
-            self.commit_all();
-        }
         self.gave_back();
     }
 
@@ -416,6 +388,8 @@ impl ReaderCore {
     }
 }
 
+const NOT_COME: &str = "not all of the elements have come";
+
 /// The reason why nothing more arrives; elements that have arrived can still be read.
 fn over(link: &ReaderLink) -> Option<StreamError> {
     // The end takes precedence over a fault: the connection of a stream that has ended is also
@@ -436,13 +410,5 @@ fn over(link: &ReaderLink) -> Option<StreamError> {
         Some(fault) => Some(fault.clone().into()),
         None if link.is_over() => Some(StreamFault::Destroyed.into()),
         None => None,
-    }
-}
-
-impl std::fmt::Debug for ReaderCore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReaderCore")
-            .field("ring", &self.ring)
-            .finish_non_exhaustive()
     }
 }

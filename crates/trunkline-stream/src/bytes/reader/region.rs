@@ -68,7 +68,6 @@ impl<'a> ByteRegion<'a> {
         }
     }
 
-    /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.count
     }

@@ -36,17 +36,6 @@ pub struct Closed {
     pub journal: Option<JournalError>,
 }
 
-impl Closed {
-    fn new(left: Left, journal: Option<JournalError>) -> Self {
-        let Left { elements, in_doubt } = left;
-        Self {
-            elements,
-            in_doubt,
-            journal,
-        }
-    }
-}
-
 impl WriterCore {
     /// Ends the stream: waits until the reader has everything, and returns what it lacks. On
     /// timeout the rest is given up, and the reader is notified, because it would otherwise wait
@@ -90,11 +79,15 @@ impl WriterCore {
 
     /// `failed`: the error of the journal, if the end could not be written to it.
     fn end(&mut self, failed: Option<JournalError>) -> Closed {
-        let left = self.link.with(|end, _, _| end.left());
+        let Left { elements, in_doubt } = self.link.with(|end, _, _| end.left());
         let emptied = self.leave_journal();
         self.link.close(self.link.now());
         self.registration = None;
-        Closed::new(left, failed.or(emptied.err()))
+        Closed {
+            elements,
+            in_doubt,
+            journal: failed.or(emptied.err()),
+        }
     }
 }
 

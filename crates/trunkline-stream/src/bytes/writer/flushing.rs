@@ -8,8 +8,10 @@ use trunkline_ring::ElementProducer;
 use super::{WriterCore, over};
 use crate::end::{EndRole, StreamEndpoint, WriterEnd};
 use crate::error::StreamError;
-use crate::handle::{Ring, wait_shared};
+use crate::handle::Ring;
 use crate::wait::Waits;
+
+const NOT_READ: &str = "not all elements have come so far";
 
 /// The wait until this many elements have been read in total.
 struct Read<'a> {
@@ -83,7 +85,7 @@ impl WriterCore {
             });
         match reached.await {
             Some(result) => result,
-            None => Err(self.gave_up(timeout, "not all elements have come so far")),
+            None => Err(self.link.gave_up(timeout, NOT_READ)),
         }
     }
 
@@ -125,19 +127,11 @@ impl WriterCore {
         if read.has() || timeout == Some(Duration::ZERO) || self.wait_policy.is_there(&mut read) {
             return Ok(());
         }
-        let until = self.link.deadline(timeout);
-        let over = |end: &StreamEndpoint<WriterEnd>| over(&end.link);
-        let found = wait_shared(
-            waits,
-            &self.link,
-            &mut self.wait_policy,
-            until,
-            &mut read,
-            over,
-        );
+        let (link, policy) = (&self.link, &mut self.wait_policy);
+        let found = link.wait_shared(waits, policy, timeout, &mut read, over);
         match found.await? {
             true => Ok(()),
-            false => Err(self.gave_up(timeout, "not all elements have come so far")),
+            false => Err(self.link.gave_up(timeout, NOT_READ)),
         }
     }
 }

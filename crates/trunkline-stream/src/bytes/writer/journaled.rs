@@ -49,19 +49,16 @@ impl WriterCore {
                         self.link
                             .with(|end, _, _| end.link.set_short_of_room(false));
                         let what = "the journal has no room for all of the elements";
-                        return Err(self.gave_up(timeout, what));
+                        return Err(self.link.gave_up(timeout, what));
                     }
                 }
             }
         };
         if self.journal == Some(Durability::Disk) {
-            let safe = self
-                .link
-                .wait(waits, None, |end, _| match end.is_written(mark) {
-                    Ok(true) => Some(Ok(())),
-                    Ok(false) => None,
-                    Err(error) => Some(Err(error)),
-                });
+            let safe = self.link.wait(waits, None, |end, _| {
+                let is_safe = end.is_written(mark);
+                is_safe.map(|is_safe| is_safe.then_some(())).transpose()
+            });
             safe.await.unwrap_or(Err(StreamError::Closed))?;
         }
         Ok(())
@@ -84,9 +81,6 @@ impl WriterCore {
     }
 
     /// Leaves the journal to the next incarnation, or empties it if the stream has ended.
-    ///
-    /// # Errors
-    /// The journal could not be emptied.
     pub(super) fn leave_journal(&mut self) -> Result<(), JournalError> {
         let lineage = self.link.new_lineage();
         self.link.with(|end, _, _| end.leave_journal(lineage))

@@ -12,9 +12,9 @@ use trunkline_ring::ElementProducer;
 
 use super::ConnectedEnd;
 use crate::directory::Registration;
-use crate::end::{EndRole, GATHER_BYTES, StreamEndpoint, WriterEnd, Writing};
+use crate::end::{EndRole, GATHER_BYTES, WriterEnd, Writing};
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Ring, WaitPolicy, wait_shared};
+use crate::handle::{EndHandle, Ring, WaitPolicy};
 use crate::journal::Durability;
 use crate::properties::{Monitor, Properties};
 use crate::wait::Waits;
@@ -30,6 +30,8 @@ pub struct WriterCore {
     /// Size of this end's buffer, in elements and bytes; a ring shared by both ends holds more.
     capacity: u64,
     bytes_max: u64,
+    /// Length of the longest element known to fit both buffers.
+    fits: usize,
     /// Bytes written since the link last looked at the ring.
     unsent: u64,
     /// Total of elements written at the last flush.
@@ -88,6 +90,7 @@ impl WriterCore {
         Self {
             capacity,
             bytes_max,
+            fits: 0,
             is_shared: is_shared(&met.link),
             woken_at: None,
             writing: met.link.with(|end, _, _| end.inner.writing()),
@@ -148,16 +151,8 @@ impl WriterCore {
         if self.push(bytes, elements as u64) {
             return Ok(());
         }
-        let waited = self.wait_for_room(waits, bytes.len(), elements, timeout);
-        let waited = waited.await;
-        #[cfg(feature = "planted")]
-        if waited.is_err()
-            && trunkline_types::planted::is(trunkline_types::planted::Bug::LateWriteMoves)
-        {
-            let first = crate::element::bytes_of(self.form, bytes, 1).unwrap_or(0);
-            self.push(&bytes[..first], 1);
-        }
-        waited?;
+        self.wait_for_room(waits, bytes.len(), elements, timeout)
+            .await?;
         self.push(bytes, elements as u64);
         Ok(())
     }
@@ -203,9 +198,24 @@ impl WriterCore {
         elements <= self.capacity && bytes as u64 <= self.bytes_max
     }
 
+    /// The memory for the next elements; there must be room for them.
+    #[inline]
+    pub(crate) fn free_space(&mut self, bytes: usize) -> &mut [u8] {
+        let position = self.ring.written();
+        // The memory is mirrored: the space is in one piece, aligned to the element's size.
+        let space = self.ring.free_at(position, bytes);
+        space.map(|[piece, _]| piece).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn commit(&mut self, bytes: usize, elements: usize) {
+        self.ring.commit(bytes as u64, elements as u64);
+        self.wrote(bytes as u64);
+    }
+
     /// Called after `bytes` bytes were added to the ring.
     #[inline(always)]
-    pub(crate) fn wrote(&mut self, bytes: u64) {
+    fn wrote(&mut self, bytes: u64) {
         self.unsent += bytes;
         if self.ring.glance_wake() {
             self.wake();
@@ -251,19 +261,11 @@ impl WriterCore {
             if self.wait_policy.is_there(&mut room) {
                 return Ok(());
             }
-            let until = self.link.deadline(timeout);
-            let over = |end: &StreamEndpoint<WriterEnd>| over(&end.link);
-            let found = wait_shared(
-                waits,
-                &self.link,
-                &mut self.wait_policy,
-                until,
-                &mut room,
-                over,
-            );
+            let (link, policy) = (&self.link, &mut self.wait_policy);
+            let found = link.wait_shared(waits, policy, timeout, &mut room, over);
             return match found.await? {
                 true => Ok(()),
-                false => Err(self.gave_up(timeout, NO_ROOM)),
+                false => Err(self.link.gave_up(timeout, NO_ROOM)),
             };
         }
         let ring = &mut self.ring;
@@ -287,15 +289,8 @@ impl WriterCore {
             None => {
                 self.link
                     .with(|end, _, _| end.link.set_short_of_room(false));
-                Err(self.gave_up(timeout, NO_ROOM))
+                Err(self.link.gave_up(timeout, NO_ROOM))
             }
-        }
-    }
-
-    fn gave_up(&self, timeout: Option<Duration>, what: &'static str) -> StreamError {
-        match timeout {
-            Some(timeout) if !self.link.is_closed() => StreamError::Timeout { timeout, what },
-            _ => StreamError::Closed,
         }
     }
 
@@ -317,12 +312,16 @@ impl WriterCore {
 
     /// # Errors
     /// An element of varying length is longer than one of the two buffers.
-    pub(crate) fn check_element(&self, bytes: usize) -> Result<(), StreamError> {
-        let max = self.link.with(|end, _, _| end.link.element_bytes_max());
-        match bytes as u64 > max {
-            true => Err(StreamError::TooLong { bytes, max }),
-            false => Ok(()),
+    pub(crate) fn check_element(&mut self, bytes: usize) -> Result<(), StreamError> {
+        if bytes <= self.fits || self.form != ElementForm::Variable {
+            return Ok(());
         }
+        let max = self.link.with(|end, _, _| end.link.element_bytes_max());
+        if bytes as u64 > max {
+            return Err(StreamError::TooLong { bytes, max });
+        }
+        self.fits = bytes;
+        Ok(())
     }
 }
 
@@ -339,13 +338,5 @@ fn over(link: &WriterLink) -> Option<StreamError> {
         Some(fault) => Some(fault.clone().into()),
         None if link.is_over() => Some(StreamFault::Destroyed.into()),
         None => None,
-    }
-}
-
-impl std::fmt::Debug for WriterCore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WriterCore")
-            .field("ring", &self.ring)
-            .finish_non_exhaustive()
     }
 }

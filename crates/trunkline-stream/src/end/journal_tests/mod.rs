@@ -59,7 +59,7 @@ fn crash_everywhere(seed: u64, count: usize, durability: Durability, crashes: &[
 
 /// Behaviour: B-60.
 #[test]
-fn ends_killed_at_any_call_to_their_disk_lose_and_double_nothing() {
+fn ends_killed_at_any_disk_call_lose_and_duplicate_nothing() {
     for seed in 0..8 {
         for durability in [Durability::Process, Durability::Disk] {
             crash_everywhere(seed, 40, durability, &[Crash::Killed]);
@@ -69,7 +69,7 @@ fn ends_killed_at_any_call_to_their_disk_lose_and_double_nothing() {
 
 /// Behaviour: B-60.
 #[test]
-fn ends_whose_power_fails_at_any_call_lose_and_double_nothing() {
+fn power_failure_at_any_disk_call_loses_and_duplicates_nothing() {
     let mut crashes = Vec::new();
     for (bytes, rest) in [
         (0, Rest::Gone),
@@ -89,7 +89,7 @@ fn ends_whose_power_fails_at_any_call_lose_and_double_nothing() {
 ///
 /// Every call to either disk fails once.
 #[test]
-fn ends_whose_disk_fails_once_at_any_call_lose_and_double_nothing() {
+fn single_disk_failure_at_any_call_loses_and_duplicates_nothing() {
     for (seed, kind) in [
         (30, std::io::ErrorKind::StorageFull),
         (31, std::io::ErrorKind::Other),
@@ -123,7 +123,7 @@ fn ends_whose_disk_fails_once_at_any_call_lose_and_double_nothing() {
 /// When the reader's disk is full, its program gets an error that names the folder, the writer gets
 /// the same error, and once there is room everything arrives.
 #[test]
-fn a_readers_full_disk_is_told_to_both_programs() {
+fn full_disk_of_a_reader_is_reported_to_both_programs() {
     let mut world = World::new(Durability::Process, None);
     world.total = 40 * ELEMENT;
     world.start();
@@ -215,7 +215,7 @@ fn an_end_that_is_known_is_safe() {
 /// When the writer's disk is full, nothing that it refuses is in the stream, everything it has is
 /// delivered, and it continues once there is room.
 #[test]
-fn a_writers_full_disk_is_told_to_its_program_and_the_rest_passes() {
+fn full_disk_of_a_writer_is_reported_and_the_rest_is_delivered() {
     let mut world = World::new(Durability::Process, None);
     world.total = 40 * ELEMENT;
     world.start();

@@ -208,7 +208,7 @@ impl World {
         Ok(())
     }
 
-    /// Removes the side whose disk has stopped, and restarts it from what is left on the disk.
+    /// Removes the side whose disk has stopped, and restarts it from the content of the disk.
     fn crash(&mut self) {
         let Some(plan) = self.plan.filter(|plan| self.disks[plan.side].is_stopped()) else {
             return;

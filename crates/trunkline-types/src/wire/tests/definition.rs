@@ -71,7 +71,7 @@ fn full() -> Properties {
 }
 
 #[test]
-fn properties_come_back() {
+fn properties_round_trip() {
     for scaling in [
         None,
         Some(Scaling::Linear {
@@ -127,7 +127,7 @@ fn fields_of_a_newer_version_are_skipped() {
 }
 
 #[test]
-fn the_initial_value_may_stand_before_the_type() {
+fn initial_value_may_precede_the_type() {
     let bytes = with_fields(&[(15, &[7]), (1, &[6])]);
     assert_eq!(decode(&bytes).unwrap().initial, Some(Value::U8(7)));
 }
@@ -160,7 +160,7 @@ fn broken_definitions_are_refused() {
 
 proptest! {
     #[test]
-    fn definitions_of_any_type_come_back((ty, value) in typed_value(), text in any::<String>()) {
+    fn definitions_of_any_type_round_trip((ty, value) in typed_value(), text in any::<String>()) {
         let properties = Properties {
             initial: Some(value),
             description: text.clone(),

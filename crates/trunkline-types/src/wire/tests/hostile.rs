@@ -140,7 +140,7 @@ fn shapes_whose_product_overflows_are_refused() {
 }
 
 #[test]
-fn an_empty_array_may_have_long_dimensions_but_costs_nothing() {
+fn empty_array_with_long_dimensions_allocates_nothing() {
     let mut bytes = Vec::new();
     put_varint(&mut bytes, u64::from(u32::MAX));
     put_varint(&mut bytes, 0);
@@ -321,7 +321,7 @@ fn a_type_whose_smallest_value_is_too_large_is_refused() {
 }
 
 #[test]
-fn attributes_stand_in_order_and_once() {
+fn attributes_are_ordered_and_unique() {
     let waveform = |names: &[&str], tag: u8| {
         let mut bytes = Vec::new();
         put_i64(&mut bytes, 0);
@@ -346,7 +346,7 @@ fn attributes_stand_in_order_and_once() {
 }
 
 #[test]
-fn attributes_that_are_not_scalars_are_no_waveform_and_are_left_out() {
+fn attributes_that_are_not_scalars_are_invalid_and_omitted() {
     let mut waveform = Waveform::empty(ElementType::F64);
     waveform.samples = Elements::F64(vec![1.0]);
     waveform.attributes.insert("bad".into(), Value::Enum(0));

@@ -69,7 +69,7 @@ fn variables() -> impl Strategy<Value = Vec<VariableDefinition>> {
 
 proptest! {
     #[test]
-    fn every_list_comes_back(variables in variables()) {
+    fn every_list_round_trips(variables in variables()) {
         let bytes = encode(&variables);
         prop_assert_eq!(decode(&bytes).expect("it was just written"), variables);
         for cut in 0..bytes.len().min(300) {

@@ -13,7 +13,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn values_come_back_bit_for_bit((ty, value) in typed_value()) {
+    fn values_round_trip_bit_for_bit((ty, value) in typed_value()) {
         prop_assert!(value.has_type(&ty));
         let mut bytes = Vec::new();
         encode_value(&value, &mut bytes);
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn types_come_back(ty in data_type()) {
+    fn types_round_trip(ty in data_type()) {
         prop_assert_eq!(ty.check(), Ok(()));
         let mut bytes = Vec::new();
         encode_type(&ty, &mut bytes);
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn values_stand_one_after_the_other((first, a) in typed_value(), (second, b) in typed_value()) {
+    fn values_are_concatenated((first, a) in typed_value(), (second, b) in typed_value()) {
         let mut bytes = bits(&a);
         encode_value(&b, &mut bytes);
         let mut reader = Reader::new(&bytes);
@@ -94,7 +94,7 @@ fn every_bit_of_a_nan_is_kept() {
 
 /// This bound determines how much memory is requested before a value is decoded.
 #[test]
-fn bound_of_the_decoded_form_has_room_for_every_part() {
+fn bound_of_the_decoded_form_covers_every_part() {
     let bound = |ty: &DataType, value: &Value| {
         let mut bytes = Vec::new();
         encode_value(value, &mut bytes);

@@ -102,7 +102,7 @@ fn a_reader_knows_where_it_is_also_within_another() {
 
 proptest! {
     #[test]
-    fn numbers_come_back(value in any::<u64>(), signed in any::<i64>()) {
+    fn numbers_round_trip(value in any::<u64>(), signed in any::<i64>()) {
         let mut out = Vec::new();
         put_varint(&mut out, value);
         prop_assert_eq!(out.len(), varint_len(value));

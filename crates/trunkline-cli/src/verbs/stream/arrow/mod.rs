@@ -21,62 +21,22 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, StructArray};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields, Schema, TimeUnit};
-use trunkline_types::{DataType, ElementType, Value};
+use arrow_schema::{ArrowError, DataType as ArrowType, Field, Fields, Schema};
+use trunkline_types::{DataType, Value};
 
 use super::text::WRITER;
-use crate::problem::{Problem, Stop};
+use crate::{CliError, Problem};
 
 /// The column of elements without fields.
 const COLUMN: &str = "value";
 
-/// Returns Arrow's type for the same values.
-///
-/// # Errors
-/// There is none.
-fn arrow_type(data_type: &DataType) -> Result<ArrowType, Problem> {
-    Ok(match data_type {
-        DataType::Bool => ArrowType::Boolean,
-        DataType::I8 => ArrowType::Int8,
-        DataType::I16 => ArrowType::Int16,
-        DataType::I32 => ArrowType::Int32,
-        DataType::I64 => ArrowType::Int64,
-        DataType::U8 => ArrowType::UInt8,
-        DataType::U16 => ArrowType::UInt16,
-        DataType::U32 => ArrowType::UInt32,
-        DataType::U64 => ArrowType::UInt64,
-        DataType::F32 => ArrowType::Float32,
-        DataType::F64 => ArrowType::Float64,
-        // An enum is represented by its label.
-        DataType::String | DataType::Enum(_) => ArrowType::Utf8,
-        DataType::Bytes => ArrowType::Binary,
-        DataType::Timestamp => ArrowType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-        DataType::Array(array) if array.shape.len() == 1 => ArrowType::List(item(array.element)?),
-        DataType::Struct(_) => ArrowType::Struct(fields(data_type)?),
-        other => {
-            let sentence = format!("{other} has no form in Arrow here; use --as jsonl");
-            return Err(Problem::usage(&sentence));
-        }
+fn fields(data_type: &DataType) -> Result<Fields, Problem> {
+    Ok(match columns::array(&[], data_type)?.data_type() {
+        ArrowType::Struct(fields) => fields.clone(),
+        of => vec![Field::new(COLUMN, of.clone(), false)].into(),
     })
 }
 
-/// Returns the field of the elements of a list.
-fn item(element: ElementType) -> Result<Arc<Field>, Problem> {
-    let of = arrow_type(&element.data_type())?;
-    Ok(Field::new_list_field(of, false).into())
-}
-
-fn fields(data_type: &DataType) -> Result<Fields, Problem> {
-    let DataType::Struct(of) = data_type else {
-        return Ok(vec![Field::new(COLUMN, arrow_type(data_type)?, false)].into());
-    };
-    let fields = of.fields.iter();
-    fields
-        .map(|(name, data_type)| Ok(Field::new(&**name, arrow_type(data_type)?, false)))
-        .collect()
-}
-
-/// Writes elements as batches.
 pub(super) struct Batches {
     writer: StreamWriter<BufWriter<File>>,
     schema: Arc<Schema>,
@@ -86,7 +46,7 @@ pub(super) struct Batches {
 impl Batches {
     /// Begins batches for elements of this type, after a column with their writer if there are
     /// several.
-    pub(super) fn new(out: File, data_type: &DataType, has_writer: bool) -> Result<Self, Stop> {
+    pub(super) fn new(out: File, data_type: &DataType, has_writer: bool) -> Result<Self, CliError> {
         let writer = has_writer.then(|| Arc::new(Field::new(WRITER, ArrowType::Utf8, false)));
         let fields = fields(data_type)?;
         let columns = writer.into_iter().chain(fields.iter().cloned());
@@ -100,7 +60,7 @@ impl Batches {
     }
 
     /// Writes a batch, of a single writer if there are several, and flushes it.
-    pub(super) fn write(&mut self, values: &[Value], writer: Option<&str>) -> Result<(), Stop> {
+    pub(super) fn write(&mut self, values: &[Value], writer: Option<&str>) -> Result<(), CliError> {
         let writer = writer.map(|writer| {
             let names = std::iter::repeat_n(writer, values.len());
             Arc::new(StringArray::from_iter_values(names)) as ArrayRef
@@ -118,8 +78,7 @@ impl Batches {
         Ok(self.writer.get_mut().flush()?)
     }
 
-    /// Writes the end of the stream.
-    pub(super) fn finish(mut self) -> Result<(), Stop> {
+    pub(super) fn finish(mut self) -> Result<(), CliError> {
         self.writer.finish().map_err(unwritten)?;
         Ok(self.writer.get_mut().flush()?)
     }
@@ -130,14 +89,13 @@ fn struct_columns(column: &ArrayRef) -> Vec<ArrayRef> {
     of.map(|of| of.columns().to_vec()).unwrap_or_default()
 }
 
-fn unwritten(error: ArrowError) -> Stop {
+fn unwritten(error: ArrowError) -> CliError {
     match error {
         ArrowError::IoError(_, error) => error.into(),
-        other => Problem::usage(&format!("the elements do not become Arrow: {other}")).into(),
+        other => Problem::usage(format!("the elements do not become Arrow: {other}")).into(),
     }
 }
 
-/// Parses elements from batches that arrive in pieces.
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
     decoder: StreamDecoder,
@@ -145,20 +103,14 @@ pub(super) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// # Errors
-    /// The type has no form in Arrow.
     pub(super) fn new(data_type: &'a DataType) -> Result<Self, Problem> {
-        arrow_type(data_type)?;
+        fields(data_type)?;
         Ok(Self {
             decoder: StreamDecoder::new(),
             data_type,
         })
     }
 
-    /// Parses a piece of the batches and appends the elements of the complete ones.
-    ///
-    /// # Errors
-    /// The input is not Arrow, or of another type.
     pub(super) fn take(&mut self, piece: &[u8], out: &mut Vec<Value>) -> Result<(), Problem> {
         let mut buffer = Buffer::from(piece);
         while !buffer.is_empty() {
@@ -184,10 +136,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Ends the input.
-    ///
-    /// # Errors
-    /// It ends within a batch.
     pub(super) fn finish(&mut self) -> Result<(), Problem> {
         self.decoder
             .finish()
@@ -220,7 +168,7 @@ fn without_panic<R>(decode: impl FnOnce() -> R) -> Option<R> {
 }
 
 fn wrong(what: &str) -> Problem {
-    Problem::usage(&format!("standard input: {what}"))
+    Problem::usage(format!("standard input: {what}"))
 }
 
 #[cfg(test)]
@@ -257,7 +205,7 @@ mod tests {
 
     /// Behaviour: NS-03.
     #[test]
-    fn elements_of_every_type_are_read_back_however_the_bytes_are_cut() {
+    fn elements_of_every_type_round_trip_at_any_split_of_the_bytes() {
         let array = |elements| Value::Array(Numbers::vector(elements).into());
         let time = |nanos| Value::Timestamp(Timestamp::from_nanos(nanos));
         let text = |text: &str| Value::String(text.into());
@@ -308,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_type_is_refused() {
+    fn elements_of_another_type_are_refused() {
         let of = |ty: &str| parse_type(ty).unwrap();
         let i32s = written(&of("i32"), &[Value::I32(1), Value::I32(2)]);
         let wrong = read(&of("f64"), &i32s, 1000).unwrap_err();

@@ -15,7 +15,6 @@ use trunkline_types::{
     Timestamp, Value,
 };
 
-/// Returns the values if they are of this type.
 pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value>, String> {
     if array.null_count() > 0 {
         return Err(format!(
@@ -23,29 +22,11 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
             array.null_count()
         ));
     }
-    macro_rules! numbers {
-        ($variant:ident, $arrow:ty) => {
-            array.as_primitive_opt::<$arrow>().map(|array| {
-                let numbers = array.values().iter();
-                numbers.map(|number| Value::$variant(*number)).collect()
-            })
-        };
-    }
     let found: Option<Vec<Value>> = match data_type {
         DataType::Bool => array.as_boolean_opt().map(|array| {
             let values = (0..array.len()).map(|at| Value::Bool(array.value(at)));
             values.collect()
         }),
-        DataType::I8 => numbers!(I8, Int8Type),
-        DataType::I16 => numbers!(I16, Int16Type),
-        DataType::I32 => numbers!(I32, Int32Type),
-        DataType::I64 => numbers!(I64, Int64Type),
-        DataType::U8 => numbers!(U8, UInt8Type),
-        DataType::U16 => numbers!(U16, UInt16Type),
-        DataType::U32 => numbers!(U32, UInt32Type),
-        DataType::U64 => numbers!(U64, UInt64Type),
-        DataType::F32 => numbers!(F32, Float32Type),
-        DataType::F64 => numbers!(F64, Float64Type),
         DataType::String => texts(array).map(|texts| {
             let texts = texts.into_iter();
             texts.map(|text| Value::String(text.into())).collect()
@@ -61,7 +42,9 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
         },
         DataType::Array(of) => lists(array, of)?,
         DataType::Struct(of) => structs(array, of)?,
-        _ => None,
+        other => ElementType::of(other)
+            .and_then(|element| numbers(array, element))
+            .map(|all| (0..all.len()).filter_map(|at| all.value_at(at)).collect()),
     };
     found.ok_or_else(|| {
         format!(
@@ -71,15 +54,24 @@ pub(super) fn values(array: &ArrayRef, data_type: &DataType) -> Result<Vec<Value
     })
 }
 
+/// Collects the items of an array of any of these kinds.
+macro_rules! each {
+    ($($array:expr),+) => {
+        'all: {
+            $(if let Some(array) = $array {
+                break 'all Some((0..array.len()).map(|at| array.value(at)).collect());
+            })+
+            None
+        }
+    };
+}
+
 fn texts(array: &ArrayRef) -> Option<Vec<&str>> {
-    if let Some(array) = array.as_string_opt::<i32>() {
-        return Some((0..array.len()).map(|at| array.value(at)).collect());
-    }
-    if let Some(array) = array.as_string_opt::<i64>() {
-        return Some((0..array.len()).map(|at| array.value(at)).collect());
-    }
-    let array = array.as_string_view_opt()?;
-    Some((0..array.len()).map(|at| array.value(at)).collect())
+    each!(
+        array.as_string_opt::<i32>(),
+        array.as_string_opt::<i64>(),
+        array.as_string_view_opt()
+    )
 }
 
 fn labels(texts: &[&str], of: &EnumType) -> Result<Vec<Value>, String> {
@@ -93,13 +85,10 @@ fn labels(texts: &[&str], of: &EnumType) -> Result<Vec<Value>, String> {
 }
 
 fn blobs(array: &ArrayRef) -> Option<Vec<Value>> {
-    if let Some(array) = array.as_binary_opt::<i32>() {
-        let values = (0..array.len()).map(|at| Value::Bytes(array.value(at).into()));
-        return Some(values.collect());
-    }
-    let array = array.as_binary_opt::<i64>()?;
-    let values = (0..array.len()).map(|at| Value::Bytes(array.value(at).into()));
-    Some(values.collect())
+    let blobs: Option<Vec<&[u8]>> =
+        each!(array.as_binary_opt::<i32>(), array.as_binary_opt::<i64>());
+    let blobs = blobs?.into_iter();
+    Some(blobs.map(|bytes| Value::Bytes(bytes.into())).collect())
 }
 
 /// Reads times of any unit; a time zone affects only how they are shown.
@@ -129,15 +118,13 @@ fn times(array: &ArrayRef) -> Option<Result<Vec<Timestamp>, String>> {
     Some(numbers.iter().map(time).collect())
 }
 
-/// Reads lists of any of Arrow's kinds.
 fn lists(array: &ArrayRef, of: &ArrayType) -> Result<Option<Vec<Value>>, String> {
-    let each: Vec<ArrayRef> = if let Some(array) = array.as_list_opt::<i32>() {
-        (0..array.len()).map(|at| array.value(at)).collect()
-    } else if let Some(array) = array.as_list_opt::<i64>() {
-        (0..array.len()).map(|at| array.value(at)).collect()
-    } else if let Some(array) = array.as_fixed_size_list_opt() {
-        (0..array.len()).map(|at| array.value(at)).collect()
-    } else {
+    let each: Option<Vec<ArrayRef>> = each!(
+        array.as_list_opt::<i32>(),
+        array.as_list_opt::<i64>(),
+        array.as_fixed_size_list_opt()
+    );
+    let Some(each) = each else {
         return Ok(None);
     };
     let one = |array: &ArrayRef| -> Result<Value, String> {
@@ -154,17 +141,13 @@ fn lists(array: &ArrayRef, of: &ArrayType) -> Result<Option<Vec<Value>>, String>
     each.iter().map(one).collect::<Result<_, _>>().map(Some)
 }
 
-fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> {
+fn numbers(array: &ArrayRef, element: ElementType) -> Option<Elements> {
     macro_rules! numbers {
         ($variant:ident, $arrow:ty) => {
-            if array.null_count() == 0
-                && let Some(array) = array.as_primitive_opt::<$arrow>()
-            {
-                return Ok(Elements::$variant(array.values().to_vec()));
-            }
+            Elements::$variant(array.as_primitive_opt::<$arrow>()?.values().to_vec())
         };
     }
-    match element {
+    Some(match element {
         ElementType::I8 => numbers!(I8, Int8Type),
         ElementType::I16 => numbers!(I16, Int16Type),
         ElementType::I32 => numbers!(I32, Int32Type),
@@ -175,35 +158,32 @@ fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> 
         ElementType::U64 => numbers!(U64, UInt64Type),
         ElementType::F32 => numbers!(F32, Float32Type),
         ElementType::F64 => numbers!(F64, Float64Type),
-        _ => {}
+        _ => return None,
+    })
+}
+
+fn elements(array: &ArrayRef, element: ElementType) -> Result<Elements, String> {
+    if let Some(numbers) = numbers(array, element).filter(|_| array.null_count() == 0) {
+        return Ok(numbers);
     }
     // The other types are converted one by one, with errors for each.
     let found = values(array, &element.data_type())?.into_iter();
+    macro_rules! only {
+        ($variant:ident) => {
+            Elements::$variant(
+                found
+                    .filter_map(|value| match value {
+                        Value::$variant(value) => Some(value),
+                        _ => None,
+                    })
+                    .collect(),
+            )
+        };
+    }
     Ok(match element {
-        ElementType::Bool => Elements::Bool(
-            found
-                .filter_map(|value| match value {
-                    Value::Bool(value) => Some(value),
-                    _ => None,
-                })
-                .collect(),
-        ),
-        ElementType::Timestamp => Elements::Timestamp(
-            found
-                .filter_map(|value| match value {
-                    Value::Timestamp(value) => Some(value),
-                    _ => None,
-                })
-                .collect(),
-        ),
-        _ => Elements::String(
-            found
-                .filter_map(|value| match value {
-                    Value::String(value) => Some(value),
-                    _ => None,
-                })
-                .collect(),
-        ),
+        ElementType::Bool => only!(Bool),
+        ElementType::Timestamp => only!(Timestamp),
+        _ => only!(String),
     })
 }
 

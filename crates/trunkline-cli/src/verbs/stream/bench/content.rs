@@ -4,9 +4,7 @@
 use trunkline::stream::Plain;
 use trunkline_types::{Array, DataType, ElementType, Elements, Timestamp, Value, Waveform};
 
-/// Numbers with a computed content.
 pub(super) trait Content: Plain + PartialEq {
-    /// Returns the element at this index.
     fn at(index: u64) -> Self;
 }
 
@@ -43,7 +41,6 @@ content! {
 /// Elements of an array or samples of a waveform whose length is free.
 const LEN: usize = 16;
 
-/// Returns the element of any type at this index.
 pub(super) fn value_at(data_type: &DataType, index: u64) -> Value {
     match data_type {
         DataType::Bool => Value::Bool(folded(index) % 2 == 1),
@@ -87,7 +84,6 @@ pub(super) fn value_at(data_type: &DataType, index: u64) -> Value {
             }
             .into(),
         ),
-        other => Value::default_of(other),
     }
 }
 

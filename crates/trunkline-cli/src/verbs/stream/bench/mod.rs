@@ -16,26 +16,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value as Json;
-use trunkline::stream::{Options, StreamError, element_bytes};
+use serde_json::{Value as Json, json};
+use trunkline::stream::{Options, element_bytes};
 use trunkline::{Engine, EngineOptions};
+use trunkline_types::DataType;
 use trunkline_types::wire::encoded_len;
 
 use self::content::value_at;
 use self::sides::{Got, Plan, Sent};
 use super::units::{bytes_text, per_second, size};
-use super::{BufferArgs, problem};
-use crate::exit::Exit;
-use crate::output::json::Object;
-use crate::problem::{Problem, Stop};
-use crate::verbs::Context;
+use super::{BufferArgs, PROGRAM, problem};
+use crate::output::record::{self, JsonSchema, Serialize};
+use crate::output::values::Amount;
+use crate::{CliError, Context, Exit, Problem};
 
-/// What the two ends are connected by.
+/// The connection between the two endpoints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(super) enum Over {
-    /// A port, as between machines
+    /// TCP, as between machines
     Tcp,
-    /// As between programs on one machine, through an engine started for this
+    /// Shared memory, as between programs on one machine; the command starts an engine for this
     Local,
 }
 
@@ -51,10 +51,10 @@ const ENGINE_PORT: u16 = 5850;
 /// An end that does not hear from the other for this long gives up.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
-/// Measure a stream on this machine, and check its content
+/// Measure the throughput and latency of a stream on this machine, and check its content
 ///
-/// It needs no engine. It sends elements whose content depends on their position, checks them, and
-/// ends with the line `lost 0`, or the number of lost elements.
+/// The command needs no running engine. It sends elements whose content depends on their position,
+/// and checks them. The last line is `lost 0`, or the number of lost elements.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -64,15 +64,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
     bytes: u64,
 
-    /// The connection between the two ends
+    /// The connection between the two endpoints
     #[arg(long, value_name = "TRANSPORT", default_value = "tcp")]
     over: Over,
 
-    /// Run both ends in one process, instead of one process each
+    /// Run both endpoints in one process instead of two
     #[arg(long)]
     threads: bool,
 
-    /// Elements that are timed one by one
+    /// Number of elements to time individually
     // NS-86.
     #[arg(
         long,
@@ -91,13 +91,62 @@ pub(crate) struct Args {
     bench_sockets: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
-    crate::interrupt::end_process_on_interrupt(&context.terminal)?;
+/// The line of `stream bench`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[schemars(title = "Trunkline stream bench, version 1")]
+pub(crate) enum BenchEvent {
+    /// What was measured.
+    Bench {
+        /// Type of the elements.
+        #[serde(rename = "type")]
+        data_type: String,
+        /// Transport of the connection.
+        transport: &'static str,
+        /// 2: each end has its own process; 1: both ends are threads of one process.
+        #[schemars(range(min = 1))]
+        processes: u8,
+        /// Elements that arrived.
+        elements: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Elements per call.
+        chunk: usize,
+        /// Elements that each of the two buffers holds.
+        capacity: usize,
+        /// From the connection to the last element.
+        seconds: Amount,
+        /// Throughput.
+        bytes_per_second: Amount,
+        /// Throughput.
+        elements_per_second: Amount,
+        /// Seconds of processor time of both ends together, per 10⁹ bytes: with `--threads` only.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cpu_per_gb: Option<Amount>,
+        /// Seconds of processor time of the writing process, per 10⁹ bytes. Left out with
+        /// `--threads`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        writer_cpu_per_gb: Option<Amount>,
+        /// The same for the reading process.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reader_cpu_per_gb: Option<Amount>,
+        /// Microseconds from writing an element, which is flushed, until it is read: the median.
+        /// Null without samples.
+        p50_us: Option<Amount>,
+        /// The same: the 99th percentile.
+        p99_us: Option<Amount>,
+        /// The same: the maximum.
+        max_us: Option<Amount>,
+        /// Elements that did not arrive, or arrived with other contents than they were written
+        /// with.
+        lost: u64,
+    },
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if let Some(base) = &args.bench_writer {
-        return write(
-            plan(args, base.clone(), args.bench_sockets.clone())?,
-            context,
-        );
+        let plan = plan(args, base.clone(), args.bench_sockets.clone())?;
+        return write(&plan, context);
     }
     let meeting = Meeting::new(args.over)?;
     let plan = plan(args, meeting.base.clone(), meeting.sockets())?;
@@ -106,23 +155,24 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Stop> {
         false => in_processes(args, &plan, &meeting),
     }?;
     show(args, &plan, sent, &got, context)?;
-    let lost = lost(&plan, &got);
-    Ok(match lost {
-        0 => Exit::Done,
-        _ => Exit::Lost,
-    })
+    Ok(Exit::Lost.when(lost(&plan, &got) > 0))
 }
 
-/// Returns the number of elements that did not arrive as written.
 fn lost(plan: &Plan, got: &Got) -> u64 {
     plan.elements
         .saturating_sub(got.elements)
         .saturating_add(got.wrong)
 }
 
+/// Returns the bytes of an element; of the first one if they vary in size.
+fn element_size(data_type: &DataType) -> usize {
+    let encoded = || encoded_len(&value_at(data_type, 0)) + 4;
+    element_bytes(data_type).unwrap_or_else(encoded)
+}
+
 fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Problem> {
     let fixed = element_bytes(&args.buffer.data_type);
-    let one = fixed.unwrap_or_else(|| encoded_len(&value_at(&args.buffer.data_type, 0)) + 4);
+    let one = element_size(&args.buffer.data_type);
     let defaults = Options::default();
     let bytes_max = match args.buffer.buffer {
         Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -152,13 +202,12 @@ fn plan(args: &Args, base: String, sockets: Option<PathBuf>) -> Result<Plan, Pro
             // The other process finds it through the engine's socket.
             tcp_only: args.over == Over::Tcp && sockets.is_none(),
             sockets,
-            program: concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned(),
+            program: PROGRAM.to_owned(),
             ..defaults
         },
     })
 }
 
-/// The place where the two ends meet.
 struct Meeting {
     base: String,
     /// Keeps the names, if no port does.
@@ -166,9 +215,9 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn new(over: Over) -> Result<Self, Stop> {
+    fn new(over: Over) -> Result<Self, CliError> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
-            Problem::new(Exit::SomeFailed, "system", &format!("{what}: {error}"))
+            Problem::failed("system", format!("{what}: {error}"))
         };
         if over == Over::Tcp {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
@@ -181,10 +230,8 @@ impl Meeting {
         }
         let folder = Folder::new().map_err(|error| failed("no folder for a socket", &error))?;
         let socket = folder.0.join(format!("{ENGINE_PORT}.sock"));
-        let listen = format!("unix:{}", socket.display());
-        let listen = listen
-            .parse()
-            .map_err(|error| failed("no socket", &error))?;
+        let listen = format!("unix:{}", socket.display()).parse();
+        let listen = listen.map_err(|error| failed("no socket", &error))?;
         let options = EngineOptions {
             name: "bench".to_owned(),
             listen: vec![listen],
@@ -222,7 +269,7 @@ impl Drop for Folder {
     }
 }
 
-fn in_threads(plan: &Plan) -> Result<(Sent, Got), Stop> {
+fn in_threads(plan: &Plan) -> Result<(Sent, Got), CliError> {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| sides::write(plan));
         let got = sides::read(plan).map_err(|error| problem(&error))?;
@@ -236,9 +283,9 @@ fn in_threads(plan: &Plan) -> Result<(Sent, Got), Stop> {
     })
 }
 
-fn broken_writer(how: &str) -> Stop {
+fn broken_writer(how: &str) -> CliError {
     let sentence = format!("the writer did not finish: {how}");
-    Problem::new(Exit::SomeFailed, "writer", &sentence).into()
+    Problem::failed("writer", sentence).into()
 }
 
 /// A child process, killed on drop.
@@ -252,7 +299,7 @@ impl Drop for Writer {
     }
 }
 
-fn in_processes(args: &Args, plan: &Plan, meeting: &Meeting) -> Result<(Sent, Got), Stop> {
+fn in_processes(args: &Args, plan: &Plan, meeting: &Meeting) -> Result<(Sent, Got), CliError> {
     let child = writer_command(args, plan, meeting.sockets().as_deref())
         .and_then(|mut command| command.spawn())
         .map_err(|error| broken_writer(&error.to_string()))?;
@@ -270,7 +317,6 @@ fn in_processes(args: &Args, plan: &Plan, meeting: &Meeting) -> Result<(Sent, Go
     }
 }
 
-/// Returns the command of the same program with the same options.
 fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -290,12 +336,10 @@ fn writer_command(args: &Args, plan: &Plan, sockets: Option<&Path>) -> std::io::
 }
 
 /// Runs this process as the writer, and reports the result to the reader's process.
-fn write(plan: Plan, context: &Context) -> Result<Exit, Stop> {
-    let sent = sides::write(&plan).map_err(|error| problem(&error))?;
-    let mut object = Object::new();
-    object.put("cpu", sent.cpu.as_secs_f64());
-    object.put("left", sent.left);
-    context.terminal.line(&object.into_json().to_string())?;
+fn write(plan: &Plan, context: &Context) -> Result<Exit, CliError> {
+    let sent = sides::write(plan).map_err(|error| problem(&error))?;
+    let report = json!({ "cpu": sent.cpu.as_secs_f64(), "left": sent.left });
+    context.terminal.line(&report.to_string())?;
     Ok(Exit::Done)
 }
 
@@ -315,10 +359,16 @@ fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
         .copied()
 }
 
-fn show(args: &Args, plan: &Plan, sent: Sent, got: &Got, context: &Context) -> Result<(), Stop> {
-    let one = element_bytes(&plan.data_type)
-        .unwrap_or_else(|| encoded_len(&value_at(&plan.data_type, 0)) + 4);
-    let bytes = got.elements.saturating_mul(one as u64);
+fn show(
+    args: &Args,
+    plan: &Plan,
+    sent: Sent,
+    got: &Got,
+    context: &Context,
+) -> Result<(), CliError> {
+    let bytes = got
+        .elements
+        .saturating_mul(element_size(&plan.data_type) as u64);
     let gigabytes = (bytes as f64 / 1e9).max(1e-9);
     // Processor time is measured per process, so threads are not distinguished.
     let (writing, reading) = (sent.cpu.as_secs_f64(), got.cpu.as_secs_f64());
@@ -326,38 +376,32 @@ fn show(args: &Args, plan: &Plan, sent: Sent, got: &Got, context: &Context) -> R
     let bytes_per_second = per_second(bytes, got.elapsed);
     let times = [50, 99, 100].map(|percent| percentile(&got.latencies, percent));
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    let lost = lost(plan, got);
-    let terminal = &context.terminal;
+    let (lost, terminal) = (lost(plan, got), &context.terminal);
     if context.settings.is_json() {
-        let mut object = Object::new();
-        object.put("event", "bench");
-        object.put("type", plan.data_type.to_string());
-        object.put("transport", got.transport);
-        object.put("processes", if args.threads { 1 } else { 2 });
-        object.put("elements", got.elements);
-        object.put("bytes", bytes);
-        object.put("chunk", plan.chunk);
-        object.put("capacity", plan.options.capacity);
-        object.put("seconds", got.elapsed.as_secs_f64());
-        object.put("bytes_per_second", bytes_per_second);
-        object.put("elements_per_second", elements_per_second);
-        if args.threads {
-            object.put("cpu_per_gb", reading / gigabytes);
-        } else {
-            object.put("writer_cpu_per_gb", writing / gigabytes);
-            object.put("reader_cpu_per_gb", reading / gigabytes);
-        }
-        for (key, time) in ["p50_us", "p99_us", "max_us"].into_iter().zip(times) {
-            object.put(key, time.map(micros));
-        }
-        object.put("lost", lost);
-        return terminal.line(&object.into_json().to_string());
+        let [p50_us, p99_us, max_us] = times.map(|time| time.map(|time| Amount(micros(time))));
+        let both = args.threads.then_some(Amount(reading / gigabytes));
+        let each = |seconds: f64| (!args.threads).then_some(Amount(seconds / gigabytes));
+        return terminal.line(&record::json(&BenchEvent::Bench {
+            data_type: plan.data_type.to_string(),
+            transport: got.transport,
+            processes: if args.threads { 1 } else { 2 },
+            elements: got.elements,
+            bytes,
+            chunk: plan.chunk,
+            capacity: plan.options.capacity,
+            seconds: got.elapsed.into(),
+            bytes_per_second: Amount(bytes_per_second),
+            elements_per_second: Amount(elements_per_second),
+            cpu_per_gb: both,
+            writer_cpu_per_gb: each(writing),
+            reader_cpu_per_gb: each(reading),
+            p50_us,
+            p99_us,
+            max_us,
+            lost,
+        }));
     }
-    let processes = if args.threads {
-        "2 threads"
-    } else {
-        "2 processes"
-    };
+    let processes = ["2 processes", "2 threads"][usize::from(args.threads)];
     terminal.line(&format!(
         "{} over {}, {processes}: {} in calls of {}, buffers of {} elements",
         plan.data_type,
@@ -370,34 +414,21 @@ fn show(args: &Args, plan: &Plan, sent: Sent, got: &Got, context: &Context) -> R
         "throughput   {:.0} MB/s   {elements_per_second:.0} elements/s",
         bytes_per_second / 1e6,
     ))?;
+    let (writing, reading) = (writing / gigabytes, reading / gigabytes);
     terminal.line(&match args.threads {
-        true => format!(
-            "processor    {:.3} s/GB, both ends together",
-            reading / gigabytes
-        ),
-        false => format!(
-            "processor    {:.3} s/GB writing   {:.3} s/GB reading",
-            writing / gigabytes,
-            reading / gigabytes,
-        ),
+        true => format!("processor    {reading:.3} s/GB, both ends together"),
+        false => format!("processor    {writing:.3} s/GB writing   {reading:.3} s/GB reading"),
     })?;
-    if let [Some(p50), Some(p99), Some(max)] = times {
+    if let [Some(p50), Some(p99), Some(max)] = times.map(|time| time.map(micros)) {
         terminal.line(&format!(
-            "latency      p50 {:.1} µs   p99 {:.1} µs   max {:.1} µs, of a flushed element",
-            micros(p50),
-            micros(p99),
-            micros(max),
+            "latency      p50 {p50:.1} µs   p99 {p99:.1} µs   max {max:.1} µs, of a flushed element"
         ))?;
     }
     if let Some(fault) = &got.fault {
-        say(fault, context)?;
+        terminal.problem(&problem(fault), 0)?;
     }
     if got.wrong > 0 {
         terminal.line(&format!("wrong {}", got.wrong))?;
     }
     terminal.line(&format!("lost {lost}"))
-}
-
-fn say(fault: &StreamError, context: &Context) -> Result<(), Stop> {
-    context.terminal.problem(&problem(fault), 0)
 }

@@ -8,20 +8,17 @@ use trunkline_types::{DataType, Value};
 
 use super::content::{Content, value_at};
 
-/// The parameters known to both ends.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) data_type: DataType,
     pub(super) elements: u64,
     pub(super) chunk: usize,
-    /// Number of elements timed one by one.
     pub(super) samples: u64,
     /// Prefix of the reader's URLs.
     pub(super) base: String,
     pub(super) options: Options,
 }
 
-/// The result of the writing end.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Sent {
     /// Processor time of its process while it wrote.
@@ -29,18 +26,15 @@ pub(super) struct Sent {
     pub(super) left: u64,
 }
 
-/// The result of the reading end.
 #[derive(Debug, Default)]
 pub(super) struct Got {
     pub(super) elements: u64,
-    /// Number of those elements that were not the expected ones.
     pub(super) wrong: u64,
     pub(super) elapsed: Duration,
     pub(super) cpu: Duration,
     pub(super) transport: &'static str,
     /// Times from writing to reading, sorted.
     pub(super) latencies: Vec<Duration>,
-    /// The error that ended it early.
     pub(super) fault: Option<StreamError>,
 }
 
@@ -52,7 +46,6 @@ impl Plan {
         format!("{}/{what}", self.base)
     }
 
-    /// Returns the options of the end that dials.
     fn options_to(&self, what: &str) -> Options {
         Options {
             peer: Some(self.reader_url(what)),
@@ -92,7 +85,6 @@ macro_rules! for_type {
     };
 }
 
-/// Writes all elements, then the timed ones.
 pub(super) fn write(plan: &Plan) -> Result<Sent, StreamError> {
     let sent = for_type!(plan.data_type, write_plain, write_values, plan)?;
     let options = plan.small(plan.options_to("latency"));
@@ -106,7 +98,6 @@ pub(super) fn write(plan: &Plan) -> Result<Sent, StreamError> {
     Ok(sent)
 }
 
-/// Reads and checks all elements.
 pub(super) fn read(plan: &Plan) -> Result<Got, StreamError> {
     let mut got = for_type!(plan.data_type, read_plain, read_values, plan)?;
     if got.fault.is_none() && plan.samples > 0 {
@@ -263,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_missing_doubled_or_out_of_order_is_counted() {
+    fn missing_duplicated_and_reordered_elements_are_counted() {
         let count = |elements: &[u64]| {
             let got = told(elements);
             (got.elements, got.wrong)

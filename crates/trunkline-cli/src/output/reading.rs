@@ -1,0 +1,246 @@
+//! A reading as the record that programs see.
+
+use serde_json::Value as Json;
+use trunkline_types::{Lost, Position, Reason};
+
+use super::record::{JsonSchema, Serialize};
+use super::values::{Amount, ValueStyle, WideInt};
+use super::{Metadata, ReadingView};
+
+/// One reading: a line of `get` or `monitor` with --json. The output of other commands is under
+/// $defs. Within version 1, no key changes its meaning; new keys may appear.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline reading, version 1")]
+pub(crate) struct Reading {
+    /// Full name of the variable.
+    name: String,
+    /// Source timestamp: when the value was measured. RFC 3339, nanoseconds, UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    ts: Option<String>,
+    /// Engine timestamp: when the engine accepted the value. Left out when equal to `ts`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    engine_ts: Option<String>,
+    /// The value. An enum is its label, bytes are base64, a timestamp is RFC 3339, an array is
+    /// nested by its shape, a struct is an object. An array without elements is `[]`, or an object
+    /// such as `{"shape": [0, 3]}` if its type allows several shapes and `[]` does not determine
+    /// the shape. Null when nothing was written yet, or when `special` has the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Json>,
+    /// The number if JSON cannot represent it: `nan`, `inf` or `-inf`. `value` is null then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["nan", "inf", "-inf"]))]
+    special: Option<&'static str>,
+    /// Encoding of `value`, if it has one: `base64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["base64"]))]
+    enc: Option<&'static str>,
+    /// Data type, as in a configuration: `f64`, `enum(OFF, AUTO)`, `array(f64, 3, 4)`.
+    #[serde(rename = "type")]
+    data_type: String,
+    /// Engineering unit. Left out when there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    units: String,
+    /// Level of the quality: `good`, `uncertain` or `bad`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["good", "uncertain", "bad"]))]
+    q: Option<String>,
+    /// Reason of the quality, such as `sensor-failure`. Left out when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Identifies the start of the engine. Compare for equality only. A string with
+    /// `--int-strings`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<WideInt>,
+    /// Number of the update within the epoch; 0 when nothing was written yet. A string with
+    /// `--int-strings`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<WideInt>,
+    /// Updates since the previous reading that this reader should have got under its contract, but
+    /// did not. Null when the number is unknown, because the engine was restarted in between. A
+    /// string with `--int-strings`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-nullable" = true))]
+    lost: Option<Option<WideInt>>,
+    /// Number of missing updates by cause: `queue`, `overrun`, `disconnect`; and `coalesced`,
+    /// which is not a loss. Left out when empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_by: Option<LostBy>,
+    /// The value may no longer be the current one. Left out when false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("const" = true))]
+    stale: bool,
+    /// Age of a stale value, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age: Option<Amount>,
+    /// This client wrote the update itself. Left out when false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("const" = true))]
+    own: bool,
+}
+
+/// The lost updates by cause; causes without losses are left out.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct LostBy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    queue: Option<WideInt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    overrun: Option<WideInt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    disconnect: Option<WideInt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    coalesced: Option<WideInt>,
+}
+
+impl LostBy {
+    fn new(lost: &Lost, values: ValueStyle) -> Option<Self> {
+        let count = |count| (count > 0).then(|| values.wide(count));
+        let all = [lost.queue, lost.overrun, lost.disconnect, lost.coalesced];
+        all.iter().any(|count| *count > 0).then(|| Self {
+            queue: count(lost.queue),
+            overrun: count(lost.overrun),
+            disconnect: count(lost.disconnect),
+            coalesced: count(lost.coalesced),
+        })
+    }
+}
+
+impl Reading {
+    pub(crate) fn new(shown: &ReadingView<'_>, values: ValueStyle) -> Self {
+        let (reading, sample) = (shown.reading, &shown.reading.sample);
+        let (source, engine) = (sample.source_timestamp, sample.engine_timestamp);
+        let reason = sample.quality.reason();
+        Self {
+            ts: shown.is_written().then(|| source.to_string()),
+            engine_ts: (shown.is_written() && engine != source).then(|| engine.to_string()),
+            q: Some(sample.quality.level().to_string()),
+            reason: (reason != Reason::None).then(|| reason.to_string()),
+            epoch: Some(values.wide(reading.position.epoch)),
+            seq: Some(values.wide(reading.position.sequence)),
+            lost: Some(reading.lost.count().map(|lost| values.wide(lost))),
+            lost_by: LostBy::new(&reading.lost, values),
+            stale: reading.stale.is_some(),
+            age: reading.stale.map(Amount::from),
+            own: reading.own,
+            ..Self::of_value(shown, None, values)
+        }
+    }
+
+    /// Returns the record of a variable whose value is not known.
+    pub(crate) fn unread(name: &str, metadata: &Metadata) -> Self {
+        Self {
+            name: name.to_owned(),
+            data_type: metadata.data_type.to_string(),
+            units: metadata.units.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the record of a value that was written, when at most its position is known.
+    pub(crate) fn of_value(
+        shown: &ReadingView<'_>,
+        position: Option<Position>,
+        values: ValueStyle,
+    ) -> Self {
+        let (metadata, sample) = (shown.metadata, &shown.reading.sample);
+        let value = values.json(&sample.value, &metadata.data_type);
+        Self {
+            value: Some(match shown.has_value {
+                true => value.value,
+                false => Json::Null,
+            }),
+            special: value.special.filter(|_| shown.has_value),
+            enc: value.enc.filter(|_| shown.has_value),
+            epoch: position.map(|position| values.wide(position.epoch)),
+            seq: position.map(|position| values.wide(position.sequence)),
+            ..Self::unread(shown.name, metadata)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_types::{Lost, Value};
+
+    use super::*;
+    use crate::output::record::json;
+    use crate::output::specimen::{T, metadata, reading as specimen, troubled};
+
+    fn text(reading: &trunkline_types::Reading) -> String {
+        let metadata = metadata();
+        let shown = ReadingView::new("boiler/level", &metadata, reading, T);
+        json(&super::Reading::new(&shown, ValueStyle::default()))
+    }
+
+    #[test]
+    fn a_good_reading_has_the_documented_keys_in_their_order() {
+        assert_eq!(
+            text(&specimen()),
+            "{\"v\":1,\"name\":\"boiler/level\",\"ts\":\"2026-11-20T21:39:04.123456789Z\",\
+             \"value\":72.41,\"type\":\"f64\",\"units\":\"%\",\"q\":\"good\",\"epoch\":12,\
+             \"seq\":48213,\"lost\":0}"
+        );
+    }
+
+    #[test]
+    fn all_remarkable_properties_are_shown() {
+        assert_eq!(
+            text(&troubled()),
+            "{\"v\":1,\"name\":\"boiler/level\",\"ts\":\"2026-11-20T21:39:04.123456789Z\",\
+             \"engine_ts\":\"2026-11-20T21:39:04.123456790Z\",\"value\":null,\"special\":\"nan\",\
+             \"type\":\"f64\",\"units\":\"%\",\"q\":\"bad\",\"reason\":\"sensor-failure\",\
+             \"epoch\":12,\"seq\":48213,\"lost\":3,\
+             \"lost_by\":{\"queue\":2,\"overrun\":1,\"coalesced\":4},\"stale\":true,\"age\":3.25,\
+             \"own\":true}"
+        );
+    }
+
+    #[test]
+    fn loss_that_cannot_be_counted_is_null_and_not_zero() {
+        let reading = trunkline_types::Reading {
+            lost: Lost {
+                unknown: true,
+                ..Lost::NONE
+            },
+            ..specimen()
+        };
+        assert!(
+            text(&reading).contains("\"lost\":null"),
+            "{}",
+            text(&reading)
+        );
+    }
+
+    #[test]
+    fn source_without_a_value_is_not_shown_as_zero() {
+        let mut reading = specimen();
+        reading.sample.quality = trunkline_types::Quality::bad(Reason::NoValue);
+        let text = text(&reading);
+        assert!(
+            text.contains("\"value\":null") && text.contains("\"ts\""),
+            "{text}"
+        );
+        assert!(text.contains("\"reason\":\"no-value\""), "{text}");
+    }
+
+    #[test]
+    fn nothing_written_yet_is_null_without_a_time() {
+        let mut reading = specimen();
+        reading.position = Position {
+            epoch: 12,
+            sequence: 0,
+        };
+        reading.sample.value = Value::F64(0.0);
+        let text = text(&reading);
+        assert!(
+            text.contains("\"value\":null") && !text.contains("\"ts\""),
+            "{text}"
+        );
+        assert!(text.contains("\"seq\":0"), "{text}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Lines of output as typed records: an object for programs, cells or a sentence for people.
+
+use std::fmt::Display;
+
+pub(crate) use schemars::JsonSchema;
+pub(crate) use serde::Serialize;
+use serde_json::Value as Json;
+
+use super::csv;
+use crate::arguments::Form;
+use crate::settings::{Columns, Settings};
+use crate::terminal::{Style, Terminal, padded, plain, tabbed, width};
+use crate::{CliError, Problem};
+
+/// A line of a list: an object for programs, cells for people and CSV.
+pub(crate) trait Record: Serialize + JsonSchema {
+    /// Columns for people and CSV; `-t` prints the first.
+    const COLUMNS: &'static [&'static str];
+    /// True if a table begins with the names of its columns.
+    const IS_HEADED: bool = true;
+
+    /// Cells by column that are not the value of the key with the column's name.
+    fn texts(&self) -> &[(&'static str, String)] {
+        &[]
+    }
+
+    /// Returns the cell of a column, unless it is the value of the key with the column's name.
+    fn cell(&self, column: &str) -> Option<String> {
+        let mut texts = self.texts().iter();
+        let (_, text) = texts.find(|(name, _)| *name == column)?;
+        Some(text.clone())
+    }
+
+    fn style(&self) -> Style {
+        Style::Plain
+    }
+}
+
+/// A remark or a result: an object for programs, a sentence for people.
+pub(crate) trait Notice: Serialize + JsonSchema + Display {
+    fn style(&self) -> Style {
+        Style::Plain
+    }
+}
+
+/// The only place that knows the version of the structure.
+#[derive(Serialize)]
+struct Line<'a, R> {
+    v: u8,
+    #[serde(flatten)]
+    record: &'a R,
+}
+
+pub(crate) fn object(record: &impl Serialize) -> Json {
+    serde_json::to_value(Line { v: 1, record }).unwrap_or_default()
+}
+
+pub(crate) fn json(record: &impl Serialize) -> String {
+    // A record has text as keys, so nothing can fail.
+    serde_json::to_string(&Line { v: 1, record }).unwrap_or_default()
+}
+
+/// A list being collected. Tables are printed at the end, when the widths are known; every other
+/// form is printed row by row.
+#[derive(Debug)]
+pub(crate) struct Table {
+    terminal: Terminal,
+    form: Form,
+    is_terse: bool,
+    columns: &'static [&'static str],
+    is_headed: bool,
+    rows: Vec<(Vec<String>, Style)>,
+}
+
+impl Table {
+    /// Begins a list. `is_headed`: a table begins with the names of its columns.
+    pub(crate) fn new(
+        settings: &Settings,
+        terminal: &Terminal,
+        columns: &'static [&'static str],
+        is_headed: bool,
+    ) -> Result<Self, CliError> {
+        if matches!(settings.columns, Columns::Template(_)) {
+            let sentence = "--format is for readings: get, monitor and put; use -t for names only";
+            return Err(Problem::usage(sentence).into());
+        }
+        match settings.form {
+            Form::Json => terminal.begin_list(),
+            Form::Csv => terminal.line(&csv::line(columns))?,
+            _ => {}
+        }
+        Ok(Self {
+            terminal: terminal.clone(),
+            form: settings.form,
+            is_terse: settings.columns == Columns::Terse,
+            columns,
+            is_headed,
+            rows: Vec::new(),
+        })
+    }
+
+    pub(crate) fn push(&mut self, record: &impl Record) -> Result<(), CliError> {
+        if self.form.is_json() {
+            return self.terminal.line(&json(record));
+        }
+        let object = serde_json::to_value(record).unwrap_or_default();
+        let cell = |column: &&str| {
+            let text = || text(object.get(column));
+            record.cell(column).unwrap_or_else(text)
+        };
+        self.push_cells(self.columns.iter().map(cell).collect(), record.style())
+    }
+
+    /// Adds a row for people and CSV, one text per column.
+    pub(crate) fn push_cells(
+        &mut self,
+        mut cells: Vec<String>,
+        style: Style,
+    ) -> Result<(), CliError> {
+        if self.form.is_for_people() {
+            // Nothing in a cell may move the cursor or begin another column.
+            cells.iter_mut().for_each(|cell| *cell = plain(cell));
+        }
+        let texts = || cells.iter().map(String::as_str);
+        let line = match self.form {
+            Form::Table if !self.is_terse => {
+                self.rows.push((cells, style));
+                return Ok(());
+            }
+            Form::Csv => csv::line(&texts().collect::<Vec<_>>()),
+            _ if self.is_terse => texts().next().unwrap_or_default().to_owned(),
+            _ => tabbed(texts()),
+        };
+        self.terminal.line(&line)
+    }
+
+    pub(crate) fn finish(self) -> Result<(), CliError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let mut widths = vec![0; self.columns.len()];
+        for (cells, _) in &self.rows {
+            for (widest, cell) in widths.iter_mut().zip(cells) {
+                *widest = (*widest).max(width(cell));
+            }
+        }
+        if self.is_headed {
+            for (widest, column) in widths.iter_mut().zip(self.columns) {
+                // A column without content has no header.
+                if *widest > 0 {
+                    *widest = (*widest).max(width(column));
+                }
+            }
+            let names = self.columns.iter().map(|name| name.to_uppercase());
+            let header = self.aligned(&names.collect::<Vec<_>>(), &widths, Style::Plain);
+            self.terminal
+                .line(&self.terminal.paint(Style::Dim, &header))?;
+        }
+        for (cells, style) in &self.rows {
+            self.terminal.line(&self.aligned(cells, &widths, *style))?;
+        }
+        Ok(())
+    }
+
+    /// Joins cells to a line; columns without width are left out.
+    fn aligned(&self, cells: &[String], widths: &[usize], style: Style) -> String {
+        let mut line = String::new();
+        for (index, (width, cell)) in widths.iter().zip(cells).enumerate() {
+            let text = padded(cell, *width);
+            match index {
+                _ if *width == 0 => {}
+                0 => line.push_str(&self.terminal.paint(style, &text)),
+                _ => {
+                    line.push_str("   ");
+                    line.push_str(&text);
+                }
+            }
+        }
+        line.trim_end().to_owned()
+    }
+}
+
+fn text(value: Option<&Json>) -> String {
+    match value {
+        None => String::new(),
+        Some(Json::Null) => "-".to_owned(),
+        Some(Json::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}

@@ -1,0 +1,145 @@
+//! The JSON Schema of every line that programs read, from the types of the lines.
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value as Json, json};
+
+use super::rates::RateEvent;
+use super::reading::Reading;
+use super::readings::Written;
+use crate::Problem;
+use crate::verbs::{
+    audit, force, info, io, library, limits, ls, monitor, serve, snapshot, stream, tdms, why,
+};
+#[cfg(target_os = "linux")]
+use crate::verbs::{play, record};
+
+/// Events besides readings. On standard error of `monitor`: changes of the connection and ended
+/// subscriptions. On standard output: rates with `--rate`, what `serve` and `demo` serve, and the
+/// state of `io run`.
+#[derive(JsonSchema)]
+#[schemars(untagged, title = "Trunkline event, version 1")]
+#[expect(dead_code, reason = "for the schema only")]
+enum Event {
+    Monitor(monitor::MonitorEvent),
+    Rate(RateEvent),
+    Serve(serve::ServeEvent),
+    Provider(io::ProviderEvent),
+}
+
+/// Returns the schema of a reading, with those of the other lines under `$defs`.
+pub(crate) fn schema() -> Json {
+    let definitions = [
+        ("error", of::<Problem>()),
+        ("write", of::<Written>()),
+        ("entry", of::<ls::Entry>()),
+        ("info", of::<info::record::Info>()),
+        ("step", of::<why::Finding>()),
+        ("saved", of::<snapshot::SavedLine>()),
+        ("difference", of::<snapshot::compare::Difference>()),
+        ("restored", of::<snapshot::restore::Restored>()),
+        ("library", of::<library::Outcome>()),
+        ("forced", of::<force::Forced>()),
+        ("forcing", of::<force::Forcing>()),
+        ("audit", of::<audit::Entry>()),
+        ("driver", of::<io::Driver>()),
+        ("limit", of::<limits::Limit>()),
+        ("event", of::<Event>()),
+        ("stream", of::<stream::events::StreamEvent>()),
+        ("stream_bench", of::<stream::bench::BenchEvent>()),
+        ("stream_endpoint", of::<stream::list::Endpoint>()),
+        ("tdms_file", of::<tdms::info::Contents>()),
+        ("tdms_row", of::<tdms::text::Row>()),
+        ("tdms_finding", of::<tdms::verify::Found>()),
+        ("tdms_event", of::<tdms::events::TdmsEvent>()),
+        #[cfg(target_os = "linux")]
+        ("recording", of::<record::recorded::RecordingEvent>()),
+        #[cfg(target_os = "linux")]
+        ("recorded", of::<record::recorded::Recorded>()),
+        #[cfg(target_os = "linux")]
+        ("record_notice", of::<record::notices::Notice>()),
+        #[cfg(target_os = "linux")]
+        ("record_listed", of::<record::list::Listed>()),
+        #[cfg(target_os = "linux")]
+        ("record_content", of::<record::info::Content>()),
+        #[cfg(target_os = "linux")]
+        ("record_bench", of::<record::bench::BenchedEvent>()),
+        #[cfg(target_os = "linux")]
+        ("played", of::<play::Played>()),
+    ];
+    let mut root = of::<Reading>();
+    let dialect = "https://json-schema.org/draft/2020-12/schema";
+    root.shift_insert(0, "$schema".to_owned(), dialect.into());
+    let definitions = definitions.map(|(name, schema)| (name.to_owned(), schema.into()));
+    let definitions: Map<String, Json> = definitions.into_iter().collect();
+    root.insert("$defs".to_owned(), definitions.into());
+    root.into()
+}
+
+fn of<R: JsonSchema>() -> Map<String, Json> {
+    let settings = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
+    let settings = settings.with_transform(tidy);
+    let schema = settings.into_generator().into_root_schema_for::<R>();
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    // What every line begins with.
+    let version = json!({ "const": 1, "description": "Version of this structure." });
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        properties.shift_insert(0, "v".to_owned(), version);
+    }
+    let required = schema.entry("required").or_insert_with(|| json!([]));
+    if let Some(required) = required.as_array_mut() {
+        required.insert(0, "v".into());
+    }
+    schema.entry("type").or_insert("object".into());
+    for key in ["description", "title"] {
+        if let Some(text) = schema.shift_remove(key) {
+            schema.shift_insert(0, key.to_owned(), text);
+        }
+    }
+    schema
+}
+
+/// Turns a schema as it is derived into one as it is published: descriptions have no line breaks,
+/// numbers no format, and a key that may be left out is not null instead, unless it says so.
+fn tidy(schema: &mut Schema) {
+    transform_subschemas(&mut tidy, schema);
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    if let Some(Json::String(text)) = object.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
+    if object
+        .get("format")
+        .is_some_and(|format| format != "date-time")
+    {
+        object.shift_remove("format");
+    }
+    let required = object.get("required").cloned().unwrap_or_default();
+    let required = required.as_array().map_or(&[][..], Vec::as_slice);
+    let properties = object.get_mut("properties").and_then(Json::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        let Some(property) = property.as_object_mut() else {
+            continue;
+        };
+        if property.shift_remove("x-nullable").is_some() || required.contains(&name.as_str().into())
+        {
+            continue;
+        }
+        let Some(Json::Array(types)) = property.get_mut("type") else {
+            continue;
+        };
+        types.retain(|one| one != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            property.insert("type".to_owned(), only);
+        }
+    }
+}

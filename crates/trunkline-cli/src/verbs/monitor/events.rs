@@ -1,0 +1,135 @@
+//! What `monitor` reports beside readings.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Formatter, Result};
+
+use crate::output::record::{JsonSchema, Notice, Serialize};
+use crate::output::values::WideInt;
+use crate::terminal::Style;
+
+/// An event of `monitor`, on standard error.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum MonitorEvent {
+    /// The engine is not running, and is waited for.
+    Waiting {
+        /// Stable word for the cause.
+        code: Cow<'static, str>,
+        /// The cause, in a sentence.
+        message: String,
+    },
+    /// The connection was lost.
+    Disconnected {
+        /// Stable word for the cause.
+        code: &'static str,
+        /// The cause, in a sentence.
+        message: String,
+        /// Whether the client reconnects by itself.
+        reconnecting: bool,
+    },
+    /// The connection is back.
+    Connected {
+        /// Number of the connection at the engine.
+        session: WideInt,
+        /// Identifies the start of the engine.
+        epoch: WideInt,
+        /// Whether the engine was restarted in between, or is another one.
+        restarted: bool,
+        /// Identifies the engine's store; without a store, it differs at each start.
+        #[schemars(extend("pattern" = "^[0-9a-f]{32}$"))]
+        engine_id: String,
+        #[serde(skip)]
+        address: String,
+        /// It has another store, or none.
+        #[serde(skip)]
+        is_replaced: bool,
+    },
+    /// The engine has ended a subscription.
+    Ended {
+        /// The variable.
+        name: String,
+        /// The cause, in a sentence.
+        message: String,
+        /// Updates not delivered. Null when the number is unknown.
+        lost: Option<WideInt>,
+    },
+    /// A variable has appeared under a pattern.
+    Appeared {
+        /// The variable.
+        name: String,
+        /// The type of its values.
+        #[serde(rename = "type")]
+        data_type: String,
+    },
+    /// A variable is gone.
+    Gone {
+        /// The variable.
+        name: String,
+    },
+    /// A pattern matches nothing yet.
+    NoMatch {
+        /// The pattern.
+        name: String,
+    },
+}
+
+impl Notice for MonitorEvent {
+    fn style(&self) -> Style {
+        match self {
+            Self::Waiting { .. } | Self::NoMatch { .. } => Style::Uncertain,
+            Self::Disconnected { .. } | Self::Ended { .. } | Self::Gone { .. } => Style::Bad,
+            Self::Connected { .. } | Self::Appeared { .. } => Style::Fine,
+        }
+    }
+}
+
+impl Display for MonitorEvent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str("*** ")?;
+        match self {
+            Self::Waiting { message, .. } => write!(f, "{message}; waiting for the engine"),
+            Self::Disconnected {
+                message,
+                reconnecting,
+                ..
+            } => {
+                let not = if *reconnecting { "" } else { "not " };
+                write!(f, "connection lost, {not}reconnecting: {message}")
+            }
+            Self::Connected {
+                restarted,
+                address,
+                is_replaced,
+                ..
+            } => {
+                write!(f, "reconnected to {address}")?;
+                match (restarted, is_replaced) {
+                    (_, true) => {
+                        f.write_str("; the engine was restarted without its previous store")
+                    }
+                    (true, false) => f.write_str(", which was restarted"),
+                    (false, false) => Ok(()),
+                }
+            }
+            Self::Ended {
+                name,
+                message,
+                lost,
+            } => {
+                write!(f, "{name}: {message}")?;
+                match lost {
+                    Some(lost) => write!(f, " (lost={lost})"),
+                    None => Ok(()),
+                }
+            }
+            Self::Appeared { name, data_type } => write!(f, "{name} appeared ({data_type})"),
+            Self::Gone { name } => write!(f, "{name} is gone"),
+            Self::NoMatch { name } => {
+                write!(
+                    f,
+                    "no name matches {name} yet; waiting for variables to appear"
+                )
+            }
+        }
+    }
+}

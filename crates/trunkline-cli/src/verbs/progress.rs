@@ -1,0 +1,37 @@
+//! The progress of a command that moves data.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
+
+use super::stream::units::per_second;
+use crate::terminal::Terminal;
+
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter {
+    shown: Tick,
+    count: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(now: Tick) -> Self {
+        Self {
+            shown: now,
+            count: 0,
+        }
+    }
+
+    /// Returns the rate per second since the progress was last shown if it is to be shown again
+    /// now.
+    pub(crate) fn rate(&mut self, now: Tick, count: u64, terminal: &Terminal) -> Option<f64> {
+        let elapsed = now.since(self.shown);
+        if !terminal.shows_progress() || elapsed < SHOWN_EVERY {
+            return None;
+        }
+        let more = count.saturating_sub(self.count);
+        *self = Self { shown: now, count };
+        Some(per_second(more, elapsed))
+    }
+}

@@ -1,0 +1,202 @@
+//! Events of a recording: how it begins, and its result.
+
+use std::fmt::{Display, Formatter, Result};
+
+use crate::output::record::{JsonSchema, Notice, Serialize};
+use crate::output::values::Amount;
+use crate::terminal::plain;
+
+/// A line on standard error of `record start` and `record bench`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[schemars(title = "A recording that begins, version 1")]
+pub(crate) enum RecordingEvent {
+    /// The recording begins.
+    Recording {
+        /// The file. Left out by `record bench`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        #[serde(flatten)]
+        path: Option<WritePath>,
+    },
+}
+
+/// How a file is written.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct WritePath {
+    /// What writes the file. For variables, it is in the last line.
+    pub(super) backend: String,
+    /// Whether the data bypasses the system's cache.
+    pub(super) is_direct: bool,
+    /// Pages of memory that the data is written from. Left out for variables.
+    pub(super) memory: String,
+    /// Why the recorder uses no better way; empty if it uses the best.
+    pub(super) why_not: Vec<String>,
+}
+
+impl Notice for RecordingEvent {}
+
+impl Display for RecordingEvent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Self::Recording { file, path } = self;
+        if let Some(file) = file.as_deref().map(plain) {
+            write!(
+                f,
+                "recording to {file}; Ctrl-C or `trunkline record stop {file}` ends it"
+            )?;
+        }
+        if let Some(path) = path {
+            let (backend, memory) = (&path.backend, &path.memory);
+            let cache = cache(path.is_direct);
+            write!(f, "recording with {backend}, {cache}, from {memory}")?;
+            for why_not in &path.why_not {
+                write!(f, "\n  because {why_not}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn cache(is_direct: bool) -> &'static str {
+    match is_direct {
+        true => "bypassing the system's cache",
+        false => "through the system's cache",
+    }
+}
+
+/// The last line of `record start`, on standard error; and what `record stop` prints, one line for
+/// each.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A recording that has ended, version 1")]
+pub(crate) struct Recorded {
+    /// `recorded`.
+    #[schemars(extend("const" = "recorded"))]
+    pub(super) event: &'static str,
+    /// The file.
+    pub(super) file: String,
+    #[serde(flatten)]
+    pub(super) taken: Taken,
+    #[serde(flatten)]
+    pub(super) written: Option<FileWritten>,
+    /// For a series of variables: number of its files; `bytes` is the length of all of them. Left
+    /// out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(super) files: Option<u32>,
+    /// Error of the system when a sync failed: what was not safe before may not survive a loss of
+    /// power. Left out if no sync failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sync_failure: Option<String>,
+    /// For a stream: error of the system when the file could not be cut to its length. Left out
+    /// otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) untrimmed: Option<String>,
+    /// Problem of the file. Left out if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trouble: Option<String>,
+    /// One sentence each for the file and its checksums, if they were removed, replaced or renamed
+    /// while they were written. Left out otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) displaced: Vec<String>,
+    /// Number of further such names and patterns. Left out if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(super) unmatched_further: Option<usize>,
+    /// For variables: names and patterns that matched nothing, at most the first 100. Left out if
+    /// there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) unmatched: Vec<String>,
+    /// The sentence for people, up to what is displaced and unmatched.
+    #[serde(skip)]
+    pub(super) text: String,
+}
+
+/// What was taken.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Taken {
+    Elements {
+        /// For a series: number of its files; `bytes` is the length of all of them. Left out
+        /// otherwise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1))]
+        files: Option<u32>,
+        /// For a stream: elements that were taken.
+        elements: u64,
+        /// Rows that are missing, as far as their number is known.
+        lost: u64,
+    },
+    Updates {
+        /// For variables: number of variables in the file.
+        variables: u64,
+        /// For variables: updates that were taken.
+        updates: u64,
+        /// For variables: updates that are safe from a loss of power.
+        on_disk: u64,
+        /// Updates that are missing, as far as their number is known.
+        lost: u64,
+        /// For variables: gaps with an unknown number of missing updates.
+        unknown_gaps: u64,
+    },
+}
+
+/// The file. Left out if nothing was recorded and there is no file.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FileWritten {
+    /// Length of the file. Left out if nothing was recorded and there is no file.
+    pub(super) bytes: u64,
+    /// Duration in seconds.
+    pub(super) seconds: Amount,
+    /// `on-disk`: everything is safe from a loss of power; `in-file`: everything is in the file,
+    /// but may not be safe.
+    #[schemars(extend("enum" = ["in-file", "on-disk"]))]
+    pub(super) durability: &'static str,
+    /// What wrote the file.
+    pub(super) backend: String,
+    /// Whether the data bypassed the system's cache.
+    pub(super) is_direct: bool,
+    /// Bytes that the recorder has copied on the way from its memory to the file.
+    pub(super) bytes_copied: u64,
+}
+
+impl Recorded {
+    /// Returns the result of a recording that has left no file.
+    pub(super) fn nothing(file: String, taken: Taken, text: String) -> Self {
+        Self {
+            event: "recorded",
+            file,
+            taken,
+            written: None,
+            files: None,
+            sync_failure: None,
+            untrimmed: None,
+            trouble: None,
+            displaced: Vec::new(),
+            unmatched_further: None,
+            unmatched: Vec::new(),
+            text,
+        }
+    }
+}
+
+impl Notice for Recorded {}
+
+impl Display for Recorded {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(&self.text)?;
+        for one in &self.displaced {
+            write!(f, "; {}", plain(one))?;
+        }
+        if !self.unmatched.is_empty() {
+            write!(f, "; nothing matched: {}", self.unmatched.join(", "))?;
+        }
+        match self.unmatched_further {
+            Some(further) => write!(f, ", and {further} more"),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn system_error(number: i32) -> String {
+    std::io::Error::from_raw_os_error(number).to_string()
+}

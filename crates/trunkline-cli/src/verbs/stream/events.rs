@@ -1,0 +1,376 @@
+//! Events of an end of a stream, on standard error.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Formatter, Result};
+use std::time::Duration;
+
+use trunkline::stream::StreamError;
+
+use super::problem;
+use super::units::{bytes_text, per_second, rate_text};
+use crate::counted;
+use crate::output::record::{JsonSchema, Notice, Serialize};
+use crate::output::values::Amount;
+
+/// State of `stream write` and `stream read`, on standard error: their connections, and at the end
+/// what was transferred.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[schemars(title = "Trunkline stream event, version 1")]
+pub(crate) enum StreamEvent {
+    /// With a journal: the stream is resumed.
+    StreamJournal {
+        /// This end's URL.
+        url: String,
+        /// Elements written or read by all programs before this one.
+        elements: u64,
+    },
+    /// A peer is connected.
+    StreamConnected {
+        /// This end's URL.
+        url: String,
+        /// The other end's URL.
+        peer: String,
+        /// Transport of the connection; left out if there may be several.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        transport: Option<&'static str>,
+        /// Type of the elements.
+        #[serde(rename = "type")]
+        data_type: String,
+        /// Another connected writer has the same name, and the output cannot distinguish them. Left
+        /// out otherwise.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[schemars(extend("const" = true))]
+        same_name: bool,
+        #[serde(skip)]
+        is_again: bool,
+    },
+    /// The connection with the only peer was lost.
+    StreamDisconnected {
+        /// This end's URL.
+        url: String,
+        /// The other end's URL.
+        peer: String,
+        /// The cause, in a sentence.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        #[serde(skip)]
+        is_writer: bool,
+    },
+    /// After Ctrl-C: what was written is delivered.
+    StreamDelivering {
+        /// This end's URL.
+        url: String,
+        /// Elements that are not delivered yet.
+        elements: u64,
+        #[serde(skip)]
+        limit: Duration,
+    },
+    /// The disk of the journal accepts no elements.
+    StreamDiskFull {
+        /// This end's URL.
+        url: String,
+        /// The cause, in a sentence.
+        message: String,
+    },
+    /// The disk of the journal accepts elements again.
+    StreamDiskBack {
+        /// This end's URL.
+        url: String,
+    },
+    /// The writer has dropped elements because this end was too slow.
+    StreamLost {
+        /// This end's URL.
+        url: String,
+        /// Elements that were read before the missing ones.
+        before: u64,
+        /// Elements that are missing.
+        elements: u64,
+        /// Places at which elements are missing, the first of them after `before`.
+        #[schemars(range(min = 1))]
+        places: u64,
+    },
+    /// One of several readers has left, or was disconnected at the end.
+    StreamReader {
+        /// This end's URL.
+        url: String,
+        /// The other end's URL.
+        peer: String,
+        /// Elements that were written, and are not known to have reached the reader.
+        left: u64,
+        /// Elements of `left` that were on their way when the connection was lost, so that the
+        /// reader may have them.
+        in_doubt: u64,
+        /// Elements that were dropped because the reader was too slow.
+        lost: u64,
+        #[serde(flatten)]
+        why: Why,
+    },
+    /// One of several writers has ended.
+    StreamWriter {
+        /// This end's URL.
+        url: String,
+        /// The other end's URL.
+        peer: String,
+        /// Elements that were read from this writer.
+        elements: u64,
+        #[serde(flatten)]
+        why: Why,
+    },
+    /// The summary of `stream write`.
+    Written {
+        #[serde(flatten)]
+        moved: Transferred,
+        /// Elements that are not known to have reached the reader. For several readers, their sum,
+        /// without readers that were destroyed by their own programs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        left: Option<u64>,
+        /// Elements of `left` that were on their way when the connection was lost, so that the
+        /// reader may have them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        in_doubt: Option<u64>,
+        /// For an end with several readers, the number of readers that have connected.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        readers: Option<u64>,
+        /// For an end with several readers, the elements that they lost because they were too slow.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lost: Option<u64>,
+        /// Elements in the journal that the reader is not known to have.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept: Option<u64>,
+    },
+    /// The summary of `stream read`.
+    Read {
+        #[serde(flatten)]
+        moved: Transferred,
+        /// Elements that had arrived and were not read.
+        unread: u64,
+        /// Elements that the writer dropped because this end was too slow.
+        lost: u64,
+        /// For an end with several writers, the number of writers that have ended.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ended: Option<u64>,
+    },
+}
+
+/// The reason why a peer has left.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Why {
+    /// Code of the reason. Left out for a reader that stayed to the end, and for a writer that was
+    /// closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<Cow<'static, str>>,
+    /// The same for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(skip)]
+    sentence: String,
+}
+
+impl From<Option<StreamError>> for Why {
+    fn from(error: Option<StreamError>) -> Self {
+        error.map_or_else(Self::default, |error| {
+            let problem = problem(&error);
+            Self {
+                sentence: format!("; {}", problem.sentence()),
+                code: Some(problem.code),
+                message: Some(problem.message),
+            }
+        })
+    }
+}
+
+/// What an end has transferred.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Transferred {
+    /// This end's URL.
+    pub(super) url: String,
+    /// Elements written or read.
+    pub(super) elements: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+    /// Seconds since the ends were connected.
+    pub(super) seconds: Amount,
+    /// How often the connection was lost.
+    pub(super) disconnections: u64,
+}
+
+impl Notice for StreamEvent {}
+
+impl Display for StreamEvent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::StreamJournal { url, elements } => {
+                write!(f, "{url} resuming after element {elements}")
+            }
+            Self::StreamConnected {
+                url,
+                peer,
+                transport,
+                same_name,
+                is_again,
+                ..
+            } => {
+                let again = if *is_again { " again" } else { "" };
+                write!(f, "{url} connected{again} with {peer}")?;
+                match transport.filter(|_| !is_again) {
+                    Some(transport) => write!(f, " ({transport})"),
+                    None if *same_name => f.write_str(
+                        ", which has the same name as another writer: the output cannot \
+                         distinguish them; give each writer its own name",
+                    ),
+                    None => Ok(()),
+                }
+            }
+            Self::StreamDisconnected {
+                url,
+                peer,
+                message,
+                is_writer,
+            } => {
+                let cause = message.as_ref().map(|cause| format!(" ({cause})"));
+                let cause = cause.unwrap_or_default();
+                let goes_on = match is_writer {
+                    true => "the buffer keeps what is written until it is full",
+                    false => "what has arrived can still be read",
+                };
+                write!(f, "{url}: connection with {peer} lost{cause}; {goes_on}")
+            }
+            Self::StreamDelivering {
+                elements, limit, ..
+            } => {
+                let (elements, limit) = (counted(*elements, "element"), limit.as_secs());
+                write!(
+                    f,
+                    "interrupted: delivering {elements} for up to {limit} s; press Ctrl-C again to \
+                     stop without delivering them"
+                )
+            }
+            Self::StreamDiskFull { url, message } => write!(f, "{url} waits: {message}"),
+            Self::StreamDiskBack { url } => {
+                write!(
+                    f,
+                    "{url} continues: the disk of the journal accepts elements again"
+                )
+            }
+            Self::StreamLost {
+                before,
+                elements,
+                places,
+                ..
+            } => {
+                let elements = counted(*elements, "element");
+                let at = match places {
+                    1 => String::new(),
+                    places => format!(" at {places} places"),
+                };
+                write!(
+                    f,
+                    "{elements} missing after the first {before}{at}: this end was too slow for \
+                     its writer, which does not wait"
+                )
+            }
+            Self::StreamReader {
+                peer,
+                left,
+                in_doubt,
+                lost,
+                why,
+                ..
+            } => {
+                let left = counted(*left, "element");
+                let in_doubt = on_their_way(*in_doubt);
+                let lost = match lost {
+                    0 => String::new(),
+                    count => format!(", {count} were lost because it was too slow"),
+                };
+                match why.code {
+                    None => write!(f, "{peer}: {left} not delivered{in_doubt}{lost}"),
+                    Some(_) => write!(
+                        f,
+                        "{peer} has left: {left} had not arrived{in_doubt}{lost}{}",
+                        why.sentence
+                    ),
+                }
+            }
+            Self::StreamWriter {
+                peer,
+                elements,
+                why,
+                ..
+            } => {
+                let read = counted(*elements, "element");
+                write!(f, "{peer} has ended: {read} read{}", why.sentence)
+            }
+            Self::Written {
+                moved,
+                left,
+                in_doubt,
+                readers,
+                lost,
+                kept,
+            } => {
+                moved.sum_up("written", f)?;
+                if let Some(left) = left {
+                    let in_doubt = on_their_way(in_doubt.unwrap_or_default());
+                    write!(f, "; {} not delivered{in_doubt}", counted(*left, "element"))?;
+                }
+                if let Some(readers) = readers {
+                    write!(f, ", of {}", counted(*readers, "reader"))?;
+                }
+                if let Some(lost @ 1..) = lost {
+                    write!(f, "; {lost} were lost by those that were too slow")?;
+                }
+                if let Some(kept) = kept {
+                    write!(f, "; {} in the journal", counted(*kept, "element"))?;
+                }
+                Ok(())
+            }
+            Self::Read {
+                moved,
+                unread,
+                lost,
+                ended,
+            } => {
+                moved.sum_up("read", f)?;
+                if *unread > 0 {
+                    write!(f, "; {unread} that had arrived were not read")?;
+                }
+                if *lost > 0 {
+                    write!(f, "; {lost} were lost on the way")?;
+                }
+                if let Some(ended) = ended {
+                    write!(f, "; {} ended", counted(*ended, "writer"))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Transferred {
+    /// Writes the beginning of the summary; `done` is what was done with the elements.
+    fn sum_up(&self, done: &str, f: &mut Formatter<'_>) -> Result {
+        let Amount(seconds) = self.seconds;
+        let elapsed = Duration::from_secs_f64(seconds);
+        write!(
+            f,
+            "{} {done} ({}) in {seconds:.3} s: {:.0} elements/s, {}",
+            counted(self.elements, "element"),
+            bytes_text(self.bytes as f64),
+            per_second(self.elements, elapsed),
+            rate_text(per_second(self.bytes, elapsed)),
+        )?;
+        match self.disconnections {
+            0 => Ok(()),
+            count => write!(f, ", {}", counted(count, "disconnection")),
+        }
+    }
+}
+
+fn on_their_way(in_doubt: u64) -> String {
+    match in_doubt {
+        0 => String::new(),
+        count => format!(" ({count} in transit)"),
+    }
+}

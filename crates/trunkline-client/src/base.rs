@@ -1,0 +1,28 @@
+//! What every part of a client uses: its options, its connection and its variables.
+
+use crate::ask::Asked;
+use crate::connection::Connection;
+use crate::options::ClientOptions;
+use crate::variables::Variables;
+
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) options: ClientOptions,
+    pub(crate) connection: Connection,
+    pub(crate) variables: Variables,
+    pub(crate) asked: Asked,
+    /// Rises with everything that a program can wait for.
+    pub(crate) changes: u64,
+}
+
+impl Base {
+    pub(crate) fn new(options: ClientOptions) -> Self {
+        Self {
+            connection: Connection::new(&options),
+            options,
+            variables: Variables::default(),
+            asked: Asked::default(),
+            changes: 0,
+        }
+    }
+}

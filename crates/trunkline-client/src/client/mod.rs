@@ -1,0 +1,421 @@
+//! The client state machine: its parts, and its [`Endpoint`] interface to the driver.
+
+mod output;
+mod subscriptions;
+mod verbs;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::limits::HELLO_DEADLINE;
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::{
+    Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction, Throughput,
+};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::error::malformed;
+use crate::event::Event;
+use crate::options::ClientOptions;
+use crate::outcome::of_answer;
+use crate::parts::Parts;
+use crate::request::pending::Requests;
+use crate::state::{ConnectionCounters, ConnectionState, Session};
+use crate::subscriptions::convergence::{compare_digest, handle_check, handle_repaired};
+use crate::variables::VariableRef;
+use crate::variables::local::LocalVariable;
+
+/// The client's end of one connection, across any number of reconnects. A driver such as
+/// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
+///
+/// Every verb returns at once. The driver sends requests when it next takes output, and answers are
+/// available once the driver has passed in the input that carries them. [`changes`](Self::changes)
+/// tells when there is something to look at.
+#[derive(Debug)]
+pub struct ClientCore {
+    parts: Parts,
+    requests: Requests,
+}
+
+impl ClientCore {
+    /// Returns a client that wants to dial at once.
+    pub fn new(options: ClientOptions) -> Self {
+        Self {
+            parts: Parts::new(options),
+            requests: Requests::default(),
+        }
+    }
+
+    pub fn state(&self) -> ConnectionState {
+        self.parts.base.connection.state()
+    }
+
+    /// Returns the session with the engine, while the connection is up.
+    pub fn session(&self) -> Option<&Session> {
+        self.parts
+            .base
+            .connection
+            .session()
+            .map(|session| &**session)
+    }
+
+    /// Returns the last round trip measured on this connection.
+    pub fn round_trip(&self) -> Option<Duration> {
+        let connection = &self.parts.base.connection;
+        connection
+            .session()
+            .and_then(|_| connection.liveness.round_trip())
+    }
+
+    pub fn counters(&self) -> ConnectionCounters {
+        self.parts.base.connection.counters
+    }
+
+    /// Returns the terms under which both directions of this connection gather, or `None` if
+    /// everything is sent at once.
+    pub fn throughput(&self) -> Option<Throughput> {
+        let gather = self.parts.base.connection.gather.as_ref();
+        gather.map(|gather| gather.terms())
+    }
+
+    /// Returns a number that rises with everything a program can wait for: an answer, an outcome,
+    /// an event, a change of the connection. While it is unchanged, there is nothing new to look
+    /// at.
+    pub fn changes(&self) -> u64 {
+        self.parts.base.changes
+    }
+
+    /// Returns the number of unanswered requests and unfinished writes. After any number of either,
+    /// a program waits once, until this is 0.
+    pub fn pending(&self) -> usize {
+        self.requests.open() + self.parts.writes.open()
+    }
+
+    /// Returns the number of variables in use: opened, subscribed, or with queued writes.
+    pub fn variables_in_use(&self) -> usize {
+        self.parts.base.variables.len()
+    }
+
+    /// Returns the data needed to read an open variable from shared memory; `None` if it is not
+    /// open on this connection.
+    pub fn local_variable(&self, variable: VariableRef) -> Option<LocalVariable> {
+        let base = &self.parts.base;
+        let session = base.connection.session()?;
+        let arrival = base.connection.arrival(session.since).ok()?;
+        LocalVariable::new(base.variables.get(variable)?, session, arrival.engine_wall)
+    }
+
+    /// Says goodbye and closes the connection for good. Anything not sent before is never sent. To
+    /// have everything carried out, wait for [`pending`](Self::pending) to reach 0 first.
+    pub fn shut_down(&mut self) {
+        let connection = &mut self.parts.base.connection;
+        let was_closed = connection.closed().is_some();
+        connection.close();
+        if !was_closed && connection.closed().is_some() {
+            let cause = Arc::new(Disconnect::Local);
+            self.tell_disconnected(&cause, false);
+            self.gave_up(&cause);
+        }
+        self.parts.base.changes += 1;
+    }
+
+    /// Dials at once: ends the wait for the next attempt, or starts again after giving up.
+    pub fn reconnect(&mut self, now: Tick) {
+        self.parts.base.connection.dial_now(now);
+        self.parts.base.changes += 1;
+    }
+
+    fn tell_disconnected(&mut self, cause: &Arc<Disconnect>, reconnecting: bool) {
+        let cause = Arc::clone(cause);
+        let event = Event::Disconnected {
+            cause,
+            reconnecting,
+        };
+        self.parts.subscriptions.connection_changed(&event);
+    }
+
+    /// Ends everything that waits for a connection, because none will be made.
+    fn gave_up(&mut self, cause: &Arc<Disconnect>) {
+        let code = match &**cause {
+            Disconnect::VersionMismatch(_) => FaultCode::VersionMismatch,
+            Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => *code,
+            Disconnect::NotTrunkline { .. } => FaultCode::Malformed,
+            _ => FaultCode::ShuttingDown,
+        };
+        let fault = Fault::new(code, format!("it was not sent: {cause}"));
+        self.requests.refuse_all(&mut self.parts, &fault);
+        let Parts { base, writes, .. } = &mut self.parts;
+        writes.refuse_unsent(&mut base.variables, &fault);
+    }
+
+    /// Ends the connection after the input so far.
+    fn fail(&mut self, cause: Disconnect) {
+        self.parts.base.connection.fail(cause);
+        self.parts.base.changes += 1;
+    }
+
+    fn dispatch(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let Self { parts, requests } = self;
+        let Parts {
+            base,
+            subscriptions,
+            patterns,
+            provider,
+            ..
+        } = parts;
+        // Frame kinds of a newer minor version are skipped (B-51).
+        let Some(kind) = frame.kind() else {
+            base.connection.counters.unknown_frames += 1;
+            return Ok(());
+        };
+        let is_greeting = base.connection.session().is_none();
+        match kind {
+            FrameKind::Welcome => self.handle_welcome(now, frame),
+            FrameKind::Refused if is_greeting => {
+                Err(base.connection.dismissed(frame, &base.options)?)
+            }
+            FrameKind::Goodbye => Err(base.connection.dismissed(frame, &base.options)?),
+            _ if is_greeting => Err(malformed(format!("{kind} before WELCOME"))),
+            FrameKind::Keepalive => {
+                let keepalive = Keepalive::decode(frame)?;
+                let answers = base.connection.liveness.handle_keepalive(now, &keepalive);
+                base.connection.keepalive_due |= answers;
+                let remote = &mut subscriptions.remote;
+                compare_digest(remote, base, &keepalive);
+                Ok(())
+            }
+            FrameKind::Updates => subscriptions.handle_updates(base, now, frame),
+            FrameKind::Check => handle_check(subscriptions, &base.connection, frame),
+            FrameKind::Repaired => handle_repaired(subscriptions, base, now, frame),
+            FrameKind::Lost => subscriptions.handle_lost(frame),
+            FrameKind::WriteAnswers => self.handle_write_answers(frame),
+            FrameKind::Ended => subscriptions.handle_ended(base, frame),
+            FrameKind::Gone => subscriptions.handle_gone(base, frame),
+            FrameKind::Appeared => {
+                let is_complete = patterns.watches.handle_appeared(base, frame)?;
+                match is_complete {
+                    true => requests.listed(frame),
+                    false => Ok(()),
+                }
+            }
+            FrameKind::Vanished => patterns.watches.handle_vanished(base, frame),
+            FrameKind::ProviderBind => provider.handle_bind(base, frame),
+            FrameKind::ProviderWrite => provider.handle_write(base, frame),
+            FrameKind::ProviderRequest => provider.handle_request(base, frame),
+            FrameKind::Opened
+            | FrameKind::Subscribed
+            | FrameKind::Closed
+            | FrameKind::Readings
+            | FrameKind::Names
+            | FrameKind::InfoAnswer
+            | FrameKind::WhyAnswer
+            | FrameKind::EngineAnswer
+            | FrameKind::Flushed
+            | FrameKind::Provided
+            | FrameKind::Report
+            | FrameKind::GroupAnswer
+            | FrameKind::SnapshotAnswer
+            | FrameKind::Leased
+            | FrameKind::AuditPage
+            | FrameKind::Forced
+            | FrameKind::Requested => requests.handle_answer(parts, now, frame),
+            FrameKind::Fault => requests.handle_fault(parts, frame),
+            other => Err(malformed(format!(
+                "{other} is no frame that a client is sent"
+            ))),
+        }
+    }
+
+    fn handle_welcome(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let parts = &mut self.parts;
+        let base = &mut parts.base;
+        let (same_epoch, welcome) = base.connection.welcome(now, frame, &base.options)?;
+        let credit = (welcome.write_credit_count, welcome.write_credit_bytes);
+        parts.writes.connected(credit.0, credit.1);
+        if let Some(event) = base.connection.connected_event() {
+            parts.subscriptions.connection_changed(&event);
+        }
+        parts.subscriptions.restore(base, same_epoch);
+        parts.patterns.watches.restore(base);
+        parts.provider.restore(base);
+        base.changes += 1;
+        Ok(())
+    }
+
+    fn handle_write_answers(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let Parts {
+            base,
+            writes,
+            subscriptions,
+            provider,
+            ..
+        } = &mut self.parts;
+        let epoch = base.connection.epoch();
+        let answers = WriteAnswers::decode(frame)?;
+        let mut next = answers.head().first_write;
+        for outcome in answers {
+            let (number, outcome) = (next, outcome?);
+            next = next.wrapping_add(1);
+            let Some(write) = writes.answered(number) else {
+                let sentence = format!("write {number} is answered, which is not on its way");
+                return Err(malformed(sentence));
+            };
+            if write.variable == VariableRef::NOBODY {
+                provider.published(base, write.published, &outcome);
+                continue;
+            }
+            let outcome = of_answer(outcome, epoch);
+            let remote = &mut subscriptions.remote;
+            remote.remember_own(&base.variables, write.variable, &outcome);
+            writes.end(write.place, outcome);
+            base.changes += 1;
+        }
+        self.requests.end_flushes(&mut self.parts);
+        Ok(())
+    }
+}
+
+impl Endpoint for ClientCore {
+    fn handle_connected(&mut self, now: Tick, _wall: Timestamp) {
+        self.parts.base.connection.connected(now);
+        self.parts.base.changes += 1;
+    }
+
+    fn handle_input(&mut self, now: Tick, _wall: Timestamp, bytes: &[u8]) {
+        if self.parts.base.connection.closing().is_some() {
+            return;
+        }
+        self.parts.base.connection.last_input = Some(now);
+        self.parts.base.connection.liveness.handle_received(now);
+        let mut input = bytes;
+        loop {
+            // The frame borrows the buffer, so the buffer is moved out of `self`; its limits may
+            // change meanwhile.
+            let mut frames = std::mem::take(&mut self.parts.base.connection.frames);
+            let was_greeting = self.parts.base.connection.session().is_none();
+            let result = match frames.next_frame(now, &mut input) {
+                Ok(Some(frame)) => self.dispatch(now, &frame),
+                Ok(None) => {
+                    self.parts.base.connection.frames = frames;
+                    break;
+                }
+                Err(error) => Err(error.into()),
+            };
+            if was_greeting && self.parts.base.connection.session().is_some() {
+                frames.set_limits(self.parts.base.connection.frame_limits());
+            }
+            self.parts.base.connection.frames = frames;
+            if let Err(cause) = result {
+                return self.fail(cause);
+            }
+        }
+        let parts = &mut self.parts;
+        parts.subscriptions.plan_retry(&mut parts.base, now);
+    }
+
+    fn wants_input(&self) -> bool {
+        // The client never waits for the program: whatever the program does not take is bounded and
+        // counted.
+        true
+    }
+
+    fn poll_output(
+        &mut self,
+        now: Tick,
+        _wall: Timestamp,
+        budget: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.gather_output(now, budget, out)
+    }
+
+    fn poll_timeout(&self) -> Option<Tick> {
+        if self.parts.base.connection.closing().is_some() {
+            return None;
+        }
+        let due = [
+            self.parts.base.connection.hello_deadline(),
+            self.parts.writes.expire_at(),
+        ];
+        if !self.parts.base.connection.is_open() {
+            return Tick::earliest(due);
+        }
+        let [hello, expire] = due;
+        let gather = self.parts.base.connection.gather.as_ref();
+        Tick::earliest([
+            hello,
+            expire,
+            Some(self.parts.base.connection.liveness.poll_timeout()),
+            self.parts.base.connection.frames.poll_timeout(),
+            self.parts.subscriptions.retry.at,
+            self.parts.provider.retry_at,
+            gather.and_then(|gather| gather.poll_timeout()),
+        ])
+    }
+
+    fn handle_timeout(&mut self, now: Tick, _wall: Timestamp) {
+        let Parts { base, writes, .. } = &mut self.parts;
+        writes.handle_timeout(base, now);
+        if let Some(deadline) = self.parts.base.connection.hello_deadline() {
+            if now >= deadline {
+                let deadline = HELLO_DEADLINE;
+                self.fail(Disconnect::Slow {
+                    what: "hello",
+                    deadline,
+                });
+            }
+            return;
+        }
+        if !self.parts.base.connection.is_open() {
+            return;
+        }
+        let connection = &mut self.parts.base.connection;
+        let gather = connection.gather.as_mut();
+        connection.send_gathered |= gather.is_some_and(|gather| gather.expire(now));
+        if let Err(error) = self.parts.base.connection.frames.handle_timeout(now) {
+            return self.fail(error.into());
+        }
+        match self.parts.base.connection.liveness.poll(now) {
+            LivenessAction::Idle => {}
+            LivenessAction::SendKeepalive => self.parts.base.connection.keepalive_due = true,
+            LivenessAction::Dead { silent_for } => {
+                return self.fail(Disconnect::Dead { silent_for });
+            }
+        }
+        let parts = &mut self.parts;
+        parts.subscriptions.retry_failed(&mut parts.base, now);
+        parts.provider.handle_timeout(&mut parts.base, now);
+    }
+
+    fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {
+        if self.parts.base.connection.closed().is_some() {
+            self.parts.base.connection.stay_closed();
+            return;
+        }
+        let (cause, session, reconnecting) = self.parts.base.connection.disconnected(now, cause);
+        let Self { parts, requests } = self;
+        parts.writes.connection_lost(&cause);
+        requests.end_flushes(parts);
+        parts.provider.connection_lost();
+        parts.base.variables.forget_handles();
+        requests.connection_lost(parts);
+        parts.subscriptions.connection_lost(&mut parts.base);
+        parts.patterns.watches.connection_lost();
+        if session.is_some() || !reconnecting {
+            self.tell_disconnected(&cause, reconnecting);
+        }
+        if !reconnecting {
+            self.gave_up(&cause);
+        }
+        self.parts.base.changes += 1;
+    }
+
+    fn wants_close(&self) -> Option<Disconnect> {
+        self.parts.base.connection.closing().cloned()
+    }
+
+    fn poll_dial(&self) -> Option<Tick> {
+        self.parts.base.connection.dial_at()
+    }
+}

@@ -1,0 +1,392 @@
+//! The verbs with one answer: requests, whose answer [`ClientCore::take`] takes, and writes.
+
+use std::sync::Arc;
+
+use trunkline_proto::message::forcing::ForcingVerb;
+use trunkline_proto::message::group::GROUP_MAX;
+use trunkline_proto::message::library::LibraryVerb;
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
+
+use super::ClientCore;
+use crate::error::{RequestError, WriteError};
+use crate::explain::explain_connection;
+use crate::options::OpenOptions;
+use crate::outcome::{WriteCounts, WriteOutcome};
+use crate::parts::Parts;
+use crate::request::{
+    AnyRequest, Audit, Close, Deploy, Engine, Find, Flush, Forcing, Info, Lease, LeaseTerms, Open,
+    OrderLibrary, Read, ReadPage, Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
+};
+use crate::variables::VariableRef;
+use crate::variables::page::Page;
+use crate::variables::reading_page::{ReadList, ReadingPage};
+use crate::writes::queue::Place;
+use crate::writes::{Write, WriteBatchId, not_sent};
+
+/// Every verb returns a [`RequestError`] if a bound is reached or the client is closed.
+impl ClientCore {
+    fn ask<R: Request + Into<AnyRequest>>(
+        &mut self,
+        items: usize,
+        request: R,
+    ) -> Result<RequestId<R>, RequestError> {
+        self.requests
+            .ask_for_program(&mut self.parts.base, items, request)
+    }
+
+    /// Takes the answer, or the fault with which the engine refused the whole request. Returns
+    /// `None` if there is no answer yet, or if it was already taken.
+    pub fn take<R: Request>(&mut self, request: RequestId<R>) -> Option<Result<R::Answer, Fault>> {
+        self.requests.take_answer(request.0, R::unpack)
+    }
+
+    /// Returns true if the answer can be taken.
+    pub fn is_answered<R>(&self, request: RequestId<R>) -> bool {
+        self.requests.is_answered(request.0)
+    }
+
+    /// Ends a call that has waited long enough. Its request is cancelled if it was not sent, and
+    /// never sent again if it was. Returns the engine's answer if it has arrived, or an answer with
+    /// an unknown outcome if the request was sent and changes the engine.
+    pub fn give_up<R: Request>(
+        &mut self,
+        request: RequestId<R>,
+    ) -> Option<Result<R::Answer, Fault>> {
+        let answer = self.take(request).or_else(|| {
+            let unknown = self.requests.get(request.0)?.unknown_answer()?;
+            R::unpack(unknown).ok()
+        });
+        self.forget(request);
+        answer
+    }
+
+    /// Abandons a request whose answer is no longer wanted; otherwise the same as
+    /// [`give_up`](Self::give_up). Variables that the request opens are closed again.
+    pub fn forget<R>(&mut self, request: RequestId<R>) {
+        self.requests.forget(&mut self.parts, request.0);
+    }
+
+    /// Opens variables by their full names, in one request.
+    ///
+    /// An open variable stays open across reconnects, until it is closed as often as it was opened.
+    /// Opening happens in the background: wait for the answer to verify the names, or continue
+    /// meanwhile.
+    pub fn open<N: AsRef<str>>(
+        &mut self,
+        names: &[N],
+        options: OpenOptions,
+    ) -> Result<RequestId<Open>, RequestError> {
+        self.requests.check(&self.parts.base, names.len())?;
+        let variables = &mut self.parts.base.variables;
+        variables.reserve(names.len());
+        variables.reserve_handles(names.len());
+        let opened = names.iter().map(|name| variables.acquire(name.as_ref()));
+        let page = Page::new(opened.collect());
+        self.ask(names.len(), Open { page, options })
+    }
+
+    /// Closes variables, once each. Subscriptions continue, because they hold their own openings.
+    pub fn close(&mut self, variables: &[VariableRef]) -> Result<RequestId<Close>, RequestError> {
+        self.requests.check(&self.parts.base, variables.len())?;
+        let mut page = Page::of(variables);
+        let mut handles = Vec::new();
+        for (variable, item) in variables.iter().zip(0..) {
+            let result = self.parts.base.variables.close_opening(*variable);
+            page.set(item, result.map(|handle| handles.extend(handle)));
+        }
+        let nothing_to_send = handles.is_empty();
+        let request = self.ask(variables.len(), Close { handles, page })?;
+        if nothing_to_send {
+            self.requests.end_at_once(&mut self.parts, request.0);
+        }
+        Ok(request)
+    }
+
+    /// Asks the engine for current readings, whether new or not.
+    pub fn read(&mut self, variables: &[VariableRef]) -> Result<RequestId<Read>, RequestError> {
+        let list = ReadList::new(variables, ReadingPage::new());
+        self.ask(variables.len(), Read(list))
+    }
+
+    /// Same as [`read`](Self::read), but reuses the storage of `page` instead of allocating a
+    /// reading per item. On an error, the page is lost.
+    pub fn read_page(
+        &mut self,
+        variables: &[VariableRef],
+        page: ReadingPage,
+    ) -> Result<RequestId<ReadPage>, RequestError> {
+        let list = ReadList::new(variables, page);
+        self.ask(variables.len(), ReadPage(Read(list)))
+    }
+
+    /// Asks for the values of variables at one instant, for up to 4,096 of them. With more, each
+    /// value is consistent only by itself, and the answer says so.
+    pub fn snapshot(
+        &mut self,
+        variables: &[VariableRef],
+    ) -> Result<RequestId<Snapshot>, RequestError> {
+        let list = ReadList::new(variables, ReadingPage::new());
+        self.ask(variables.len(), Snapshot { list, head: None })
+    }
+
+    /// Asks the sources of variables for fresh values, which arrive as updates.
+    pub fn request_value(
+        &mut self,
+        variables: &[VariableRef],
+    ) -> Result<RequestId<RequestValue>, RequestError> {
+        let page = Page::of(variables);
+        self.ask(variables.len(), RequestValue(page))
+    }
+
+    /// Asks for everything the engine knows about the variables.
+    pub fn info(&mut self, variables: &[VariableRef]) -> Result<RequestId<Info>, RequestError> {
+        let page = Page::of(variables);
+        self.ask(variables.len(), Info(page))
+    }
+
+    /// Acquires, renews or releases leases.
+    pub fn lease(
+        &mut self,
+        variables: &[VariableRef],
+        terms: LeaseTerms,
+    ) -> Result<RequestId<Lease>, RequestError> {
+        let page = Page::of(variables);
+        self.ask(variables.len(), Lease { page, terms })
+    }
+
+    /// Writes values and returns at once. [`take_outcomes`](Self::take_outcomes) gives the outcomes
+    /// once all of them are known. Writes are sent in the order in which they were made, many per
+    /// frame.
+    ///
+    /// Without a connection, writes wait and are sent on the next one, until their call ends with
+    /// [`end_writes`](Self::end_writes). Writes that were sent but not answered when the connection
+    /// broke end as unknown: the engine may have carried them out.
+    ///
+    /// # Errors
+    /// [`WriteError::WouldBlock`] if too many writes are queued already: none of these is accepted.
+    pub fn write(
+        &mut self,
+        writes: impl IntoIterator<Item = Write>,
+    ) -> Result<WriteBatchId, WriteError> {
+        let writes: Vec<Write> = writes.into_iter().collect();
+        let (queue, base) = (&mut self.parts.writes, &mut self.parts.base);
+        queue.check(base, &writes)?;
+        let waiting = queue.tracked();
+        if waiting > 0 && waiting + writes.len() > base.options.writes_max {
+            return Err(WriteError::OutcomesNotTaken { waiting });
+        }
+        let batch = self.requests.next_order(&mut base.asked);
+        queue.begin_batch(batch, writes.len());
+        for (write, index) in writes.into_iter().zip(0..) {
+            let place = Some(Place { batch, index });
+            queue.queue(&mut base.variables, batch, write, place, None);
+        }
+        base.changes += 1;
+        Ok(WriteBatchId(batch))
+    }
+
+    /// Same as [`write`](Self::write), for writes whose outcomes are not taken one by one. They are
+    /// counted in [`write_counts`](Self::write_counts), and the last fault is kept. Writes not sent
+    /// by `expires` are cancelled.
+    ///
+    /// # Errors
+    /// Same as for [`write`](Self::write).
+    pub fn write_untracked(
+        &mut self,
+        writes: impl IntoIterator<Item = Write>,
+        expires: Tick,
+    ) -> Result<(), WriteError> {
+        let writes: Vec<Write> = writes.into_iter().collect();
+        let (queue, base) = (&mut self.parts.writes, &mut self.parts.base);
+        queue.check(base, &writes)?;
+        let order = self.requests.next_order(&mut base.asked);
+        for write in writes {
+            queue.queue(&mut base.variables, order, write, None, Some(expires));
+        }
+        Ok(())
+    }
+
+    /// Takes the outcomes once all of them are known, in the order of the writes. Returns `None`
+    /// before that, and after they were taken.
+    pub fn take_outcomes(&mut self, batch: WriteBatchId) -> Option<Vec<WriteOutcome>> {
+        if !self.is_settled(batch) {
+            return None;
+        }
+        let outcomes = self.parts.writes.end_batch(batch.0)?;
+        // All are known, so none is left out. The vector is reused in place.
+        Some(outcomes.into_iter().map_while(|known| known).collect())
+    }
+
+    /// Returns true if every outcome of the batch is known.
+    pub fn is_settled(&self, batch: WriteBatchId) -> bool {
+        self.parts.writes.is_settled(batch.0)
+    }
+
+    /// Ends a call before all of its outcomes are known, and takes them. A write that was not sent
+    /// is cancelled, and never sent. A write that was sent, even in part, is unknown: it may still
+    /// be carried out, and [`write_counts`](Self::write_counts) gets its true outcome once the
+    /// engine answers. Returns an empty list if the outcomes were already taken.
+    pub fn end_writes(&mut self, batch: WriteBatchId) -> Vec<WriteOutcome> {
+        let Parts { base, writes, .. } = &mut self.parts;
+        let fault = not_sent(&base.connection);
+        for variable in writes.cancel_batch(batch.0, &fault) {
+            base.variables.release(variable);
+        }
+        let outcomes = writes.end_batch(batch.0).unwrap_or_default();
+        let sentence = "the call ended before the engine answered; the write may have been, or \
+                        still be, carried out: read the variable again";
+        let unknown = || WriteOutcome::Unknown(Fault::new(FaultCode::TimedOut, sentence));
+        let outcomes = outcomes.into_iter();
+        outcomes
+            .map(|known| known.unwrap_or_else(unknown))
+            .collect()
+    }
+
+    /// Returns the counts of all writes by outcome.
+    pub fn write_counts(&self) -> WriteCounts {
+        self.parts.writes.counts()
+    }
+
+    /// Returns the reason of the last write that ended as refused, cancelled or unknown.
+    pub fn last_write_fault(&self) -> Option<&Fault> {
+        self.parts.writes.last_fault()
+    }
+
+    /// Writes all of these values or none, with one engine timestamp and one commit number.
+    /// Subscribers of all of them receive them contiguously. With `try_only`, a group that would
+    /// have to wait for a subscriber is not written.
+    ///
+    /// # Errors
+    /// [`WriteError::WouldBlock`] if the values exceed the limit on queued writes,
+    /// [`WriteError::Group`] if there are no writes, or more than a group may have.
+    pub fn write_group(
+        &mut self,
+        writes: Vec<Write>,
+        try_only: bool,
+    ) -> Result<RequestId<WriteGroup>, WriteError> {
+        let (items, max) = (writes.len(), GROUP_MAX);
+        if items == 0 || items > max {
+            return Err(WriteError::Group { writes: items, max });
+        }
+        self.parts.writes.check(&self.parts.base, &writes)?;
+        let group = WriteGroup {
+            writes,
+            try_only,
+            outcome: None,
+        };
+        self.ask(items, group).map_err(|error| match error {
+            RequestError::Closed { cause } => WriteError::Closed { cause },
+            _ => WriteError::OutcomesNotTaken {
+                waiting: self.requests.count(),
+            },
+        })
+    }
+
+    /// Sends everything handed over before, and has the engine send what it gathers for its
+    /// clients. Answered with the counts of all writes once the engine has carried out what came
+    /// before, and every earlier write has ended. Later writes do not delay it.
+    ///
+    /// One buffer serves the whole connection, so a flush also sends the data of other threads and
+    /// subscriptions of this client.
+    pub fn flush(&mut self) -> Result<RequestId<Flush>, RequestError> {
+        self.ask(1, Flush::default())
+    }
+
+    /// Searches for names that match a pattern, and collects every page: at most `limit` names if
+    /// given, and never more than [`request_items_max`](crate::ClientOptions::request_items_max).
+    pub fn find(
+        &mut self,
+        pattern: &str,
+        limit: Option<usize>,
+    ) -> Result<RequestId<Find>, RequestError> {
+        self.search(pattern, &[], limit)
+    }
+
+    /// Same as [`find`](Self::find), with conditions that must all hold.
+    pub fn search(
+        &mut self,
+        pattern: &str,
+        conditions: &[Condition],
+        limit: Option<usize>,
+    ) -> Result<RequestId<Find>, RequestError> {
+        let limit = limit.unwrap_or(usize::MAX);
+        let find = Find {
+            pattern: pattern.to_owned(),
+            conditions: conditions.to_vec(),
+            limit: limit.min(self.parts.base.options.request_items_max),
+            cursor: 0,
+            found: Vec::new(),
+        };
+        self.ask(1, find)
+    }
+
+    /// Asks the engine why a variable does not deliver.
+    pub fn why(&mut self, name: &str) -> Result<RequestId<Why>, RequestError> {
+        self.ask(1, Why::new(name, false, None))
+    }
+
+    /// Same as [`why`](Self::why), followed by what this end knows. While there is no connection,
+    /// because an attempt has failed or the client is closed, the answer is the reason for that
+    /// alone.
+    pub fn explain(&mut self, now: Tick, name: &str) -> Result<RequestId<Why>, RequestError> {
+        let Some(step) = explain_connection(&self.parts, now, name) else {
+            return self.ask(1, Why::new(name, true, None));
+        };
+        let why = Why::new(name, true, Some(vec![step]));
+        let request = self
+            .requests
+            .push_for_program(&mut self.parts.base.asked, 1, why);
+        self.requests.end_at_once(&mut self.parts, request.0);
+        Ok(request)
+    }
+
+    /// Asks for information about the engine itself.
+    pub fn engine_info(&mut self) -> Result<RequestId<Engine>, RequestError> {
+        self.ask(1, Engine::default())
+    }
+
+    /// Queries the audit. Collects every page, up to the query's limit or
+    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX); `next` in the answer is where the following
+    /// entries begin.
+    pub fn audit(&mut self, query: AuditQuery) -> Result<RequestId<Audit>, RequestError> {
+        self.ask(1, Audit::new(Box::new(query)))
+    }
+
+    /// Queries the forced variables, or switches forcing for the whole engine. Answered with every
+    /// page of the list, but never more than
+    /// [`request_items_max`](crate::ClientOptions::request_items_max) entries.
+    pub fn forcing(&mut self, verb: ForcingVerb) -> Result<RequestId<Forcing>, RequestError> {
+        self.ask(1, Forcing::new(verb))
+    }
+
+    /// Deploys a library, all of it or nothing. With `replace`, the library may already be
+    /// deployed; unchanged variables keep their handles.
+    pub fn deploy(
+        &mut self,
+        library: Arc<LibraryDefinition>,
+        replace: bool,
+    ) -> Result<RequestId<Deploy>, RequestError> {
+        let items = library.variables.len().max(1);
+        let deploy = Deploy {
+            library,
+            replace,
+            report: None,
+        };
+        self.ask(items, deploy)
+    }
+
+    /// Undeploys, starts or stops a library.
+    pub fn order_library(
+        &mut self,
+        name: &str,
+        verb: LibraryVerb,
+    ) -> Result<RequestId<OrderLibrary>, RequestError> {
+        let order = OrderLibrary {
+            verb,
+            library: name.to_owned(),
+            report: None,
+        };
+        self.ask(1, order)
+    }
+}

@@ -1,0 +1,431 @@
+//! The life of the connection: hello, keep-alive, acknowledgement, end, and the next attempt.
+//!
+//! ```text
+//!            dial due             handle_connected            WELCOME
+//! Offline ----------> (driver dials) ----------> Greeting -------------> Open
+//!    ^                                              |                      |
+//!    |                 handle_disconnected          v                      v
+//!    +------------------------------------------ broken <------------------+
+//!    |  jitter on every attempt, and what the engine asked for
+//!    +--> Closed: closed by the program, or trying again cannot help (version, rights)
+//! ```
+
+pub(crate) mod receipt;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::limits::HELLO_DEADLINE;
+use trunkline_proto::message::closing::{Goodbye, Refused};
+use trunkline_proto::message::hello::{Hello, Resume, Welcome};
+use trunkline_proto::{
+    Backoff, DecodeError, Disconnect, FaultCode, Features, Frame, FrameBuffer, FrameKind,
+    FrameLimits, Gather, Liveness, Throughput, digest,
+};
+use trunkline_types::{Tick, Timestamp};
+
+use self::receipt::Receipt;
+use crate::error::malformed;
+use crate::event::Event;
+use crate::options::ClientOptions;
+use crate::state::{ConnectionCounters, ConnectionState, Session};
+use crate::variables::reading::Arrival;
+
+/// Bounds of the keep-alive interval, whatever the engine asks for.
+const KEEPALIVE_MIN: Duration = Duration::from_millis(10);
+const KEEPALIVE_MAX: Duration = Duration::from_secs(3600);
+
+/// The connection of a client, in any phase, including offline.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    phase: Phase,
+    pub(crate) frames: FrameBuffer,
+    pub(crate) liveness: Liveness,
+    backoff: Backoff,
+    random: fastrand::Rng,
+    last_failure: Option<Arc<Disconnect>>,
+    /// Set when the transport must be closed, with the reason.
+    closing: Option<Disconnect>,
+    goodbye: Option<Goodbye>,
+    pub(crate) hello_due: bool,
+    pub(crate) keepalive_due: bool,
+    /// The last session, which the next hello asks to resume.
+    last_session: Option<Resume>,
+    pub(crate) receipt: Receipt,
+    pub(crate) counters: ConnectionCounters,
+    /// The last time bytes arrived.
+    pub(crate) last_input: Option<Tick>,
+    /// Data gathered for sending, in throughput mode.
+    pub(crate) gather: Option<Box<Gather>>,
+    /// Set when the gathered data must go out with the next output.
+    pub(crate) send_gathered: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Offline { dial_at: Tick },
+    Greeting { deadline: Tick },
+    Open(Box<Open>),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Open {
+    session: Arc<Session>,
+    frame_max: u32,
+    message_max: u32,
+    frame_limits: FrameLimits,
+    /// The engine's wall clock when it sent WELCOME, which arrived at `session.since`.
+    engine_wall: Timestamp,
+}
+
+impl Connection {
+    pub(crate) fn new(options: &ClientOptions) -> Self {
+        Self {
+            phase: Phase::Offline {
+                dial_at: Tick::ZERO,
+            },
+            frames: FrameBuffer::new(FrameLimits::HELLO),
+            liveness: Liveness::with_defaults(Tick::ZERO),
+            backoff: Backoff::new(options.backoff_base, options.backoff_max),
+            random: fastrand::Rng::with_seed(options.seed),
+            last_failure: None,
+            closing: None,
+            goodbye: None,
+            hello_due: false,
+            keepalive_due: false,
+            last_session: None,
+            receipt: Receipt::default(),
+            counters: ConnectionCounters::default(),
+            last_input: None,
+            gather: None,
+            send_gathered: false,
+        }
+    }
+
+    pub(crate) fn connected(&mut self, now: Tick) {
+        if let Phase::Closed = self.phase {
+            // The program gave up while the driver was dialling.
+            self.closing = Some(Disconnect::Local);
+            return;
+        }
+        self.phase = Phase::Greeting {
+            deadline: now.saturating_add(HELLO_DEADLINE),
+        };
+        self.frames.reset(FrameLimits::HELLO);
+        self.receipt = Receipt::default();
+        (self.closing, self.goodbye) = (None, None);
+        (self.hello_due, self.keepalive_due) = (true, false);
+    }
+
+    pub(crate) fn hello(&self, options: &ClientOptions) -> Hello {
+        Hello {
+            versions: options.negotiation.versions,
+            features: options.negotiation.features,
+            client_name: options.client_name.clone(),
+            program: options.program.clone(),
+            user: options.user.clone(),
+            pid: options.pid,
+            frame_max: options.negotiation.frame_max,
+            message_max: options.negotiation.message_max,
+            window_records: options.window_records,
+            window_bytes: options.window_bytes,
+            resume: self.last_session,
+            throughput: options.throughput.map(Throughput::within_bounds),
+        }
+    }
+
+    /// Returns the engine's epoch; 0 while the connection is down.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.session().map_or(0, |session| session.epoch)
+    }
+
+    /// Returns true if the connection is up and both ends have the feature.
+    pub(crate) fn has(&self, feature: Features) -> bool {
+        let session = self.session();
+        session.is_some_and(|session| session.features.contains(feature))
+    }
+
+    pub(crate) fn state(&self) -> ConnectionState {
+        if let Some(cause) = self.closed() {
+            return ConnectionState::Closed {
+                cause: Arc::clone(cause),
+            };
+        }
+        match self.session() {
+            Some(session) if self.is_open() => ConnectionState::Connected(Arc::clone(session)),
+            _ => ConnectionState::Connecting {
+                attempt: self.backoff.attempts(),
+                dial_at: self.dial_at().unwrap_or(Tick::ZERO),
+                last_failure: self.last_failure.clone(),
+            },
+        }
+    }
+
+    /// Fails with the reason if there is no connection and none will be made.
+    pub(crate) fn check_usable(&self) -> Result<(), Arc<Disconnect>> {
+        self.closed().map_or(Ok(()), |cause| Err(Arc::clone(cause)))
+    }
+
+    pub(crate) fn connected_event(&self) -> Option<Event> {
+        let session = self.session()?;
+        Some(Event::Connected {
+            session: session.session,
+            epoch: session.epoch,
+            engine_id: session.engine_id,
+        })
+    }
+
+    /// Counts the end of an item, as reported by the engine.
+    pub(crate) fn count_end(&mut self, handle: u32) {
+        if self.has(Features::ENDS) {
+            self.receipt.count_records(0, digest::of_end(handle));
+        }
+    }
+
+    /// Handles the engine's WELCOME. The returned flag is true if the engine is in the same epoch
+    /// as in the last session; positions of another epoch mean nothing in this one.
+    pub(crate) fn welcome(
+        &mut self,
+        now: Tick,
+        frame: &Frame<'_>,
+        options: &ClientOptions,
+    ) -> Result<(bool, Welcome), Disconnect> {
+        if !matches!(self.phase, Phase::Greeting { .. }) {
+            return Err(malformed("a second WELCOME".to_owned()));
+        }
+        let welcome = Welcome::decode(frame)?;
+        let agreed = options
+            .negotiation
+            .confirm(&welcome)
+            .map_err(Disconnect::VersionMismatch)?;
+        let keepalive = welcome.keepalive.clamp(KEEPALIVE_MIN, KEEPALIVE_MAX);
+        let deadline = welcome.deadline.clamp(keepalive * 2, KEEPALIVE_MAX * 2);
+        self.liveness = Liveness::new(now, keepalive, deadline).answering();
+        self.counters.connections += 1;
+        let Welcome {
+            session,
+            epoch,
+            engine_id,
+            ..
+        } = welcome;
+        let same_epoch = self
+            .last_session
+            .is_some_and(|last| (last.epoch, last.engine_id) == (epoch, engine_id));
+        self.last_session = Some(Resume {
+            session,
+            epoch,
+            engine_id,
+        });
+        let session = Session {
+            session,
+            epoch,
+            engine_id,
+            engine_name: welcome.engine_name.clone(),
+            engine_version: welcome.engine_version.clone(),
+            version: agreed.version,
+            features: agreed.features,
+            items_max: welcome.items_max,
+            writes_max: welcome.write_credit_count,
+            write_bytes_max: welcome.write_credit_bytes,
+            keepalive,
+            deadline,
+            since: now,
+        };
+        self.phase = Phase::Open(Box::new(Open {
+            session: Arc::new(session),
+            frame_max: agreed.frame_max,
+            message_max: agreed.message_max,
+            frame_limits: agreed.frame_limits(),
+            engine_wall: welcome.wall,
+        }));
+        // Both ends gather, or neither does (LX-11).
+        let wanted = options.throughput.is_some() && self.has(Features::THROUGHPUT);
+        let granted = welcome.throughput.filter(|_| wanted);
+        self.gather = granted.map(|terms| Box::new(Gather::new(terms)));
+        Ok((same_epoch, welcome))
+    }
+
+    /// Decodes REFUSED or GOODBYE into the reason for the disconnect.
+    pub(crate) fn dismissed(
+        &self,
+        frame: &Frame<'_>,
+        options: &ClientOptions,
+    ) -> Result<Disconnect, DecodeError> {
+        if frame.kind() == Some(FrameKind::Refused) {
+            let refused = Refused::decode(frame)?;
+            return Ok(Disconnect::from_refused(
+                &refused,
+                options.negotiation.versions,
+            ));
+        }
+        Ok(Goodbye::decode(frame)?.into())
+    }
+
+    /// Marks the transport for closing, and prepares a goodbye where the engine would read one.
+    pub(crate) fn fail(&mut self, cause: Disconnect) {
+        if self.closing.is_none() {
+            self.goodbye = cause.goodbye();
+            self.closing = Some(cause);
+        }
+    }
+
+    /// Closes the connection because the program asked for it.
+    pub(crate) fn close(&mut self) {
+        match self.phase {
+            Phase::Greeting { .. } | Phase::Open(_) => {
+                let sentence = "the client's program has closed the connection".to_owned();
+                let code = FaultCode::ShuttingDown;
+                self.closing = Some(Disconnect::Local);
+                self.goodbye.get_or_insert(Goodbye {
+                    code,
+                    retry_after: None,
+                    sentence,
+                });
+            }
+            Phase::Offline { .. } | Phase::Closed => self.give_up(Disconnect::Local),
+        }
+    }
+
+    /// Handles the loss of the transport, or a failed dial. Returns the cause, the session that
+    /// ended, and true if another attempt follows.
+    pub(crate) fn disconnected(
+        &mut self,
+        now: Tick,
+        cause: Disconnect,
+    ) -> (Arc<Disconnect>, Option<Arc<Session>>, bool) {
+        let cause = self.closing.take().unwrap_or(cause);
+        let session = self.session().cloned();
+        // Avoids dialling in a tight loop an engine that accepts connections and drops them at
+        // once: the backoff resets only after a session that lasted as long as the wait for it may
+        // have been, or as long as the session's deadline if that is shorter.
+        if let Some(session) = &session
+            && now.since(session.since) >= session.deadline.min(self.backoff.ceiling())
+        {
+            self.backoff.reset();
+        }
+        self.frames.reset(FrameLimits::HELLO);
+        self.receipt = Receipt::default();
+        (self.goodbye, self.gather) = (None, None);
+        (self.hello_due, self.keepalive_due) = (false, false);
+        let retries = cause.may_retry();
+        if retries {
+            let wait = self.backoff.next(self.random.u64(..), cause.retry_after());
+            self.phase = Phase::Offline {
+                dial_at: now.saturating_add(wait),
+            };
+            self.last_failure = Some(Arc::new(cause.clone()));
+        } else {
+            self.give_up(cause.clone());
+        }
+        (Arc::new(cause), session, retries)
+    }
+
+    /// Handles the end of a connection that was made after giving up.
+    pub(crate) fn stay_closed(&mut self) {
+        self.closing = None;
+    }
+
+    fn give_up(&mut self, cause: Disconnect) {
+        if !matches!(self.phase, Phase::Closed) {
+            self.phase = Phase::Closed;
+            self.last_failure = Some(Arc::new(cause));
+        }
+    }
+
+    /// Dials at once, even after giving up.
+    pub(crate) fn dial_now(&mut self, now: Tick) {
+        if let Phase::Closed | Phase::Offline { .. } = self.phase {
+            self.phase = Phase::Offline { dial_at: now };
+        }
+    }
+
+    pub(crate) fn dial_at(&self) -> Option<Tick> {
+        match self.phase {
+            Phase::Offline { dial_at } => Some(dial_at),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn closing(&self) -> Option<&Disconnect> {
+        self.closing.as_ref()
+    }
+
+    pub(crate) fn take_goodbye(&mut self) -> Option<Goodbye> {
+        self.goodbye.take()
+    }
+
+    /// Returns true if the hello is done and the connection is not closing.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open(_)) && self.closing.is_none()
+    }
+
+    /// Returns the reason why there is no connection and none will be made.
+    pub(crate) fn closed(&self) -> Option<&Arc<Disconnect>> {
+        match self.phase {
+            Phase::Closed => self.last_failure.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason why there is no connection, once there was one or an attempt has failed.
+    pub(crate) fn down_because(&self) -> Option<&Disconnect> {
+        match &self.phase {
+            Phase::Open(_) => self.closing.as_ref(),
+            _ => self.last_failure.as_deref(),
+        }
+    }
+
+    pub(crate) fn session(&self) -> Option<&Arc<Session>> {
+        match &self.phase {
+            Phase::Open(open) => Some(&open.session),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn hello_deadline(&self) -> Option<Tick> {
+        match self.phase {
+            Phase::Greeting { deadline } if self.closing.is_none() => Some(deadline),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn frame_max(&self) -> usize {
+        match &self.phase {
+            Phase::Open(open) => open.frame_max as usize,
+            _ => 0,
+        }
+    }
+
+    /// Returns the limits that the frame buffer must use from now on.
+    pub(crate) fn frame_limits(&self) -> FrameLimits {
+        match &self.phase {
+            Phase::Open(open) => open.frame_limits,
+            _ => FrameLimits::HELLO,
+        }
+    }
+
+    pub(crate) fn message_max(&self) -> usize {
+        match &self.phase {
+            Phase::Open(open) => open.message_max as usize,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random.u64(..)
+    }
+
+    /// Returns the arrival time and epoch for records received now.
+    pub(crate) fn arrival(&self, now: Tick) -> Result<Arrival, Disconnect> {
+        let Phase::Open(open) = &self.phase else {
+            return Err(malformed("a reading before WELCOME".to_owned()));
+        };
+        Ok(Arrival {
+            now,
+            epoch: open.session.epoch,
+            engine_wall: open.engine_wall,
+            since_welcome: now.since(open.session.since),
+        })
+    }
+}

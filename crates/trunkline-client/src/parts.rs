@@ -1,0 +1,29 @@
+//! What a client holds besides its requests, which work on it.
+
+use crate::base::Base;
+use crate::options::ClientOptions;
+use crate::patterns::Patterns;
+use crate::provider::ProviderRole;
+use crate::subscriptions::Subscriptions;
+use crate::writes::queue::Writes;
+
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) base: Base,
+    pub(crate) writes: Writes,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) patterns: Patterns,
+    pub(crate) provider: ProviderRole,
+}
+
+impl Parts {
+    pub(crate) fn new(options: ClientOptions) -> Self {
+        Self {
+            base: Base::new(options),
+            writes: Writes::default(),
+            subscriptions: Subscriptions::default(),
+            patterns: Patterns::default(),
+            provider: ProviderRole::default(),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The memory of a watch is bounded by the number of names, regardless of the engine's frames.
+
+use trunkline_proto::message::watch::AppearedVariable;
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{Access, DataType};
+
+use super::Watch;
+
+fn variable(name: &str, handle: u32) -> AppearedVariable<'_> {
+    AppearedVariable {
+        handle,
+        name,
+        data_type: DataType::F64,
+        access: Access::ReadWrite,
+    }
+}
+
+/// Behaviour: B-32, H-19.
+#[test]
+fn a_name_that_appears_with_ever_new_handles_is_held_once() {
+    let mut watch = Watch::new("a/*");
+    for handle in 0..1_000 {
+        watch.appeared(&variable("a/x", handle));
+    }
+    let held = (
+        watch.names.len(),
+        watch.by_handle.len(),
+        watch.pending.len(),
+    );
+    assert_eq!(held, (1, 1, 1));
+    watch.vanished(7);
+    assert!(
+        watch.next().is_some(),
+        "an earlier handle is not the name's"
+    );
+    watch.vanished(999);
+    assert_eq!(watch.by_handle.len(), 0);
+}
+
+/// Every connection lists the names again and finds too many, while the program takes no events.
+/// Behaviour: B-32, H-19.
+#[test]
+fn too_many_names_leave_only_the_error_queued() {
+    let mut watch = Watch::new("a/*");
+    for connection in 0..3 {
+        for (handle, name) in ["a/x", "a/y", "a/z"].into_iter().enumerate() {
+            watch.appeared(&variable(name, handle as u32));
+        }
+        watch.listing_ends();
+        watch.forget_names();
+        watch.fail(Fault::from(FaultCode::LimitReached));
+        assert_eq!(watch.pending.len(), 1, "connection {connection}");
+    }
+    assert!(watch.next().is_some());
+    assert_eq!(watch.next(), None);
+}

@@ -1,0 +1,149 @@
+//! Readings taken in batches, for programs that take millions per second.
+
+use std::time::Duration;
+
+use trunkline_types::{Lost, Position, Quality, Reading, Sample, Timestamp, Value};
+
+use super::subscription::queue::Queued;
+use crate::event::Event;
+use crate::variables::convert::FromValue;
+
+/// Placeholder for a missing value; never shown.
+const NO_VALUE: &Value = &Value::Bool(false);
+
+/// Readings in the order in which they occurred, and the event after them that ended the batch, if
+/// any. A program keeps one batch and refills it: the storage is reused, and nothing is allocated
+/// except the contents of text and array values.
+#[derive(Debug, Default)]
+pub struct Batch {
+    readings: Vec<BatchReading>,
+    event: Option<Event>,
+}
+
+/// A reading in a [`Batch`].
+#[derive(Debug)]
+pub struct BatchReading(Queued);
+
+impl Batch {
+    /// Returns an empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the readings, oldest first.
+    pub fn readings(&self) -> &[BatchReading] {
+        &self.readings
+    }
+
+    /// Returns the event after the readings: a change of the connection, or the fault or end of an
+    /// item. It is never a reading.
+    pub fn event(&self) -> Option<&Event> {
+        self.event.as_ref()
+    }
+
+    /// Returns true if there is neither a reading nor an event.
+    pub fn is_empty(&self) -> bool {
+        self.readings.is_empty() && self.event.is_none()
+    }
+
+    /// Removes everything, but keeps the storage.
+    pub fn clear(&mut self) {
+        self.readings.clear();
+        self.event = None;
+    }
+
+    pub(crate) fn reserve(&mut self, readings: usize) {
+        self.readings.reserve(readings);
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, queued: Queued) {
+        self.readings.push(BatchReading(queued));
+    }
+
+    pub(crate) fn end_with(&mut self, event: Event) {
+        self.event = Some(event);
+    }
+}
+
+impl BatchReading {
+    /// Returns the index of the item, in the order in which the names were given.
+    #[inline]
+    pub fn item(&self) -> u32 {
+        self.0.item
+    }
+
+    /// Returns the value, in engineering units.
+    #[inline]
+    pub fn value(&self) -> &Value {
+        self.0.received.value.as_ref().unwrap_or(NO_VALUE)
+    }
+
+    /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
+    /// value yet.
+    #[inline]
+    pub fn get<T: FromValue>(&self) -> Option<T> {
+        match self.quality().has_value() {
+            true => T::from_value(self.value()),
+            false => None,
+        }
+    }
+
+    /// Returns the time of measurement.
+    #[inline]
+    pub fn source_timestamp(&self) -> Timestamp {
+        self.0.received.source_timestamp
+    }
+
+    /// Returns the time at which the engine accepted the update.
+    #[inline]
+    pub fn engine_timestamp(&self) -> Timestamp {
+        self.0.received.engine_timestamp
+    }
+
+    /// Returns the quality: good, uncertain or bad, with a reason.
+    #[inline]
+    pub fn quality(&self) -> Quality {
+        self.0.received.quality
+    }
+
+    /// Returns the position: the epoch and the sequence of the update.
+    #[inline]
+    pub fn position(&self) -> Position {
+        self.0.received.position
+    }
+
+    /// Returns the updates missed between the item's previous reading and this one.
+    #[inline]
+    pub fn lost(&self) -> Lost {
+        self.0.missed.lost()
+    }
+
+    /// Returns the age of a stale reading; see [`Reading::stale`].
+    #[inline]
+    pub fn stale(&self) -> Option<Duration> {
+        self.0.received.stale_when_taken()
+    }
+
+    /// Returns true if this client wrote the update.
+    #[inline]
+    pub fn own(&self) -> bool {
+        self.0.received.own
+    }
+
+    /// Returns a copy of the reading, to keep.
+    pub fn to_reading(&self) -> Reading {
+        Reading {
+            sample: Sample {
+                value: self.value().clone(),
+                source_timestamp: self.source_timestamp(),
+                engine_timestamp: self.engine_timestamp(),
+                quality: self.quality(),
+            },
+            position: self.position(),
+            lost: self.lost(),
+            stale: self.stale(),
+            own: self.own(),
+        }
+    }
+}

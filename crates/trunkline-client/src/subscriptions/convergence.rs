@@ -1,0 +1,282 @@
+//! Compares what arrived with what the engine says it sent (B-10).
+//!
+//! The running digest of a keep-alive shows that a record was lost or altered on the way. The
+//! digests of CHECK show that an item's last update is not the right one. The client names items
+//! that may differ to the engine in COMPARE. The engine resends those that do differ in REPAIRED;
+//! they replace the local state, and are counted.
+
+use std::collections::VecDeque;
+
+use trunkline_proto::limits::COMPARE_ITEMS_MAX;
+use trunkline_proto::message::convergence::{Check, CompareBuilder, CompareHead, CompareItem};
+use trunkline_proto::message::keepalive::Keepalive;
+use trunkline_proto::message::record::UpdateRecord;
+use trunkline_proto::message::updates::Updates;
+use trunkline_proto::{Disconnect, Features, Frame, digest};
+use trunkline_types::wire::decode_whole;
+use trunkline_types::{DataType, Tick};
+
+use super::Subscriptions;
+use super::remote::{
+    Next, Pause, RemoteItem, RemoteSubscription, RemoteSubscriptions, Status, Target,
+};
+use super::subscription::Delivery;
+use crate::ask::{CheckAll, OwnRequest, Resume};
+use crate::base::Base;
+use crate::connection::Connection;
+use crate::variables::reading::{Arrival, not_valid};
+
+/// Items that may differ, waiting to be named to the engine: remote subscription and handle.
+#[derive(Debug, Default)]
+pub(crate) struct Suspects(VecDeque<(u32, u32)>);
+
+/// Asks the engine to check everything, after the requests made so far.
+pub(super) fn check_everything(remote: &RemoteSubscriptions, base: &mut Base) {
+    if base.connection.has(Features::CONVERGENCE) && !remote.by_id.is_empty() {
+        base.asked.push(OwnRequest::CheckAll(CheckAll));
+    }
+}
+
+/// Compares the engine's digest of what it has sent with the digest of what has arrived.
+pub(crate) fn compare_digest(
+    remote: &mut RemoteSubscriptions,
+    base: &mut Base,
+    keepalive: &Keepalive,
+) {
+    let connection = &mut base.connection;
+    let (records, digest) = (keepalive.records_received, keepalive.digest);
+    let converges = connection.has(Features::CONVERGENCE);
+    if converges && !connection.receipt.agrees(records, digest) {
+        connection.receipt.take_over(records, digest);
+        connection.counters.diverged += 1;
+        let counts_ends = connection.has(Features::ENDS);
+        check_everything(remote, base);
+        if counts_ends {
+            ask_again(remote, base);
+        }
+    }
+}
+
+/// Subscribes every item again, because a lost record may have been the end of an item that the
+/// engine no longer knows and never mentions again. An item that is still subscribed does not
+/// change.
+fn ask_again(remote: &mut RemoteSubscriptions, base: &mut Base) {
+    for (id, remote) in &mut remote.by_id {
+        if remote.closing || remote.pause != Pause::No {
+            continue;
+        }
+        let live = remote.items().filter(|(_, item)| {
+            matches!(item.status, Status::Live) && !item.asked && item.handle.is_some()
+        });
+        let items: Vec<u32> = live.map(|(index, _)| index).collect();
+        if !items.is_empty() {
+            remote.ask(&items);
+            for index in &items {
+                if let Some(item) = remote.item_mut(*index) {
+                    item.asked_again = true;
+                }
+            }
+            base.asked
+                .push(OwnRequest::Resume(Resume { remote: *id, items }));
+        }
+    }
+}
+
+impl Suspects {
+    /// Appends a COMPARE frame with the local state of items that may differ. Returns false if
+    /// there are none.
+    pub(crate) fn send(
+        &mut self,
+        remote: &RemoteSubscriptions,
+        connection: &mut Connection,
+        page: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let epoch = connection.session().map(|session| session.epoch);
+        let head = CompareHead {
+            records_received: connection.receipt.acknowledge(),
+        };
+        let mut items = Vec::new();
+        while let Some((subscription, handle)) = self.0.pop_front() {
+            let remote = remote.get(subscription);
+            if let Some(held) = remote.and_then(|remote| held(remote, handle, epoch)) {
+                items.push(CompareItem {
+                    subscription,
+                    handle,
+                    sequence: held.sequence,
+                    digest: held.digest,
+                });
+            }
+            if items.len() >= COMPARE_ITEMS_MAX || items.len() * ITEM_BYTES >= page {
+                break;
+            }
+        }
+        if items.is_empty() {
+            return false;
+        }
+        let mut frame = CompareBuilder::begin(out, 0, &head);
+        items.iter().for_each(|item| frame.push(item));
+        frame.finish(false);
+        true
+    }
+}
+
+/// Compares the digests of CHECK with the items that it names.
+pub(crate) fn handle_check(
+    subscriptions: &mut Subscriptions,
+    connection: &Connection,
+    frame: &Frame<'_>,
+) -> Result<(), Disconnect> {
+    let epoch = connection.session().map(|session| session.epoch);
+    let suspects = &mut subscriptions.suspects.0;
+    for chunk in Check::decode(frame)? {
+        let chunk = chunk?;
+        let Some(remote) = subscriptions.remote.get(chunk.subscription) else {
+            continue;
+        };
+        let handles = chunk.handles.iter();
+        let held = handles.map(|handle| held(remote, *handle, epoch));
+        let sum = held.reduce(|sum, held| Some(sum?.plus(held?)));
+        if sum.flatten().is_some_and(|sum| sum.digest == chunk.digest) {
+            continue;
+        }
+        let known = chunk.handles.iter();
+        let known = known.filter(|handle| live(remote, **handle).is_some());
+        for handle in known {
+            // A queue longer than the number of items would only hold duplicates.
+            if suspects.len() <= subscriptions.items {
+                suspects.push_back((chunk.subscription, *handle));
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn handle_repaired(
+    subscriptions: &mut Subscriptions,
+    base: &mut Base,
+    now: Tick,
+    frame: &Frame<'_>,
+) -> Result<(), Disconnect> {
+    let records = Updates::decode_repaired(frame)?;
+    let arrival = base.connection.arrival(now)?;
+    base.connection.receipt.count_bytes(frame.payload().len());
+    let subscription = records.subscription();
+    for record in records {
+        let record = record?;
+        let of_record = digest::of_position(record.handle, record.sequence);
+        base.connection.receipt.count_records(1, of_record);
+        repair(subscriptions, base, &arrival, subscription, &record)?;
+    }
+    Ok(())
+}
+
+fn repair(
+    subscriptions: &mut Subscriptions,
+    base: &mut Base,
+    arrival: &Arrival,
+    subscription: u32,
+    record: &UpdateRecord<'_>,
+) -> Result<(), Disconnect> {
+    let Subscriptions { remote, list, .. } = subscriptions;
+    let Some(remote) = remote.get_mut(subscription) else {
+        return Ok(());
+    };
+    let Some(held) = held(remote, record.handle, Some(arrival.epoch)) else {
+        return Ok(());
+    };
+    let remainder = remote.remainder();
+    let index = remote.of_handle(record.handle);
+    let Some(item) = index.and_then(|index| remote.item_mut(index)) else {
+        return Ok(());
+    };
+    let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
+    let value = record.value.map(|bytes| decode_whole(data_type, bytes));
+    let value = value.transpose().map_err(|error| not_valid(&error))?;
+    let received = arrival.receive(record, value, true);
+    let is_right = held.sequence == record.sequence
+        && held.digest == received.digest(record.handle)
+        && item.copy.is_some();
+    let bytes = record.value.map_or(0, <[u8]>::len);
+    let has_room = |target: &Target| {
+        let target = list.at(target.subscription);
+        target.is_none_or(|subscription| subscription.has_room(bytes))
+    };
+    if is_right || !item.targets.iter().all(has_room) {
+        return Ok(());
+    }
+    // Under `all`, updates that were sent and lost, including this one, used credit.
+    let is_newer = received.position.sequence > held.sequence;
+    let lost = match is_newer && item.next == Next::Update {
+        true => item.account.untold(received.position).saturating_add(1),
+        false => 0,
+    };
+    item.next = Next::Update;
+    let missed = item.account.repair(received.position, remainder);
+    let replaces_update = item
+        .copy
+        .as_ref()
+        .is_some_and(|copy| copy.position.sequence > 0);
+    // Messages never exceed 4 GiB.
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let received = item.copy.insert(received);
+    for target in item.targets.iter() {
+        if let Some(subscription) = list.at_mut(target.subscription) {
+            let delivery = Delivery {
+                received,
+                missed: missed.clone(),
+                bytes,
+                credit: 0,
+                replaces_update,
+            };
+            subscription.deliver(target.item, delivery);
+            subscription.ledger.repaired += 1;
+        }
+    }
+    if remote.count_taken(u32::try_from(lost).unwrap_or(u32::MAX)) {
+        base.connection.receipt.grant_due(subscription);
+    }
+    base.connection.counters.repaired += 1;
+    base.changes += 1;
+    Ok(())
+}
+
+/// Approximate size of an item in COMPARE, in bytes.
+const ITEM_BYTES: usize = 16;
+
+/// The sequence of an item's last local update and its digest, or a sum of digests; 0 for none.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    sequence: u64,
+    digest: u64,
+}
+
+impl Held {
+    fn plus(self, other: Held) -> Held {
+        Held {
+            sequence: 0,
+            digest: self.digest.wrapping_add(other.digest),
+        }
+    }
+}
+
+/// Returns the local state of an item within the engine's epoch, or `None` if it takes no updates.
+fn held(remote: &RemoteSubscription, handle: u32, epoch: Option<u64>) -> Option<Held> {
+    let item = live(remote, handle)?;
+    let copy = item.copy.as_ref();
+    // The copy survives when the engine is replaced, but the account starts again.
+    let is_of_this_start = item.account.position().is_some();
+    let copy = copy.filter(|copy| is_of_this_start && Some(copy.position.epoch) == epoch);
+    Some(copy.map_or(Held::default(), |copy| Held {
+        sequence: copy.position.sequence,
+        digest: copy.digest(handle),
+    }))
+}
+
+fn live(remote: &RemoteSubscription, handle: u32) -> Option<&RemoteItem> {
+    let item = remote.item_by_handle(handle)?;
+    matches!(item.status, Status::Live).then_some(item)
+}

@@ -1,0 +1,436 @@
+//! Subscription frames from the engine: updates, losses before them, and ends.
+
+use std::sync::Arc;
+
+use trunkline_proto::message::ended::{EndReason, Ended};
+use trunkline_proto::message::handles::Handles;
+use trunkline_proto::message::lost::LostRecords;
+use trunkline_proto::message::record::UpdateRecord;
+use trunkline_proto::message::updates::Updates;
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame, digest};
+use trunkline_types::wire::decode_whole;
+use trunkline_types::{Contract, DataType, Position, Tick};
+
+use super::Subscriptions;
+use super::remote::account::Remainder;
+use super::remote::{Next, Pause, RemoteItem, RemoteSubscription, Status, Target};
+use super::subscription::{Delivery, Notice, Subscription};
+use crate::ask::{OwnRequest, Unsubscribe};
+use crate::base::Base;
+use crate::table::{Few, Slab};
+use crate::variables::reading::{Arrival, not_valid};
+
+impl Subscriptions {
+    pub(crate) fn handle_updates(
+        &mut self,
+        base: &mut Base,
+        now: Tick,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let updates = Updates::decode(frame)?;
+        let arrival = base.connection.arrival(now)?;
+        let Base {
+            connection,
+            asked,
+            changes,
+            ..
+        } = base;
+        let subscriptions = &mut self.list;
+        connection.receipt.count_bytes(frame.payload().len());
+        let mut remote = self.remote.get_mut(updates.subscription());
+        let terms = remote.as_ref().map(|remote| RunTerms::of(remote));
+        let (mut records, mut made_room, mut of_records) = (0, 0_u32, 0_u64);
+        let counters = &mut connection.counters;
+        let result = updates.into_iter().try_for_each(|record| {
+            let record = record?;
+            records += 1;
+            of_records =
+                of_records.wrapping_add(digest::of_position(record.handle, record.sequence));
+            let (Some(remote), Some(terms)) = (&mut remote, &terms) else {
+                counters.skipped += 1;
+                return Ok(());
+            };
+            match update(remote, subscriptions, terms, &arrival, &record)? {
+                Fate::Delivered { lost } => {
+                    *changes += 1;
+                    made_room = made_room.saturating_add(lost);
+                }
+                Fate::Unwanted { room } => {
+                    counters.skipped += 1;
+                    made_room += u32::from(room);
+                }
+                Fate::Repeated { room } => {
+                    counters.repeated += 1;
+                    made_room += u32::from(room);
+                }
+                Fate::NoRoom => {
+                    asked.push(end_overrun(remote, subscriptions));
+                }
+            }
+            Ok(())
+        });
+        counters.records += records;
+        connection.receipt.count_records(records, of_records);
+        // Updates that the program will never take free their credit at once.
+        if let Some(remote) = remote
+            && remote.count_taken(made_room)
+        {
+            connection.receipt.grant_due(remote.terms.subscription);
+        }
+        result
+    }
+
+    pub(crate) fn handle_lost(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        let records = LostRecords::decode(frame)?;
+        let mut remote = self.remote.get_mut(records.request());
+        for record in records {
+            let record = record?;
+            let Some(remote) = &mut remote else { continue };
+            let item = remote
+                .of_handle(record.handle)
+                .and_then(|index| remote.item_mut(index));
+            if let Some(item) = item {
+                item.account.tell(&record);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn handle_ended(
+        &mut self,
+        base: &mut Base,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let ended = Ended::decode(frame)?;
+        let (subscription, head) = (ended.request(), *ended.head());
+        let sentence: Arc<str> = match head.sentence {
+            "" => Arc::from(head.reason.fault_code().meaning()),
+            sentence => Arc::from(sentence),
+        };
+        let mut is_renewed = false;
+        for record in ended {
+            let record = record?;
+            base.connection.count_end(record.handle);
+            let Some(remote) = self.remote.get_mut(subscription) else {
+                continue;
+            };
+            let index = remote.of_handle(record.handle);
+            if head.reason == EndReason::Overrun {
+                let item = index.and_then(|index| remote.item_mut(index));
+                if item.is_some_and(|item| item.ends_before_answer(record.lost)) {
+                    // This ends the previous life, after which a new one was already requested. Its
+                    // answer is still outstanding, and arrives before anything else that belongs to
+                    // the new life.
+                    is_renewed = true;
+                    continue;
+                }
+                remote.pause = Pause::Overrun;
+            }
+            let item = index.and_then(|index| remote.item_mut(index));
+            let Some(item) = item else { continue };
+            item.account.tell_end(record.lost);
+            end_item(
+                &mut self.list,
+                item,
+                head.reason,
+                Some(record.lost),
+                &sentence,
+            );
+            base.changes += 1;
+        }
+        if is_renewed && let Some(remote) = self.remote.get_mut(subscription) {
+            remote.begin_life();
+        }
+        if head.reason == EndReason::Gone {
+            self.retry.later();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn handle_gone(
+        &mut self,
+        base: &mut Base,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let fault = Fault::from(FaultCode::Gone);
+        let sentence: Arc<str> = Arc::from(fault.sentence.as_str());
+        for handle in Handles::decode(frame)? {
+            let handle = handle?;
+            base.connection.count_end(handle);
+            let Some(variable) = base.variables.of_handle(handle) else {
+                continue;
+            };
+            base.variables.refused(variable, &fault);
+            let items = base.variables.get(variable).map(|known| &known.items);
+            for (remote, item) in items.into_iter().flat_map(|items| items.iter()) {
+                let Some(item) = self.remote.item_mut(*remote, *item) else {
+                    continue;
+                };
+                if item.handle != Some(handle) || !matches!(item.status, Status::Live) {
+                    continue;
+                }
+                // The item remains known by its handle, because the last updates of another
+                // subscription may follow.
+                end_item(&mut self.list, item, EndReason::Gone, None, &sentence);
+                base.changes += 1;
+            }
+        }
+        self.retry.later();
+        Ok(())
+    }
+
+    /// Handles the engine's answer to the subscription of an item.
+    pub(crate) fn item_opened(
+        &mut self,
+        base: &mut Base,
+        remote_id: u32,
+        index: u32,
+        next: Next,
+        result: Result<(), Fault>,
+    ) {
+        let Some(remote) = self.remote.get_mut(remote_id) else {
+            return;
+        };
+        let Some(item) = remote.item_mut(index) else {
+            return;
+        };
+        item.asked_again = false;
+        let is_leaving = matches!(item.status, Status::Leaving);
+        // The item was subscribed again because its end may have been lost on the way.
+        let has_ended = result.is_err() && matches!(item.status, Status::Live);
+        if !is_leaving && !has_ended && !matches!(item.status, Status::Opening) {
+            return;
+        }
+        if let Err(fault) = result {
+            let Some(item) = remote.item_mut(index) else {
+                return;
+            };
+            if !is_leaving {
+                fail_item(&mut self.list, item, fault);
+                base.changes += 1;
+                self.retry.later();
+            }
+            return;
+        }
+        let variable = base.variables.get(item.variable);
+        let opened = variable.and_then(|v| Some((v.handle?, v.data_type.clone()?)));
+        if let Some((handle, data_type)) = opened {
+            remote.opened(index, handle, &data_type);
+        }
+        let Some(item) = remote.item_mut(index) else {
+            return;
+        };
+        if !is_leaving {
+            item.status = Status::Live;
+        }
+        if item.told.take().is_some() {
+            self.retry.reset();
+        }
+        item.next = next;
+    }
+}
+
+enum Fate {
+    /// Delivered. `lost` updates before it were sent and lost, so the credit they used is free
+    /// again.
+    Delivered { lost: u32 },
+    /// No item takes it. `room` is true if it used credit.
+    Unwanted { room: bool },
+    /// The item already has it. `room` is true if it used credit.
+    Repeated { room: bool },
+    /// The program's queue is full.
+    NoRoom,
+}
+
+struct RunTerms {
+    is_all: bool,
+    has_cells: bool,
+    life: u32,
+}
+
+impl RunTerms {
+    fn of(remote: &RemoteSubscription) -> Self {
+        Self {
+            is_all: matches!(remote.terms.contract, Contract::All { .. }),
+            has_cells: remote.has_cells(),
+            life: remote.life,
+        }
+    }
+}
+
+#[inline(always)]
+fn update(
+    remote: &mut RemoteSubscription,
+    subscriptions: &mut Slab<Subscription>,
+    terms: &RunTerms,
+    arrival: &Arrival,
+    record: &UpdateRecord<'_>,
+) -> Result<Fate, Disconnect> {
+    let Some(item) = remote.item_of(record.handle) else {
+        let room = !remote.pass_first(record.handle);
+        return Ok(Fate::Unwanted { room });
+    };
+    let next = item.next;
+    item.next = Next::Update;
+    if !item.takes_updates() {
+        let room = next != Next::First;
+        return Ok(Fate::Unwanted { room });
+    }
+    let data_type = item.data_type.as_ref().unwrap_or(&DataType::Bool);
+    let value = match record.value {
+        Some(bytes) => match decode_whole(data_type, bytes) {
+            Ok(value) => Some(value),
+            Err(error) => return Err(not_valid(&error)),
+        },
+        None => None,
+    };
+    let is_own = item.take_own(record.sequence);
+    let (mut bytes, mut credit) = (record.value.map_or(0, <[u8]>::len), terms.life);
+    let mut remainder = match terms.has_cells {
+        true => Remainder::Coalesced,
+        false => Remainder::Unknown,
+    };
+    let is_first = next != Next::Update;
+    if is_first {
+        remainder = Remainder::Disconnect;
+    }
+    // The value at subscription, or at resubscription, does not count against the byte bound of
+    // `all`. The value at the first subscription does not use credit either.
+    if is_first && terms.is_all {
+        bytes = 0;
+    }
+    if next == Next::First {
+        credit = 0;
+    }
+    if terms.is_all {
+        let has_room = |target: &Target| {
+            let subscription = subscriptions.at(target.subscription);
+            subscription.is_none_or(|subscription| subscription.has_room(bytes))
+        };
+        let all_have_room = match &item.targets {
+            Few::One(target) => has_room(target),
+            targets => targets.iter().all(has_room),
+        };
+        if !all_have_room {
+            return Ok(Fate::NoRoom);
+        }
+    }
+    let position = Position {
+        epoch: arrival.epoch,
+        sequence: record.sequence,
+    };
+    let lost = match terms.is_all && !is_first {
+        true => u32::try_from(item.account.untold(position)).unwrap_or(u32::MAX),
+        false => 0,
+    };
+    // This is the only place where the sequence of a record replaces the item's last one.
+    let Some(missed) = item.account.update(position, remainder) else {
+        return Ok(Fate::Repeated { room: credit != 0 });
+    };
+    let replaces_update = item
+        .copy
+        .as_ref()
+        .is_some_and(|copy| copy.position.sequence > 0);
+    let received = item.copy.insert(arrival.receive(record, value, is_first));
+    received.own |= is_own;
+    // Messages never exceed 4 GiB.
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    if let Few::One(target) = &item.targets {
+        if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+            let delivery = Delivery {
+                received,
+                missed,
+                bytes,
+                credit,
+                replaces_update,
+            };
+            subscription.deliver(target.item, delivery);
+        }
+    } else {
+        for target in item.targets.iter() {
+            if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+                let delivery = Delivery {
+                    received,
+                    missed: missed.clone(),
+                    bytes,
+                    credit,
+                    replaces_update,
+                };
+                subscription.deliver(target.item, delivery);
+                // The engine sent one update, no matter how many items have the name.
+                credit = 0;
+            }
+        }
+    }
+    Ok(Fate::Delivered { lost })
+}
+
+/// Ends the subscription because the program's queue is full under `all`. It ends here as it would
+/// at the engine, and resumes after the last update that found room.
+#[cold]
+fn end_overrun(
+    remote: &mut RemoteSubscription,
+    subscriptions: &mut Slab<Subscription>,
+) -> OwnRequest {
+    remote.pause = Pause::Overrun;
+    let sentence: Arc<str> = Arc::from(
+        "this program has not taken its updates and its bound is reached; it must take them faster \
+         or ask for a larger bound",
+    );
+    for (_, item) in remote.items_mut() {
+        item.account.tell_end_here();
+        end_item(subscriptions, item, EndReason::Overrun, None, &sentence);
+    }
+    let (remote, handles) = (remote.terms.subscription, Vec::new());
+    OwnRequest::Unsubscribe(Unsubscribe { remote, handles })
+}
+
+/// Ends an item and notifies every subscription that wants it. Does nothing if the item has already
+/// ended for this reason.
+fn end_item(
+    subscriptions: &mut Slab<Subscription>,
+    item: &mut RemoteItem,
+    reason: EndReason,
+    lost: Option<u64>,
+    sentence: &Arc<str>,
+) {
+    if matches!(&item.status, Status::Ended(before) if *before == reason)
+        || matches!(item.status, Status::Leaving)
+    {
+        return;
+    }
+    item.status = Status::Ended(reason);
+    let last: Option<Position> = item.account.position();
+    for target in item.targets.iter() {
+        if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+            let sentence = Arc::clone(sentence);
+            subscription.notify(
+                target.item,
+                Notice::Ended {
+                    reason,
+                    last,
+                    lost,
+                    sentence,
+                },
+            );
+        }
+    }
+}
+
+/// Records why an item is not subscribed, and notifies every subscription that wants it, once per
+/// cause.
+pub(super) fn fail_item(
+    subscriptions: &mut Slab<Subscription>,
+    item: &mut RemoteItem,
+    fault: Fault,
+) {
+    if item.told != Some(fault.code) {
+        item.told = Some(fault.code);
+        for target in item.targets.iter() {
+            if let Some(subscription) = subscriptions.at_mut(target.subscription) {
+                subscription.notify(target.item, Notice::Fault(fault.clone()));
+            }
+        }
+    }
+    item.status = Status::Failed(Box::new(fault));
+}

@@ -1,0 +1,139 @@
+//! Subscriptions: the items of the program, what the engine sends for them, and how the program
+//! takes it.
+//!
+//! `remote` has the subscriptions as the engine sees them, `subscription` as the program sees them.
+//! `subscribe` joins the two, `delivery` handles arriving updates, `restore` handles lost
+//! connections, and `convergence` compares what arrived with what was sent.
+
+pub(crate) mod batch;
+pub(crate) mod convergence;
+mod delivery;
+pub(crate) mod remote;
+mod restore;
+pub(crate) mod subscribe;
+pub(crate) mod subscription;
+
+use trunkline_types::{Quality, Reading, Tick};
+
+use self::convergence::Suspects;
+use self::remote::{Pause, RemoteSubscriptions};
+use self::restore::Retry;
+use self::subscription::{Subscription, SubscriptionId, Taking};
+use crate::base::Base;
+use crate::event::Event;
+use crate::table::Slab;
+
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    pub(crate) remote: RemoteSubscriptions,
+    pub(crate) list: Slab<Subscription>,
+    items: usize,
+    pub(crate) suspects: Suspects,
+    pub(crate) retry: Retry,
+    /// Subscriptions resume after their last update once the variables are open again.
+    resume_when_restored: bool,
+}
+
+impl Subscriptions {
+    pub(crate) fn get(&self, id: SubscriptionId) -> Option<&Subscription> {
+        self.list.get(id.0)
+    }
+
+    pub(crate) fn waiting(&self, id: SubscriptionId) -> usize {
+        self.get(id).map_or(0, Subscription::waiting)
+    }
+
+    /// Queues a change of the connection in every subscription.
+    pub(crate) fn connection_changed(&mut self, event: &Event) {
+        for subscription in self.list.values_mut() {
+            subscription.connection_changed(event.clone());
+        }
+    }
+
+    /// Takes the next event of a subscription; `None` if nothing is queued.
+    pub(crate) fn next_event(
+        &mut self,
+        base: &mut Base,
+        now: Tick,
+        id: SubscriptionId,
+    ) -> Option<Event> {
+        let mut next = None;
+        self.take_by(base, now, id, |entry, taking| {
+            entry.take(taking, 1, |event| next = Some(event))
+        });
+        next
+    }
+
+    /// Takes from a subscription. `take` returns the number of events taken, and of credits freed.
+    #[inline]
+    pub(crate) fn take_by(
+        &mut self,
+        base: &mut Base,
+        now: Tick,
+        id: SubscriptionId,
+        take: impl FnOnce(&mut Subscription, Taking<'_>) -> (usize, u32),
+    ) {
+        let connected = base.connection.is_open();
+        let Some(entry) = self.list.get_mut(id.0) else {
+            return;
+        };
+        let Some(remote) = self.remote.get(entry.remote) else {
+            return;
+        };
+        let taking = Taking {
+            now,
+            remote,
+            connected,
+        };
+        let (given, credits) = take(entry, taking);
+        if given > 0 {
+            self.taken(base, id, credits);
+        }
+    }
+
+    /// Returns the local copy of the item's last update without taking it.
+    pub(crate) fn value(
+        &self,
+        base: &Base,
+        now: Tick,
+        id: SubscriptionId,
+        item: u32,
+    ) -> Option<Reading> {
+        let entry = self.get(id)?;
+        let taking = Taking {
+            now,
+            remote: self.remote.get(entry.remote)?,
+            connected: base.connection.is_open(),
+        };
+        let mut reading = entry.peek(item, taking)?;
+        if let Some(cause) = base.connection.down_because() {
+            let before = reading.sample.quality;
+            reading.sample.quality = Quality::bad(cause.quality_reason())
+                .with_clock(before.clock(), before.clock_sync());
+        }
+        Some(reading)
+    }
+
+    /// Grants the credits of taken readings to the engine, and ends a pause if its condition is
+    /// met.
+    fn taken(&mut self, base: &mut Base, id: SubscriptionId, credits: u32) {
+        let Some(entry) = self.list.get(id.0) else {
+            return;
+        };
+        let (remote_id, drained, reopen) = (entry.remote, entry.is_drained(), entry.options.reopen);
+        let Some(remote) = self.remote.get_mut(remote_id) else {
+            return;
+        };
+        if remote.count_taken(credits) {
+            base.connection.receipt.grant_due(remote_id);
+        }
+        let resumes = match remote.pause {
+            Pause::No => false,
+            Pause::Overrun => drained && reopen,
+            Pause::Backlog => drained,
+        };
+        if resumes {
+            self.end_pause(base, remote_id);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The last update of an item, and the updates missed since, by cause.
+
+use trunkline_proto::message::lost::LostRecord;
+use trunkline_types::{Lost, Position};
+
+/// Updates missed before a reading, by cause. Allocates only for causes other than coalescing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Missed {
+    coalesced: u64,
+    /// All causes but coalescing.
+    others: Option<Box<Lost>>,
+}
+
+impl Missed {
+    pub(crate) const NOTHING: Missed = Missed {
+        coalesced: 0,
+        others: None,
+    };
+
+    pub(crate) fn of(lost: Lost) -> Self {
+        let coalesced = lost.coalesced;
+        let others = Lost {
+            coalesced: 0,
+            ..lost
+        };
+        Self {
+            coalesced,
+            others: (others != Lost::NONE).then(|| Box::new(others)),
+        }
+    }
+
+    pub(crate) const fn coalesced(updates: u64) -> Self {
+        Self {
+            coalesced: updates,
+            others: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.coalesced == 0 && self.others.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, more: Missed) {
+        self.coalesced = self.coalesced.saturating_add(more.coalesced);
+        if let Some(more) = more.others {
+            let before = self.others.get_or_insert_default();
+            **before = before.plus(*more);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lost(&self) -> Lost {
+        let others = self.others.as_deref().copied();
+        Lost {
+            coalesced: self.coalesced,
+            ..others.unwrap_or(Lost::NONE)
+        }
+    }
+}
+
+/// The last update of an item, and the losses that the engine has reported since.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    position: Option<Position>,
+    told: Option<Box<Told>>,
+}
+
+/// The cause of missing updates that no report accounts for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Remainder {
+    /// Merged into newer updates, as the contract specifies.
+    Coalesced,
+    /// Written while the item was not subscribed.
+    Disconnect,
+    /// Unknown: under this contract every update is either delivered or reported lost.
+    Unknown,
+}
+
+/// Reported losses that belong to the item's next update.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    filtered: u64,
+    queue: u64,
+    overrun: u64,
+    disconnect: u64,
+    /// From an ENDED frame. It already covers what LOST frames report later for the same gap.
+    ended: u64,
+    /// Ended at this end: an overrun accounts for every missing update.
+    ended_here: bool,
+    unknown: bool,
+}
+
+impl Account {
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    pub(crate) fn tell(&mut self, record: &LostRecord) {
+        let told = self.told.get_or_insert_default();
+        let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
+        add(&mut told.filtered, record.filtered);
+        add(&mut told.queue, record.queue);
+        add(&mut told.overrun, record.overrun);
+        add(&mut told.disconnect, record.disconnect);
+        told.unknown |= record.unknown;
+    }
+
+    /// Records that the subscription ended with `lost` updates undelivered.
+    pub(crate) fn tell_end(&mut self, lost: u64) {
+        let told = self.told.get_or_insert_default();
+        told.ended = told.ended.saturating_add(lost);
+    }
+
+    /// Records that the subscription ended here, because the program's queue is full.
+    pub(crate) fn tell_end_here(&mut self) {
+        self.told.get_or_insert_default().ended_here = true;
+    }
+
+    /// Records that another variable with the same name replaced this one: the updates between them
+    /// cannot be counted.
+    pub(crate) fn replaced(&mut self) {
+        if self.position.take().is_some() {
+            self.told.get_or_insert_default().unknown = true;
+        }
+    }
+
+    /// Returns the number of updates between the last one and this one that no report accounts for.
+    /// Under a contract that delivers or reports every update, these were sent and lost.
+    #[inline]
+    pub(crate) fn untold(&self, position: Position) -> u64 {
+        let Some(before) = self.position.filter(|at| at.epoch == position.epoch) else {
+            return 0;
+        };
+        let gap = position.sequence.saturating_sub(before.sequence + 1);
+        match &self.told {
+            _ if gap == 0 => 0,
+            None => gap,
+            Some(told) if told.ended_here => 0,
+            Some(told) => [told.filtered, told.ended, told.queue, told.overrun]
+                .iter()
+                .fold(gap, |gap, told| gap.saturating_sub(*told))
+                .saturating_sub(told.disconnect),
+        }
+    }
+
+    /// Makes a repaired update the item's last one, whatever its position. Returns the updates
+    /// missed since the one before.
+    pub(crate) fn repair(&mut self, position: Position, remainder: Remainder) -> Missed {
+        self.update(position, remainder).unwrap_or_else(|| {
+            self.position = Some(position);
+            Missed::NOTHING
+        })
+    }
+
+    /// Records an arriving update. Returns the updates missed since the one before, or `None` if
+    /// the item already has this update.
+    ///
+    /// Reported causes are taken from the gap between the two sequences and never exceed it. The
+    /// caller supplies the cause of the rest.
+    #[inline(always)]
+    pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
+        // Fast path: the next sequence, and nothing reported.
+        if let (None, Some(before)) = (&self.told, &mut self.position)
+            && before.epoch == position.epoch
+            && before.sequence.checked_add(1) == Some(position.sequence)
+        {
+            before.sequence = position.sequence;
+            return Some(Missed::NOTHING);
+        }
+        self.update_after_gap(position, remainder)
+    }
+
+    fn update_after_gap(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
+        let before = self.position;
+        if before.is_some_and(|b| b.epoch == position.epoch && position.sequence <= b.sequence) {
+            return None;
+        }
+        self.position = Some(position);
+        let told = self.told.take().map(|told| *told);
+        let (mut gap, unknown) = match before {
+            None if told.is_none() => return Some(Missed::NOTHING),
+            None => (u64::MAX, false),
+            Some(before) if before.epoch != position.epoch => (u64::MAX, true),
+            Some(before) => (position.sequence - before.sequence - 1, false),
+        };
+        let mut lost = Lost {
+            unknown,
+            ..Lost::NONE
+        };
+        let bounded = gap != u64::MAX;
+        if let Some(told) = told {
+            let mut part = |count: u64| {
+                let count = count.min(gap);
+                gap -= count;
+                count
+            };
+            part(told.filtered);
+            let everything = told.ended_here && bounded;
+            lost.overrun = part(if everything { u64::MAX } else { told.ended });
+            lost.queue = part(told.queue);
+            lost.overrun += part(told.overrun);
+            lost.disconnect = part(told.disconnect);
+            // Ended here before its first reading: the updates missed so far were not counted.
+            lost.unknown |= told.unknown || (told.ended_here && !bounded);
+        }
+        if bounded && gap > 0 {
+            match remainder {
+                Remainder::Coalesced => lost.coalesced = gap,
+                Remainder::Disconnect => lost.disconnect += gap,
+                Remainder::Unknown => lost.unknown = true,
+            }
+        }
+        Some(Missed::of(lost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shorthand for the tests.
+    impl Account {
+        fn lost_at(&mut self, position: Position, remainder: Remainder) -> Option<Lost> {
+            self.update(position, remainder).map(|missed| missed.lost())
+        }
+    }
+
+    fn at(sequence: u64) -> Position {
+        Position { epoch: 1, sequence }
+    }
+
+    fn told(queue: u64, disconnect: u64) -> LostRecord {
+        LostRecord {
+            queue,
+            disconnect,
+            ..LostRecord::default()
+        }
+    }
+
+    #[test]
+    fn the_first_update_has_nothing_before_it() {
+        assert_eq!(
+            Account::default().lost_at(at(17), Remainder::Coalesced),
+            Some(Lost::NONE)
+        );
+    }
+
+    #[test]
+    fn loss_of_an_item_ended_before_its_first_reading_is_unknown() {
+        let mut sut = Account::default();
+        sut.tell_end_here();
+        let lost = sut.lost_at(at(17), Remainder::Disconnect).unwrap();
+        assert_eq!(
+            lost,
+            Lost {
+                unknown: true,
+                ..Lost::NONE
+            }
+        );
+    }
+
+    #[test]
+    fn unreported_gaps_are_counted_within_an_epoch() {
+        let mut sut = Account::default();
+        assert_eq!(sut.untold(at(17)), 0, "nothing is known before it");
+        sut.lost_at(at(17), Remainder::Unknown);
+        assert_eq!(sut.untold(at(18)), 0);
+        assert_eq!(sut.untold(at(17)), 0, "again");
+        assert_eq!(sut.untold(at(24)), 6);
+        sut.tell(&told(2, 3));
+        assert_eq!(sut.untold(at(24)), 1);
+        assert_eq!(sut.untold(at(20)), 0);
+        let other = Position {
+            epoch: 2,
+            sequence: 30,
+        };
+        assert_eq!(sut.untold(other), 0);
+    }
+
+    #[test]
+    fn unreported_updates_were_coalesced() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Coalesced);
+        sut.tell(&told(2, 3));
+        let lost = Lost {
+            coalesced: 4,
+            queue: 2,
+            disconnect: 3,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.lost_at(at(11), Remainder::Coalesced), Some(lost));
+    }
+
+    #[test]
+    fn unexplained_gap_is_unknown_without_coalescing() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Unknown);
+        assert_eq!(
+            sut.lost_at(at(3), Remainder::Unknown)
+                .map(|lost| lost.unknown),
+            Some(true)
+        );
+        assert_eq!(sut.lost_at(at(4), Remainder::Unknown), Some(Lost::NONE));
+    }
+
+    #[test]
+    fn updates_between_two_connections_are_counted_as_disconnect() {
+        let mut sut = Account::default();
+        sut.lost_at(at(0), Remainder::Unknown);
+        let lost = Lost {
+            disconnect: 3,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.lost_at(at(4), Remainder::Disconnect), Some(lost));
+    }
+
+    #[test]
+    fn causes_never_exceed_the_gap() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Unknown);
+        sut.tell_end(5);
+        sut.tell(&told(0, 7));
+        let lost = Lost {
+            overrun: 5,
+            disconnect: 2,
+            ..Lost::NONE
+        };
+        assert_eq!(sut.lost_at(at(9), Remainder::Unknown), Some(lost));
+    }
+
+    #[test]
+    fn gap_after_a_local_overrun_counts_as_overrun() {
+        let mut sut = Account::default();
+        sut.lost_at(at(1), Remainder::Unknown);
+        sut.tell_end_here();
+        sut.tell(&told(0, 7));
+        assert_eq!(
+            sut.lost_at(at(9), Remainder::Unknown),
+            Some(Lost {
+                overrun: 7,
+                ..Lost::NONE
+            })
+        );
+    }
+
+    #[test]
+    fn an_update_is_taken_once() {
+        let mut sut = Account::default();
+        sut.lost_at(at(5), Remainder::Coalesced);
+        assert_eq!(
+            (
+                sut.lost_at(at(5), Remainder::Coalesced),
+                sut.lost_at(at(4), Remainder::Coalesced)
+            ),
+            (None, None)
+        );
+        assert_eq!(sut.lost_at(at(6), Remainder::Coalesced), Some(Lost::NONE));
+    }
+
+    #[test]
+    fn across_epochs_the_loss_is_unknown_never_zero() {
+        let mut sut = Account::default();
+        sut.lost_at(at(5), Remainder::Coalesced);
+        let position = Position {
+            epoch: 2,
+            sequence: 1,
+        };
+        let lost = sut.lost_at(position, Remainder::Coalesced);
+        assert_eq!(
+            lost,
+            Some(Lost {
+                unknown: true,
+                ..Lost::NONE
+            })
+        );
+    }
+}

@@ -1,0 +1,493 @@
+//! Subscriptions as the engine sees them.
+//!
+//! All `latest` subscriptions of a client with the same filters share one remote subscription: the
+//! engine sends an update once, and the client hands it to every local subscription that wants it.
+//! Every other contract has its own remote subscription, because it has its own buffer.
+
+pub(crate) mod account;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::message::ended::EndReason;
+use trunkline_proto::message::subscribe::SubscribeTerms;
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{Contract, DataType, Position};
+
+use self::account::{Account, Remainder};
+use crate::outcome::WriteOutcome;
+use crate::table::{Few, NumberMap};
+use crate::variables::reading::Received;
+use crate::variables::{VariableRef, Variables};
+
+/// Number of sequences of own writes to remember per item until their updates arrive.
+const OWN_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct RemoteSubscriptions {
+    pub(crate) by_id: BTreeMap<u32, RemoteSubscription>,
+    next: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct RemoteSubscription {
+    pub(crate) terms: SubscribeTerms,
+    items: Vec<Option<RemoteItem>>,
+    free: Vec<u32>,
+    by_handle: NumberMap<u32, u32>,
+    /// The handle found last, with its item. Handles are usually numbered in the order of the
+    /// items, so the item of another handle is usually at the same distance as the handle.
+    near: (u32, u32),
+    /// Set once two items have shared a handle. From then on, only `by_handle` is right.
+    has_shared_handles: bool,
+    /// Number of local subscriptions that use it, including those without items at the moment.
+    pub(crate) subscribers: usize,
+    /// Number of unanswered requests about its items.
+    pub(crate) outstanding: usize,
+    /// No longer wanted. It is ended once no request about it is outstanding.
+    pub(crate) closing: bool,
+    /// Not subscribed until the program has taken everything that is queued (`all` only).
+    pub(crate) pause: Pause,
+    /// The only local subscription that uses it; `None` if it is shared.
+    pub(crate) owner: Option<u32>,
+    /// Rises whenever the engine's credit starts again. Updates sent under an earlier life free no
+    /// credit under this one.
+    pub(crate) life: u32,
+    /// Number of updates taken since the last grant (`all` only).
+    taken: u32,
+    /// Handles of items that were removed before their first reading, which uses no credit. They
+    /// stay until that reading has arrived or the engine has ended the item (`all` only).
+    unread: BTreeSet<u32>,
+}
+
+/// The reason why a remote subscription waits for the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    No,
+    /// The subscription overran its bound.
+    Overrun,
+    /// The backlog of an earlier connection is too large.
+    Backlog,
+}
+
+#[derive(Debug)]
+pub(crate) struct RemoteItem {
+    pub(crate) variable: VariableRef,
+    pub(crate) targets: Few<Target>,
+    pub(crate) status: Status,
+    /// True while the item is part of an unanswered request.
+    pub(crate) asked: bool,
+    /// True while a live item waits for the answer to a repeated subscription, made because its end
+    /// may have been lost.
+    pub(crate) asked_again: bool,
+    /// The handle under which it was last subscribed.
+    pub(crate) handle: Option<u32>,
+    pub(crate) data_type: Option<DataType>,
+    /// The maximum age from the variable's properties, if known.
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) account: Account,
+    /// The last update, as the program reads it.
+    pub(crate) copy: Option<Received>,
+    pub(crate) next: Next,
+    #[allow(
+        clippy::box_collection,
+        reason = "most items have none, and stay small"
+    )]
+    own: Option<Box<VecDeque<u64>>>,
+    pub(crate) told: Option<FaultCode>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) subscription: u32,
+    pub(crate) item: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Status {
+    /// Not subscribed yet on this connection.
+    Opening,
+    /// Same as `Opening`, but no longer wanted.
+    Leaving,
+    Live,
+    Failed(Box<Fault>),
+    Ended(EndReason),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// The value that the variable held when it was subscribed.
+    First,
+    /// The value that the variable held, or the first update after the item's last one.
+    FirstResumed,
+    /// An update that was written just now.
+    Update,
+}
+
+impl RemoteSubscriptions {
+    /// Returns the remote subscription for these terms, and adds one subscriber. Reuses an existing
+    /// one if it can be shared.
+    pub(crate) fn find_or_add(&mut self, contract: Contract, flags: SubscribeFlags) -> u32 {
+        if contract == Contract::Latest {
+            let shared = self.by_id.iter_mut().find(|(_, remote)| {
+                remote.terms.contract == contract && remote.terms.flags == flags && !remote.closing
+            });
+            if let Some((id, remote)) = shared {
+                remote.subscribers += 1;
+                return *id;
+            }
+        }
+        self.next += 1;
+        let terms = SubscribeTerms {
+            subscription: self.next,
+            contract,
+            flags,
+        };
+        let mut remote = RemoteSubscription::new(terms);
+        remote.subscribers = 1;
+        self.by_id.insert(self.next, remote);
+        self.next
+    }
+
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<&RemoteSubscription> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut RemoteSubscription> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(crate) fn item_mut(&mut self, id: u32, item: u32) -> Option<&mut RemoteItem> {
+        self.get_mut(id)?.item_mut(item)
+    }
+
+    /// Removes an item, which no longer uses its variable.
+    pub(crate) fn remove_item(&mut self, variables: &mut Variables, id: u32, index: u32) {
+        let remote = self.get_mut(id);
+        let Some(item) = remote.and_then(|remote| remote.remove(index)) else {
+            return;
+        };
+        if let Some(variable) = variables.get_mut(item.variable) {
+            variable.items.retain(|place| *place != (id, index));
+        }
+        variables.release(item.variable);
+    }
+
+    /// Remembers an own write by its answer, which precedes its update. Under `all` the update does
+    /// not carry the flag, because its runs are identical for all sessions.
+    pub(crate) fn remember_own(
+        &mut self,
+        variables: &Variables,
+        variable: VariableRef,
+        outcome: &WriteOutcome,
+    ) {
+        let (WriteOutcome::Applied(Position { sequence, .. }), Some(known)) =
+            (outcome, variables.get(variable))
+        else {
+            return;
+        };
+        for (id, item) in known.items.iter() {
+            if let Some(remote) = self.get_mut(*id)
+                && matches!(remote.terms.contract, Contract::All { .. })
+                && let Some(item) = remote.item_mut(*item)
+            {
+                item.remember_own(*sequence);
+            }
+        }
+    }
+}
+
+impl RemoteSubscription {
+    fn new(terms: SubscribeTerms) -> Self {
+        Self {
+            terms,
+            items: Vec::new(),
+            free: Vec::new(),
+            by_handle: NumberMap::default(),
+            near: (0, 0),
+            has_shared_handles: false,
+            subscribers: 0,
+            outstanding: 0,
+            closing: false,
+            pause: Pause::No,
+            owner: None,
+            life: 1,
+            taken: 0,
+            unread: BTreeSet::new(),
+        }
+    }
+
+    /// Starts a new life, because the engine's credit starts again.
+    pub(crate) fn begin_life(&mut self) {
+        self.life = self.life.wrapping_add(1).max(1);
+        self.taken = 0;
+    }
+
+    /// Takes the number of updates taken since the last grant.
+    pub(crate) fn take_grant(&mut self) -> u32 {
+        std::mem::take(&mut self.taken)
+    }
+
+    /// Returns true if newer updates replace older ones.
+    pub(crate) fn has_cells(&self) -> bool {
+        matches!(self.terms.contract, Contract::Latest | Contract::Sampled(_))
+    }
+
+    /// Returns the cause of missing updates that no report accounts for.
+    pub(crate) fn remainder(&self) -> Remainder {
+        match self.has_cells() {
+            true => Remainder::Coalesced,
+            false => Remainder::Unknown,
+        }
+    }
+
+    /// Reserves room for `items` more items.
+    pub(crate) fn reserve(&mut self, items: usize) {
+        self.items.reserve(items.saturating_sub(self.free.len()));
+        self.by_handle.reserve(items);
+    }
+
+    pub(crate) fn add(&mut self, variable: VariableRef) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.items.push(None);
+            (self.items.len() - 1) as u32
+        });
+        if let Some(place) = self.items.get_mut(index as usize) {
+            *place = Some(RemoteItem::new(variable));
+        }
+        index
+    }
+
+    fn remove(&mut self, index: u32) -> Option<RemoteItem> {
+        let item = self.items.get_mut(index as usize)?.take()?;
+        if let Some(handle) = item.handle
+            && self.by_handle.get(&handle) == Some(&index)
+        {
+            self.by_handle.remove(&handle);
+        }
+        if item.next == Next::First && matches!(self.terms.contract, Contract::All { .. }) {
+            self.unread.extend(item.handle);
+        }
+        self.free.push(index);
+        Some(item)
+    }
+
+    /// Records the arrival of an update that no item has. Returns true if it is a first reading,
+    /// which used no credit.
+    pub(crate) fn pass_first(&mut self, handle: u32) -> bool {
+        self.unread.remove(&handle)
+    }
+
+    /// Records that the engine sends no more updates of these items.
+    pub(crate) fn items_ended(&mut self, handles: &[u32]) {
+        for handle in handles {
+            self.unread.remove(handle);
+        }
+    }
+
+    /// Records that a new connection was made, on which nothing is subscribed yet.
+    pub(crate) fn connected(&mut self) {
+        self.unread.clear();
+    }
+
+    pub(crate) fn ask(&mut self, items: &[u32]) {
+        self.outstanding += 1;
+        for index in items {
+            if let Some(item) = self.item_mut(*index) {
+                item.asked = true;
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.len() == self.free.len()
+    }
+
+    pub(crate) fn item(&self, index: u32) -> Option<&RemoteItem> {
+        self.items.get(index as usize)?.as_ref()
+    }
+
+    pub(crate) fn item_mut(&mut self, index: u32) -> Option<&mut RemoteItem> {
+        self.items.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Returns the items with their indices.
+    pub(crate) fn items(&self) -> impl Iterator<Item = (u32, &RemoteItem)> {
+        (0..)
+            .zip(&self.items)
+            .filter_map(|(index, item)| Some((index, item.as_ref()?)))
+    }
+
+    pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = (u32, &mut RemoteItem)> {
+        (0..)
+            .zip(&mut self.items)
+            .filter_map(|(index, item)| Some((index, item.as_mut()?)))
+    }
+
+    #[inline(always)]
+    pub(crate) fn item_of(&mut self, handle: u32) -> Option<&mut RemoteItem> {
+        let index = self.of_handle(handle)?;
+        self.item_mut(index)
+    }
+
+    /// Returns the index of the item that gets the updates of this handle.
+    #[inline(always)]
+    pub(crate) fn of_handle(&mut self, handle: u32) -> Option<u32> {
+        let (near, index) = self.near;
+        let guess = index.wrapping_add(handle.wrapping_sub(near));
+        let item = self.items.get(guess as usize).and_then(Option::as_ref);
+        if item.is_some_and(|item| item.handle == Some(handle)) && !self.has_shared_handles {
+            self.near = (handle, guess);
+            return Some(guess);
+        }
+        let index = *self.by_handle.get(&handle)?;
+        self.near = (handle, index);
+        Some(index)
+    }
+
+    /// Same as [`of_handle`](Self::of_handle), but without `&mut self`.
+    pub(crate) fn item_by_handle(&self, handle: u32) -> Option<&RemoteItem> {
+        self.item(*self.by_handle.get(&handle)?)
+    }
+
+    pub(crate) fn opened(&mut self, index: u32, handle: u32, data_type: &DataType) {
+        let Some(Some(item)) = self.items.get_mut(index as usize) else {
+            return;
+        };
+        if item.data_type.as_ref() != Some(data_type) {
+            item.data_type = Some(data_type.clone());
+        }
+        let before = item.handle.replace(handle);
+        if before != Some(handle) {
+            if before.is_some() {
+                item.account.replaced();
+            }
+            if let Some(before) = before
+                && self.by_handle.get(&before) == Some(&index)
+            {
+                self.by_handle.remove(&before);
+            }
+        }
+        let other = self.by_handle.insert(handle, index);
+        self.has_shared_handles |= other.is_some_and(|other| other != index);
+    }
+
+    /// Drops all handles, because those of a past epoch are invalid.
+    pub(crate) fn forget_handles(&mut self) {
+        self.by_handle = NumberMap::default();
+        self.has_shared_handles = false;
+        self.items_mut().for_each(|(_, item)| item.handle = None);
+    }
+
+    /// Counts updates that the program has taken, or that never reached it. Returns true if a grant
+    /// is due.
+    #[inline]
+    pub(crate) fn count_taken(&mut self, updates: u32) -> bool {
+        let Contract::All { elements, .. } = self.terms.contract else {
+            return false;
+        };
+        self.taken = self.taken.saturating_add(updates);
+        updates > 0 && self.taken >= (elements / 4).max(1)
+    }
+}
+
+impl RemoteItem {
+    fn new(variable: VariableRef) -> Self {
+        Self {
+            variable,
+            targets: Few::None,
+            status: Status::Opening,
+            asked: false,
+            asked_again: false,
+            handle: None,
+            data_type: None,
+            max_age: None,
+            account: Account::default(),
+            copy: None,
+            next: Next::First,
+            own: None,
+            told: None,
+        }
+    }
+
+    /// Records the end of the item's request, or of the connection.
+    pub(crate) fn not_asked(&mut self) {
+        (self.asked, self.asked_again) = (false, false);
+    }
+
+    /// Handles the engine's report that an overrun has ended the item. Returns true if the answer
+    /// to a request for the next life is still outstanding; the item then waits for that answer.
+    pub(crate) fn ends_before_answer(&mut self, lost: u64) -> bool {
+        if std::mem::take(&mut self.asked_again) && matches!(self.status, Status::Live) {
+            self.account.tell_end(lost);
+            self.status = Status::Opening;
+            return true;
+        }
+        // An item that ended at this end has already reported its end.
+        self.asked && matches!(self.status, Status::Opening)
+    }
+
+    /// Remembers that a write of this client became the update with this sequence.
+    pub(crate) fn remember_own(&mut self, sequence: u64) {
+        let own = self.own.get_or_insert_default();
+        let place = own.partition_point(|known| *known < sequence);
+        own.insert(place, sequence);
+        if own.len() > OWN_MAX {
+            own.pop_front();
+        }
+    }
+
+    /// Returns true if this client wrote the update with this sequence. Forgets earlier sequences.
+    #[inline(always)]
+    pub(crate) fn take_own(&mut self, sequence: u64) -> bool {
+        let Some(own) = &mut self.own else {
+            return false;
+        };
+        while let Some(known) = own.pop_front_if(|known| *known <= sequence) {
+            if known == sequence {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns true if updates are to be delivered. The last updates of a removed variable may
+    /// arrive after the report of its end, if another subscription received that report first.
+    pub(crate) fn takes_updates(&self) -> bool {
+        matches!(self.status, Status::Live | Status::Ended(EndReason::Gone))
+    }
+
+    /// Forgets the past life of an engine that was replaced or restarted. Its positions are not
+    /// comparable with the new ones, whatever their epochs.
+    pub(crate) fn forget_life(&mut self) {
+        self.own = None;
+        self.account.replaced();
+    }
+
+    /// Returns true if a later retry can succeed without action by the program. Returns false while
+    /// the failed request is still pending, because its end would be taken for the answer to the
+    /// next request.
+    pub(crate) fn may_retry(&self) -> bool {
+        match &self.status {
+            _ if self.asked => false,
+            Status::Failed(fault) => is_temporary(fault.code),
+            Status::Ended(reason) => *reason == EndReason::Gone,
+            _ => false,
+        }
+    }
+}
+
+/// Returns true for faults that disappear when the missing library or variable is deployed or
+/// started.
+pub(crate) fn is_temporary(code: FaultCode) -> bool {
+    use FaultCode::{Gone, LibraryStopped, LimitReached, MemoryFull, UnknownHandle, UnknownName};
+    matches!(
+        code,
+        UnknownName | Gone | UnknownHandle | LibraryStopped | LimitReached | MemoryFull
+    )
+}

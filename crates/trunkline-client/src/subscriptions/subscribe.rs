@@ -1,0 +1,352 @@
+//! Subscribing: the program's side. `delivery` handles the updates that arrive.
+
+use std::sync::Arc;
+
+use trunkline_proto::message::contract::SubscribeFlags;
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{Access, Contract, DataType, Position};
+
+use super::Subscriptions;
+use super::remote::account::Missed;
+use super::remote::{Pause, Status, Target};
+use super::subscription::{Delivery, NOBODY, Notice, Subscription, SubscriptionId};
+use crate::ask::{OpenItems, OwnRequest, Unsubscribe};
+use crate::base::Base;
+use crate::error::{SubscribeError, check_contract};
+use crate::options::SubscribeOptions;
+use crate::variables::VariableRef;
+
+/// The current state of an item of a subscription.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Item {
+    /// The full name.
+    pub name: Arc<str>,
+    /// The variable, for reads and writes.
+    pub variable: VariableRef,
+    /// The type of its values; `None` before it is opened for the first time.
+    pub data_type: Option<DataType>,
+    /// The access that the variable permits.
+    pub access: Access,
+    /// True while updates arrive for it.
+    pub live: bool,
+    /// The position of the last update that arrived.
+    pub position: Option<Position>,
+}
+
+impl Subscriptions {
+    /// Subscribes variables by their full names, in one request that opens and subscribes them.
+    pub(crate) fn subscribe<N: AsRef<str>>(
+        &mut self,
+        base: &mut Base,
+        names: &[N],
+        contract: Contract,
+        options: SubscribeOptions,
+    ) -> Result<SubscriptionId, SubscribeError> {
+        check_contract(contract)?;
+        let closed = |cause| SubscribeError::Closed { cause };
+        base.connection.check_usable().map_err(closed)?;
+        let max = base.options.items_max;
+        if self.items.saturating_add(names.len()) > max {
+            return Err(SubscribeError::TooManyItems {
+                items: names.len(),
+                max,
+            });
+        }
+        self.items += names.len();
+        let SubscribeOptions {
+            only_changes,
+            own_suppressed,
+            ..
+        } = options;
+        let flags = SubscribeFlags {
+            only_changes,
+            own_suppressed,
+        };
+        let remote_id = self.remote.find_or_add(contract, flags);
+        let mut subscription = Subscription::new(remote_id, contract, options);
+        if let Some(event) = base.connection.connected_event() {
+            subscription.connection_changed(event);
+        }
+        subscription.items.reserve_exact(names.len());
+        let key = self.list.insert(subscription);
+        base.variables.reserve(names.len());
+        if let Some(remote) = self.remote.get_mut(remote_id) {
+            remote.reserve(names.len());
+            if contract != Contract::Latest {
+                remote.owner = Some(key.index);
+            }
+        }
+        let mut added = Vec::new();
+        for (name, item) in names.iter().zip(0..) {
+            let variable = base.variables.acquire(name.as_ref());
+            let target = Target {
+                subscription: key.index,
+                item,
+            };
+            if let Some(index) = self.join(base, remote_id, variable, target) {
+                added.push(index);
+            }
+        }
+        if !added.is_empty() && base.connection.is_open() {
+            self.open_items(base, remote_id, added, false);
+        }
+        base.changes += 1;
+        Ok(SubscriptionId(key))
+    }
+
+    /// Joins an item to the remote subscription. Returns the index of the remote item if it was added
+    /// now. An existing remote item delivers its local copy to the new item at once.
+    fn join(
+        &mut self,
+        base: &mut Base,
+        remote_id: u32,
+        variable: VariableRef,
+        target: Target,
+    ) -> Option<u32> {
+        let remote = self.remote.get_mut(remote_id)?;
+        let known = base.variables.get_mut(variable)?;
+        let mut places = known.items.iter();
+        let there = places.find_map(|(remote, index)| (*remote == remote_id).then_some(*index));
+        let is_new = there.is_none();
+        let index = there.unwrap_or_else(|| remote.add(variable));
+        let max_age = known.max_age;
+        let subscription = self.list.at_mut(target.subscription)?;
+        subscription.put_item(target.item, index);
+        let item = remote.item_mut(index)?;
+        item.targets.push(target);
+        if is_new {
+            known.items.push((remote_id, index));
+            item.max_age = max_age;
+            return Some(index);
+        }
+        // The remote item already holds the variable.
+        base.variables.release(variable);
+        if let Some(copy) = &item.copy {
+            let delivery = Delivery {
+                received: copy,
+                missed: Missed::NOTHING,
+                bytes: 0,
+                credit: 0,
+                replaces_update: false,
+            };
+            subscription.deliver(target.item, delivery);
+        }
+        match &item.status {
+            Status::Leaving => item.status = Status::Opening,
+            Status::Failed(fault) => {
+                subscription.notify(target.item, Notice::Fault((**fault).clone()));
+            }
+            Status::Ended(reason) => {
+                let last = item.account.position();
+                let sentence: Arc<str> = Arc::from(reason.fault_code().meaning());
+                let notice = Notice::Ended {
+                    reason: *reason,
+                    last,
+                    lost: None,
+                    sentence,
+                };
+                subscription.notify(target.item, notice);
+            }
+            Status::Opening | Status::Live => {}
+        }
+        None
+    }
+
+    /// Adds names to a subscription as the given items: after the last item, or in the place of one
+    /// that has left. Names beyond the client's limit on items get an item error.
+    pub(crate) fn join_items(
+        &mut self,
+        base: &mut Base,
+        id: SubscriptionId,
+        names: &[(u32, Arc<str>)],
+    ) {
+        let Some(subscription) = self.list.get(id.0) else {
+            return;
+        };
+        let remote_id = subscription.remote;
+        let room = base.options.items_max.saturating_sub(self.items);
+        let (joining, refused) = names.split_at(room.min(names.len()));
+        self.items += joining.len();
+        base.variables.reserve(joining.len());
+        let mut added = Vec::new();
+        for (item, name) in joining {
+            let variable = base.variables.acquire(name);
+            let target = Target {
+                subscription: id.0.index,
+                item: *item,
+            };
+            let new = self.join(base, remote_id, variable, target);
+            added.extend(new.or_else(|| self.try_again(id, *item)));
+        }
+        if let Some(subscription) = self.list.get_mut(id.0) {
+            for (item, _) in refused {
+                subscription.put_item(*item, NOBODY);
+                let fault = Fault::from(FaultCode::LimitReached);
+                subscription.notify(*item, Notice::Fault(fault));
+            }
+        }
+        if !added.is_empty() && base.connection.is_open() {
+            self.open_items(base, remote_id, added, false);
+        }
+        base.changes += 1;
+    }
+
+    /// Reopens an item at once instead of at the next retry, because the engine has reported that
+    /// its variable exists again.
+    pub(crate) fn reopen_item(&mut self, base: &mut Base, id: SubscriptionId, item: u32) {
+        let Some(remote) = self.list.get(id.0).map(|entry| entry.remote) else {
+            return;
+        };
+        if let Some(index) = self.try_again(id, item)
+            && base.connection.is_open()
+        {
+            self.open_items(base, remote, vec![index], false);
+        }
+    }
+
+    /// Returns the remote item if it is not subscribed but may be now, and marks it as opening.
+    fn try_again(&mut self, id: SubscriptionId, item: u32) -> Option<u32> {
+        let entry = self.list.get(id.0)?;
+        let index = entry.items.get(item as usize)?.remote_item;
+        let remote = self.remote.get_mut(entry.remote)?;
+        let can_be_asked = !remote.closing && remote.pause == Pause::No;
+        let remote_item = remote.item_mut(index)?;
+        if !can_be_asked || !remote_item.may_retry() {
+            return None;
+        }
+        remote_item.status = Status::Opening;
+        Some(index)
+    }
+
+    /// Removes one item from a subscription; its place can be used again.
+    pub(crate) fn leave_item(&mut self, base: &mut Base, id: SubscriptionId, item: u32) {
+        let Some(entry) = self.list.get_mut(id.0) else {
+            return;
+        };
+        let Some(remote_item) = entry.take_item(item) else {
+            return;
+        };
+        let remote_id = entry.remote;
+        self.items -= 1;
+        let target = Target {
+            subscription: id.0.index,
+            item,
+        };
+        let handle = self.leave(base, remote_id, remote_item, target);
+        if let Some(handle) = handle
+            && base.connection.is_open()
+        {
+            base.asked.push(OwnRequest::Unsubscribe(Unsubscribe {
+                remote: remote_id,
+                handles: vec![handle],
+            }));
+        }
+        if let Some(remote) = self.remote.get_mut(remote_id)
+            && remote.is_empty()
+        {
+            // The engine has ended the subscription with its last item, so its credit starts again.
+            remote.begin_life();
+        }
+    }
+
+    /// Removes a target from a remote item. Returns the handle if no target is left and the engine
+    /// must end the item.
+    fn leave(
+        &mut self,
+        base: &mut Base,
+        remote_id: u32,
+        index: u32,
+        target: Target,
+    ) -> Option<u32> {
+        let remote_item = self.remote.item_mut(remote_id, index)?;
+        remote_item.targets.retain(|t| *t != target);
+        if !remote_item.targets.is_empty() {
+            return None;
+        }
+        if remote_item.asked {
+            remote_item.status = Status::Leaving;
+            return None;
+        }
+        let is_live = matches!(remote_item.status, Status::Live);
+        let handle = remote_item.handle.filter(|_| is_live);
+        self.remote
+            .remove_item(&mut base.variables, remote_id, index);
+        handle
+    }
+
+    /// Asks the engine to open and subscribe items of a remote subscription.
+    pub(super) fn open_items(
+        &mut self,
+        base: &mut Base,
+        remote_id: u32,
+        items: Vec<u32>,
+        restoring: bool,
+    ) {
+        let Some(remote) = self.remote.get_mut(remote_id) else {
+            return;
+        };
+        remote.ask(&items);
+        base.variables.reserve_handles(items.len());
+        let remote = remote_id;
+        let request = OwnRequest::OpenItems(OpenItems { remote, items });
+        match restoring {
+            true => base.asked.push_first(request),
+            false => base.asked.push(request),
+        }
+    }
+
+    pub(crate) fn unsubscribe(&mut self, base: &mut Base, id: SubscriptionId) {
+        let Some(entry) = self.list.remove(id.0) else {
+            return;
+        };
+        let (remote_id, connected) = (entry.remote, base.connection.is_open());
+        base.changes += 1;
+        let mut handles = Vec::new();
+        for (local, item) in entry.items.iter().zip(0..) {
+            if local.remote_item == NOBODY {
+                continue;
+            }
+            self.items -= 1;
+            let target = Target {
+                subscription: id.0.index,
+                item,
+            };
+            handles.extend(self.leave(base, remote_id, local.remote_item, target));
+        }
+        let Some(remote) = self.remote.get_mut(remote_id) else {
+            return;
+        };
+        remote.subscribers -= 1;
+        remote.closing = remote.subscribers == 0;
+        let was_live = !handles.is_empty();
+        if remote.closing && remote.is_empty() && remote.outstanding == 0 {
+            self.remote.by_id.remove(&remote_id);
+            // An empty list ends the whole subscription.
+            handles.clear();
+        } else if remote.is_empty() {
+            // The engine has ended the subscription with its last item, so its credit starts again.
+            remote.begin_life();
+        }
+        if connected && was_live {
+            base.asked.push(OwnRequest::Unsubscribe(Unsubscribe {
+                remote: remote_id,
+                handles,
+            }));
+        }
+    }
+
+    pub(crate) fn item(&self, base: &Base, id: SubscriptionId, item: u32) -> Option<Item> {
+        let entry = self.get(id)?;
+        let remote = self.remote.get(entry.remote)?;
+        let remote_item = remote.item(entry.items.get(item as usize)?.remote_item)?;
+        let variable = base.variables.get(remote_item.variable)?;
+        Some(Item {
+            name: Arc::clone(&variable.name),
+            variable: remote_item.variable,
+            data_type: remote_item.data_type.clone(),
+            access: variable.access,
+            live: base.connection.is_open() && matches!(remote_item.status, Status::Live),
+            position: remote_item.account.position(),
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! Taking queued readings and events from a subscription.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_types::{Lost, Reading};
+
+use super::{KEPT_SERIALS_MAX, LocalItem, Notice, Subscription, Taking, Waiting};
+use crate::event::Event;
+use crate::subscriptions::batch::Batch;
+use crate::subscriptions::remote::{RemoteItem, Status};
+use crate::subscriptions::subscription::queue::{Next, Queued};
+use crate::variables::reading::Received;
+
+impl Subscription {
+    /// Hands over the next events, up to `most`. Returns their number, and the number of credits
+    /// they free.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        taking: Taking<'_>,
+        most: usize,
+        mut give: impl FnMut(Event),
+    ) -> (usize, u32) {
+        let (mut given, mut credits) = (0, 0);
+        while given < most {
+            let (readings, room) = self.take_readings(taking, most - given, |queued| {
+                let item = queued.item;
+                let reading = queued.into_reading();
+                give(Event::Reading { item, reading });
+            });
+            given += readings;
+            credits += room;
+            if given == most {
+                break;
+            }
+            match self.next_mark(taking) {
+                Some(event) => give(event),
+                None => break,
+            }
+            given += 1;
+        }
+        (given, credits)
+    }
+
+    /// Fills a batch with the next readings, up to `most`, and with the event after them if it is
+    /// not a reading. Returns the number of credits they free.
+    #[inline]
+    pub(crate) fn take_batch(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) -> u32 {
+        batch.reserve(most.min(self.queue.len()));
+        let (readings, credits) = self.take_readings(taking, most, |queued| batch.push(queued));
+        if readings < most
+            && let Some(event) = self.next_mark(taking)
+        {
+            match event {
+                // Under `latest`, every reading is made from a local copy.
+                Event::Reading { item, reading } => {
+                    batch.push(Queued::of_reading(item, reading));
+                    self.take_cells(taking, most - 1, batch);
+                }
+                event => batch.end_with(event),
+            }
+        }
+        credits
+    }
+
+    /// Continues a batch with readings made from local copies.
+    fn take_cells(&mut self, taking: Taking<'_>, most: usize, batch: &mut Batch) {
+        for _ in 0..most {
+            match self.next_mark(taking) {
+                Some(Event::Reading { item, reading }) => {
+                    batch.push(Queued::of_reading(item, reading));
+                }
+                Some(event) => return batch.end_with(event),
+                None => return,
+            }
+        }
+    }
+
+    /// Takes queued readings, up to `most`. Returns their number, and the number of credits they
+    /// free.
+    #[inline(always)]
+    fn take_readings(
+        &mut self,
+        taking: Taking<'_>,
+        most: usize,
+        give: impl FnMut(Queued),
+    ) -> (usize, u32) {
+        let Self {
+            items,
+            bytes,
+            options,
+            queue,
+            ..
+        } = self;
+        let mut credits = 0;
+        let look = |queued: &mut Queued| {
+            credits += u32::from(queued.credit == taking.remote.life);
+            *bytes -= queued.bytes as usize;
+            let entry = items.get_mut(queued.item as usize);
+            take_queued(queued, entry, options.max_age, taking);
+        };
+        let readings = queue.take_readings(most, look, give);
+        self.ledger.taken += readings as u64;
+        self.ledger.waiting -= readings as u64;
+        (readings, credits)
+    }
+
+    /// Takes the next event if it is not a queued reading.
+    fn next_mark(&mut self, taking: Taking<'_>) -> Option<Event> {
+        loop {
+            let event = match self.queue.next_mark()? {
+                Next::Cell { item } => {
+                    let reading = self.take_cell(item, taking);
+                    reading.map(|reading| Event::Reading { item, reading })
+                }
+                Next::Notice { item } => self.take_notice(item),
+                Next::Connection(event) => Some(event),
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    /// Takes the next reading of one item, regardless of entries queued before it. Returns it with
+    /// the number of credits it frees.
+    pub(crate) fn next_of(&mut self, item: u32, taking: Taking<'_>) -> Option<(Reading, u32)> {
+        let entry = self.items.get_mut(item as usize)?;
+        let serial = match &entry.waiting {
+            Waiting::Cell(cell) => {
+                let (serial, _) = (*cell)?;
+                self.queue.kill_mark(serial);
+                return Some((self.take_cell(item, taking)?, 0));
+            }
+            Waiting::Buffer(serials) => serials.front().copied(),
+            Waiting::Count(0) => None,
+            Waiting::Count(_) => self.queue.first_reading_of(item),
+        }?;
+        let max_age = self.options.max_age;
+        let (reading, bytes, credit) = self.queue.kill_reading(serial, |queued| {
+            take_queued(queued, Some(entry), max_age, taking);
+            (queued.take_reading(), queued.bytes, queued.credit)
+        })?;
+        self.bytes -= bytes as usize;
+        self.ledger.taken += 1;
+        self.ledger.waiting -= 1;
+        Some((reading, u32::from(credit == taking.remote.life)))
+    }
+
+    /// Returns the current local copy of an item, without taking it.
+    pub(crate) fn peek(&self, item: u32, taking: Taking<'_>) -> Option<Reading> {
+        let remote_item = taking
+            .remote
+            .item(self.items.get(item as usize)?.remote_item)?;
+        let copy = remote_item.copy.as_ref()?;
+        let stale = staleness(copy, remote_item, self.options.max_age, taking);
+        let data_type = Some(remote_item.data_type.as_ref()?);
+        let mut copy = copy.clone();
+        copy.taken(data_type, None);
+        Some(copy.into_reading(Lost::NONE, stale))
+    }
+
+    fn take_cell(&mut self, item: u32, taking: Taking<'_>) -> Option<Reading> {
+        let mut reading = self.peek(item, taking)?;
+        let entry = self.items.get_mut(item as usize)?;
+        entry.waiting = Waiting::Cell(None);
+        reading.lost = std::mem::take(&mut entry.missed).lost();
+        self.ledger.taken += 1;
+        self.ledger.waiting -= 1;
+        Some(reading)
+    }
+
+    fn take_notice(&mut self, item: u32) -> Option<Event> {
+        let (_, notice) = *self.items.get_mut(item as usize)?.notice.take()?;
+        Some(match notice {
+            Notice::Fault(fault) => Event::ItemError { item, fault },
+            Notice::Ended {
+                reason,
+                last,
+                lost,
+                sentence,
+            } => Event::Ended {
+                item,
+                reason,
+                last,
+                lost,
+                sentence,
+            },
+        })
+    }
+}
+
+/// Updates an item's bookkeeping for a queued reading that is given to the program.
+#[inline(always)]
+fn take_queued(
+    queued: &mut Queued,
+    entry: Option<&mut LocalItem>,
+    max_age: Option<Duration>,
+    taking: Taking<'_>,
+) {
+    let mut remote_item = None;
+    if let Some(entry) = entry {
+        match &mut entry.waiting {
+            Waiting::Count(count) => *count -= 1,
+            Waiting::Buffer(serials) => {
+                // Both `next_of` and the queue's order take the oldest first.
+                serials.pop_front();
+                if serials.is_empty() && serials.capacity() > KEPT_SERIALS_MAX {
+                    **serials = VecDeque::new();
+                }
+            }
+            Waiting::Cell(_) => {}
+        }
+        remote_item = taking.remote.item(entry.remote_item);
+    }
+    let received = &mut queued.received;
+    let stale = remote_item.and_then(|item| staleness(received, item, max_age, taking));
+    let data_type = remote_item.and_then(|item| item.data_type.as_ref());
+    received.taken(data_type, stale);
+}
+
+/// Returns the age of a reading if it may no longer be the current one.
+#[inline]
+fn staleness(
+    received: &Received,
+    item: &RemoteItem,
+    max_age: Option<Duration>,
+    taking: Taking<'_>,
+) -> Option<Duration> {
+    let is_live = taking.connected && matches!(item.status, Status::Live);
+    let max_age = max_age.or(item.max_age);
+    if is_live && max_age.is_none() && !received.is_said_to_be_stale() {
+        return None;
+    }
+    let age = received.age(taking.now);
+    match is_live {
+        true => received.too_old(age, max_age),
+        false => Some(age),
+    }
+}

@@ -1,0 +1,233 @@
+//! The client's variables: by name across reconnects, by handle within a connection.
+
+pub(crate) mod convert;
+pub(crate) mod local;
+pub(crate) mod page;
+pub(crate) mod reading;
+pub(crate) mod reading_page;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{Access, DataType, Name};
+
+use crate::table::{Few, Key, NameMap, NumberMap, Slab};
+
+/// A variable that was opened by name. It stays valid across reconnects, until it has been closed
+/// as often as it was opened. After that it refers to nothing, even if the name is opened again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VariableRef(Key);
+
+impl VariableRef {
+    pub(crate) const NOBODY: VariableRef = VariableRef(Key::NOBODY);
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    slots: Slab<Variable>,
+    by_name: NameMap<Key>,
+    by_handle: NumberMap<u32, Key>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: Arc<str>,
+    /// Number of openings, subscription items and unsent writes that use the variable.
+    users: u32,
+    /// Number of openings among `users`. Only these are closed at the engine.
+    opened: u32,
+    pub(crate) handle: Option<u32>,
+    /// The type when the variable was last opened.
+    pub(crate) data_type: Option<DataType>,
+    pub(crate) access: Access,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) fault: Option<Box<Fault>>,
+    /// The items that subscribe to it: remote subscription and item.
+    pub(crate) items: Few<(u32, u32)>,
+}
+
+impl Variables {
+    pub(crate) fn reserve(&mut self, names: usize) {
+        self.slots.reserve(names);
+        self.by_name.reserve(names);
+    }
+
+    pub(crate) fn reserve_handles(&mut self, handles: usize) {
+        self.by_handle.reserve(handles);
+    }
+
+    /// Returns the variable with this name, and adds one user.
+    pub(crate) fn acquire(&mut self, name: &str) -> VariableRef {
+        // The canonical form makes two spellings of a name one variable here, as at the engine. An
+        // invalid name goes to the engine unchanged, which answers with the reason.
+        let canonical = Name::canonical(name);
+        let name = canonical.as_deref().unwrap_or(name);
+        if let Some(key) = self.by_name.get(name) {
+            if let Some(variable) = self.slots.get_mut(*key) {
+                variable.users += 1;
+            }
+            return VariableRef(*key);
+        }
+        let name: Arc<str> = Arc::from(name);
+        let key = self.slots.insert(Variable {
+            name: Arc::clone(&name),
+            users: 1,
+            opened: 0,
+            handle: None,
+            data_type: None,
+            access: Access::ReadWrite,
+            max_age: None,
+            fault: None,
+            items: Few::None,
+        });
+        self.by_name.insert(name, key);
+        VariableRef(key)
+    }
+
+    pub(crate) fn retain(&mut self, variable: VariableRef) {
+        if let Some(variable) = self.slots.get_mut(variable.0) {
+            variable.users += 1;
+        }
+    }
+
+    /// Removes one user, and the variable with its last user.
+    pub(crate) fn release(&mut self, variable: VariableRef) {
+        let Some(entry) = self.slots.get_mut(variable.0) else {
+            return;
+        };
+        entry.users = entry.users.saturating_sub(1);
+        if entry.users > 0 {
+            return;
+        }
+        let Some(entry) = self.slots.remove(variable.0) else {
+            return;
+        };
+        self.by_name.remove(&entry.name);
+        self.drop_handle(entry.handle, variable.0);
+        if self.slots.len() == 0 {
+            self.by_name = NameMap::default();
+            self.by_handle = NumberMap::default();
+        }
+    }
+
+    /// Counts a successful opening. The last one to close also closes the variable at the engine.
+    pub(crate) fn count_opening(&mut self, variable: VariableRef) {
+        if let Some(variable) = self.slots.get_mut(variable.0) {
+            variable.opened += 1;
+        }
+    }
+
+    /// Closes one opening. Returns the handle to close at the engine if nothing else uses the
+    /// variable.
+    ///
+    /// # Errors
+    /// A fault if the variable is not open.
+    pub(crate) fn close_opening(&mut self, variable: VariableRef) -> Result<Option<u32>, Fault> {
+        let entry = match self.slots.get_mut(variable.0) {
+            Some(entry) if entry.opened > 0 => entry,
+            _ => return Err(not_open()),
+        };
+        entry.opened -= 1;
+        let last = entry.users == 1;
+        let handle = entry.handle.filter(|_| last);
+        self.release(variable);
+        Ok(handle)
+    }
+
+    pub(crate) fn get(&self, variable: VariableRef) -> Option<&Variable> {
+        self.slots.get(variable.0)
+    }
+
+    pub(crate) fn get_mut(&mut self, variable: VariableRef) -> Option<&mut Variable> {
+        self.slots.get_mut(variable.0)
+    }
+
+    /// Returns the variable's handle on this connection.
+    ///
+    /// # Errors
+    /// The fault for the item that needed the handle.
+    pub(crate) fn handle(&self, variable: VariableRef) -> Result<u32, Fault> {
+        let Some(entry) = self.get(variable) else {
+            return Err(not_open());
+        };
+        match (entry.handle, &entry.fault) {
+            (Some(handle), _) => Ok(handle),
+            (None, Some(fault)) => Err((**fault).clone()),
+            (None, None) => Err(not_open()),
+        }
+    }
+
+    pub(crate) fn opened(
+        &mut self,
+        variable: VariableRef,
+        handle: u32,
+        data_type: &DataType,
+        access: Access,
+    ) {
+        let Some(entry) = self.slots.get_mut(variable.0) else {
+            return;
+        };
+        let before = entry.handle.replace(handle);
+        entry.access = access;
+        entry.fault = None;
+        if entry.data_type.as_ref() != Some(data_type) {
+            entry.data_type = Some(data_type.clone());
+        }
+        if before != Some(handle) {
+            self.drop_handle(before, variable.0);
+            self.by_handle.insert(handle, variable.0);
+        }
+    }
+
+    /// Records that the engine could not open the variable, or has removed it.
+    pub(crate) fn refused(&mut self, variable: VariableRef, fault: &Fault) {
+        let Some(entry) = self.slots.get_mut(variable.0) else {
+            return;
+        };
+        entry.fault = Some(Box::new(fault.clone()));
+        let before = entry.handle.take();
+        self.drop_handle(before, variable.0);
+    }
+
+    pub(crate) fn of_handle(&self, handle: u32) -> Option<VariableRef> {
+        self.by_handle.get(&handle).map(|key| VariableRef(*key))
+    }
+
+    pub(crate) fn forget_handles(&mut self) {
+        self.by_handle = NumberMap::default();
+        for variable in self.slots.values_mut() {
+            variable.handle = None;
+        }
+    }
+
+    /// Returns the variables that were opened or subscribed before and whose items satisfy
+    /// `wanted`.
+    pub(crate) fn known(&self, wanted: impl Fn(&[(u32, u32)]) -> bool) -> Vec<VariableRef> {
+        let is_known = |variable: &Variable| {
+            (variable.data_type.is_some() || !variable.items.is_empty())
+                && wanted(variable.items.as_slice())
+        };
+        self.slots
+            .iter()
+            .filter_map(|(key, v)| is_known(v).then_some(VariableRef(key)))
+            .collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn drop_handle(&mut self, handle: Option<u32>, key: Key) {
+        if let Some(handle) = handle
+            && self.by_handle.get(&handle) == Some(&key)
+        {
+            self.by_handle.remove(&handle);
+        }
+    }
+}
+
+fn not_open() -> Fault {
+    let sentence = "the variable is not open; open it by its name before it is used";
+    Fault::new(FaultCode::UnknownHandle, sentence)
+}

@@ -1,0 +1,335 @@
+//! The readings of many variables in one block of memory: the result of a bulk read.
+
+use std::time::Duration;
+
+use trunkline_proto::{Fault, FaultCode};
+use trunkline_types::{Lost, Position, Quality, Reading, Sample, Timestamp, Value};
+
+use super::convert::FromValue;
+use super::{VariableRef, Variables};
+
+/// Placeholder for a missing value; never shown.
+const NO_VALUE: &Value = &Value::Bool(false);
+
+/// The readings of a list of variables, in order, in one block of memory. A program looks at
+/// readings in place, by index or in sequence, and copies out a reading only when it asks for one.
+/// A variable that could not be read has a fault in its place.
+///
+/// A program keeps one page and refills it: the storage is reused.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ReadingPage {
+    entries: Vec<Entry>,
+    /// Faults of the entries without a value, with their indices, ascending.
+    faults: Vec<(u32, Fault)>,
+    epoch: u64,
+}
+
+/// A reading in a [`ReadingPage`].
+#[derive(Clone, Copy, Debug)]
+pub struct PageReading<'a> {
+    entry: &'a Entry,
+    epoch: u64,
+}
+
+/// One entry of a page: at most 64 bytes.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Entry {
+    /// `None` for a fault.
+    pub(crate) value: Option<Value>,
+    pub(crate) source_timestamp: Timestamp,
+    pub(crate) engine_timestamp: Timestamp,
+    pub(crate) sequence: u64,
+    /// The age of a stale reading in nanoseconds.
+    pub(crate) age_ns: u64,
+    pub(crate) quality: Quality,
+    pub(crate) is_stale: bool,
+    pub(crate) own: bool,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 64);
+
+impl ReadingPage {
+    /// Returns an empty page.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the number of variables that were read.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns true if no variable was read.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the result for the variable at this index of the list; `None` beyond its end.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Result<PageReading<'_>, &Fault>> {
+        let entry = self.entries.get(index)?;
+        Some(self.result(index, entry))
+    }
+
+    /// Returns the result for each variable, in the order of the list.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<PageReading<'_>, &Fault>> {
+        let entries = self.entries.iter().enumerate();
+        entries.map(|(index, entry)| self.result(index, entry))
+    }
+
+    /// Returns the values converted to `T`, in the order of the list; `None` for a value of another
+    /// type, and for a fault.
+    #[inline]
+    pub fn values<T: FromValue>(&self) -> impl ExactSizeIterator<Item = Option<T>> {
+        let entries = self.entries.iter();
+        entries.map(|entry| entry.value.as_ref().and_then(T::from_value))
+    }
+
+    /// Returns the faults, with the indices of their variables.
+    pub fn faults(&self) -> impl Iterator<Item = (usize, &Fault)> {
+        let faults = self.faults.iter();
+        faults.map(|(place, fault)| (*place as usize, fault))
+    }
+
+    /// Copies every result into a reading of its own.
+    pub fn to_readings(&self) -> Vec<Result<Reading, Fault>> {
+        let readings = self.iter();
+        readings
+            .map(|one| {
+                one.map(|reading| reading.to_reading())
+                    .map_err(Clone::clone)
+            })
+            .collect()
+    }
+
+    /// Removes everything, but keeps the storage.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.faults.clear();
+    }
+
+    #[inline]
+    fn result<'p>(&'p self, index: usize, entry: &'p Entry) -> Result<PageReading<'p>, &'p Fault> {
+        match entry.value {
+            Some(_) => Ok(PageReading {
+                entry,
+                epoch: self.epoch,
+            }),
+            None => Err(self.fault(index)),
+        }
+    }
+
+    #[cold]
+    fn fault(&self, index: usize) -> &Fault {
+        let found = self
+            .faults
+            .binary_search_by_key(&index, |(place, _)| *place as usize);
+        let fault = found.ok().and_then(|at| self.faults.get(at));
+        fault.map_or(&NO_FAULT, |(_, fault)| fault)
+    }
+
+    pub(crate) fn into_readings(self) -> Vec<Result<Reading, Fault>> {
+        if !self.faults.is_empty() {
+            return self.to_readings();
+        }
+        let epoch = self.epoch;
+        let entries = self.entries.into_iter();
+        entries.map(|entry| Ok(entry.into_reading(epoch))).collect()
+    }
+}
+
+/// Fallback that is never shown: every entry without a value has its own fault.
+static NO_FAULT: Fault = Fault {
+    code: FaultCode::Internal,
+    sentence: String::new(),
+};
+
+impl<'a> PageReading<'a> {
+    /// Returns the value, in engineering units.
+    #[inline]
+    pub fn value(&self) -> &'a Value {
+        self.entry.value.as_ref().unwrap_or(NO_VALUE)
+    }
+
+    /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
+    /// value yet.
+    #[inline]
+    pub fn get<T: FromValue>(&self) -> Option<T> {
+        match self.quality().has_value() {
+            true => T::from_value(self.value()),
+            false => None,
+        }
+    }
+
+    /// Returns the time of measurement.
+    #[inline]
+    pub fn source_timestamp(&self) -> Timestamp {
+        self.entry.source_timestamp
+    }
+
+    /// Returns the time at which the engine accepted the update.
+    #[inline]
+    pub fn engine_timestamp(&self) -> Timestamp {
+        self.entry.engine_timestamp
+    }
+
+    /// Returns the quality: good, uncertain or bad, with a reason.
+    #[inline]
+    pub fn quality(&self) -> Quality {
+        self.entry.quality
+    }
+
+    /// Returns the position: the epoch and the sequence of the update.
+    #[inline]
+    pub fn position(&self) -> Position {
+        self.entry.position(self.epoch)
+    }
+
+    /// Returns the age of a stale reading; see [`Reading::stale`].
+    #[inline]
+    pub fn stale(&self) -> Option<Duration> {
+        self.entry.stale()
+    }
+
+    /// Returns true if this client wrote the update.
+    #[inline]
+    pub fn own(&self) -> bool {
+        self.entry.own
+    }
+
+    /// Returns a copy of the reading, to keep.
+    pub fn to_reading(&self) -> Reading {
+        self.entry.clone().into_reading(self.epoch)
+    }
+}
+
+impl Entry {
+    /// The entry of a variable without an answer.
+    const MISSING: Entry = Entry {
+        value: None,
+        source_timestamp: Timestamp::UNIX_EPOCH,
+        engine_timestamp: Timestamp::UNIX_EPOCH,
+        sequence: 0,
+        age_ns: 0,
+        quality: Quality::GOOD,
+        is_stale: false,
+        own: false,
+    };
+
+    fn position(&self, epoch: u64) -> Position {
+        let sequence = self.sequence;
+        Position { epoch, sequence }
+    }
+
+    fn stale(&self) -> Option<Duration> {
+        self.is_stale.then(|| Duration::from_nanos(self.age_ns))
+    }
+
+    #[inline]
+    pub(crate) fn into_reading(self, epoch: u64) -> Reading {
+        let (position, stale) = (self.position(epoch), self.stale());
+        Reading {
+            sample: Sample {
+                value: self.value.unwrap_or(Value::Bool(false)),
+                source_timestamp: self.source_timestamp,
+                engine_timestamp: self.engine_timestamp,
+                quality: self.quality,
+            },
+            position,
+            lost: Lost::NONE,
+            stale,
+            own: self.own,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ReadList {
+    variables: Vec<VariableRef>,
+    /// The items sent: index within the request, and handle.
+    pub(crate) asked: Vec<(u32, u32)>,
+    /// The items not sent, with their faults, ascending.
+    refused: Vec<(u32, Fault)>,
+    page: ReadingPage,
+}
+
+impl ReadList {
+    pub(crate) fn new(variables: &[VariableRef], mut page: ReadingPage) -> Self {
+        page.clear();
+        Self {
+            variables: variables.to_vec(),
+            asked: Vec::new(),
+            refused: Vec::new(),
+            page,
+        }
+    }
+
+    /// Selects the variables that have a handle for sending; the others get their faults. Returns
+    /// the number of items to send.
+    pub(crate) fn ask(&mut self, known: &Variables) -> u32 {
+        self.page.clear();
+        self.page.entries.reserve(self.variables.len());
+        self.refused.clear();
+        self.asked.clear();
+        self.asked.reserve_exact(self.variables.len());
+        for (variable, item) in self.variables.iter().zip(0..) {
+            match known.get(*variable).and_then(|known| known.handle) {
+                Some(handle) => self.asked.push((item, handle)),
+                None => {
+                    let fault = known.handle(*variable).err();
+                    self.refused.extend(fault.map(|fault| (item, fault)));
+                }
+            }
+        }
+        self.asked.len() as u32
+    }
+
+    /// Returns the variable at this index of the items sent. The caller must push its result next.
+    #[inline]
+    pub(crate) fn answered(&mut self, index: u32) -> Option<VariableRef> {
+        let (item, _) = *self.asked.get(index as usize)?;
+        if self.page.entries.len() != item as usize {
+            // The items in between were not sent.
+            self.page.entries.resize(item as usize, Entry::MISSING);
+        }
+        self.variables.get(item as usize).copied()
+    }
+
+    /// Sets the engine's epoch, to which all later answers belong.
+    pub(crate) fn set_epoch(&mut self, epoch: u64) {
+        self.page.epoch = epoch;
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.page.entries.push(entry);
+    }
+
+    pub(crate) fn push_fault(&mut self, fault: Fault) {
+        let item = self.page.entries.len() as u32;
+        self.page.faults.push((item, fault));
+        self.page.entries.push(Entry::MISSING);
+    }
+
+    /// Returns the page; items without an answer get the fault `missing`.
+    pub(crate) fn finish(self, missing: &Fault) -> ReadingPage {
+        let (refused, mut page) = (self.refused, self.page);
+        let answered = page.entries.len() as u32;
+        let total = self.variables.len();
+        page.entries.resize(total, Entry::MISSING);
+        for item in answered..total as u32 {
+            if refused.binary_search_by_key(&item, |(at, _)| *at).is_err() {
+                page.faults.push((item, missing.clone()));
+            }
+        }
+        if !refused.is_empty() {
+            page.faults.extend(refused);
+            page.faults.sort_by_key(|(at, _)| *at);
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests;

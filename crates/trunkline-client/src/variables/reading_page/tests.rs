@@ -1,0 +1,77 @@
+use super::*;
+
+fn reading(sequence: u64, value: f64) -> Entry {
+    Entry {
+        value: Some(Value::F64(value)),
+        sequence,
+        ..Entry::MISSING
+    }
+}
+
+#[test]
+fn unasked_and_unanswered_items_have_their_fault_in_place() {
+    let mut sut = ReadList::new(&[VariableRef::NOBODY; 6], ReadingPage::new());
+    // No variable is known: 1 and 4 are refused here. The others are sent, of which the engine
+    // refuses 2 and does not answer 5.
+    assert_eq!(sut.ask(&Variables::default()), 0);
+    sut.refused.retain(|(item, _)| [1, 4].contains(item));
+    sut.asked = vec![(0, 10), (2, 12), (3, 13), (5, 15)];
+    sut.set_epoch(7);
+    for index in 0..3 {
+        assert_eq!(sut.answered(index), Some(VariableRef::NOBODY));
+        match index {
+            1 => sut.push_fault(FaultCode::Gone.into()),
+            _ => sut.push(reading(u64::from(index) + 1, f64::from(index))),
+        }
+    }
+    assert_eq!(sut.answered(4), None);
+
+    let page = sut.finish(&FaultCode::TimedOut.into());
+    let codes: Vec<_> = page
+        .iter()
+        .map(|one| one.map(|reading| reading.get::<f64>()).map_err(|f| f.code))
+        .collect();
+    let expected = [
+        Ok(Some(0.0)),
+        Err(FaultCode::UnknownHandle),
+        Err(FaultCode::Gone),
+        Ok(Some(2.0)),
+        Err(FaultCode::UnknownHandle),
+        Err(FaultCode::TimedOut),
+    ];
+    assert_eq!(codes, expected);
+    let places: Vec<usize> = page.faults().map(|(place, _)| place).collect();
+    assert_eq!(places, [1, 2, 4, 5]);
+    let values: Vec<_> = page.values::<f64>().collect();
+    assert_eq!(values, [Some(0.0), None, None, Some(2.0), None, None]);
+    assert_eq!((page.len(), page.get(6).is_none()), (6, true));
+
+    let readings = page.to_readings();
+    assert_eq!(readings, page.clone().into_readings());
+    let position = readings[3].as_ref().map(|reading| reading.position);
+    let (epoch, sequence) = (7, 3);
+    assert_eq!(position, Ok(Position { epoch, sequence }));
+}
+
+#[test]
+fn a_page_that_is_filled_again_keeps_its_room() {
+    let variables = [VariableRef::NOBODY; 100];
+    let mut sut = ReadList::new(&variables, ReadingPage::new());
+    sut.asked = (0..100).map(|item| (item, item)).collect();
+    for index in 0..100 {
+        sut.answered(index);
+        sut.push(reading(1, 1.0));
+    }
+    let page = sut.finish(&FaultCode::Internal.into());
+    let (place, room) = (page.entries.as_ptr(), page.entries.capacity());
+    let again = ReadList::new(&variables[..50], page).finish(&FaultCode::Internal.into());
+    assert_eq!(
+        (
+            again.len(),
+            again.entries.as_ptr(),
+            again.entries.capacity()
+        ),
+        (50, place, room)
+    );
+    assert!(again.iter().all(|one| one.is_err()));
+}

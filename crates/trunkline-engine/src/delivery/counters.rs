@@ -1,0 +1,57 @@
+//! Counts over all variables and consumers of an engine.
+
+use trunkline_types::ledger::UpstreamLedger;
+
+use crate::sync::{AtomicUsize, Ordering};
+
+/// The counters. Relaxed: they order no other data.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Subscribed variables over all subscriptions, except those of the engine's own services and
+    /// libraries.
+    pub(crate) subscribed: Counter,
+    /// Updates that bounded subscriptions did not get.
+    pub(crate) lost: Counter,
+    /// Subscriptions that ended with `overrun`.
+    pub(crate) overruns: Counter,
+    /// Items sent again because the client held something else.
+    pub(crate) repaired: Counter,
+    /// Items found pending without a mark.
+    pub(crate) marked: Counter,
+    /// Writes of variables that are gone.
+    pub(crate) departed: Departed,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Departed {
+    pub(crate) offered: Counter,
+    pub(crate) written: Counter,
+    pub(crate) refused: Counter,
+}
+
+impl Departed {
+    pub(crate) fn add(&self, ledger: &UpstreamLedger) {
+        self.offered.add(ledger.offered);
+        self.written.add(ledger.written);
+        self.refused.add(ledger.refused);
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicUsize);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        if more > 0 {
+            self.0.fetch_add(more as usize, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn subtract_one(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) as u64
+    }
+}

@@ -1,0 +1,453 @@
+//! The items of a consumer: one variable in one subscription each, with its side of the ledger.
+//!
+//! There may be two million, so an item takes 24 bytes. Its variable is stored apart (`ItemVariables`), and
+//! so is the data that most items do not need (`packed`). The number of deliveries is not counted
+//! but computed from the sequences.
+
+mod packed;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+
+use std::collections::HashMap;
+
+use trunkline_types::Lost;
+
+use self::packed::{COALESCED, FEED, PENDING, REST};
+pub(crate) use self::packed::{Rest, VariableItem};
+use super::in_flight::{InFlight, Seat, Table};
+use super::sink::{Delivery, Sink};
+use crate::delivery::feed::SharedRun;
+use crate::sync::Arc;
+use crate::update::Update;
+use crate::variable::Variable;
+
+/// Items in a chunk. A chunk is allocated as a whole; growing a single list would take twice the
+/// memory.
+const CHUNK: usize = 1024;
+
+/// The meaning of an outbox index.
+pub(crate) enum Slot<'a> {
+    Variable(&'a VariableItem),
+    /// The feed of an `all` subscription.
+    Feed {
+        subscription: u32,
+    },
+}
+
+/// The items by index. An index is reused once its item is gone and everything sent for it is
+/// confirmed.
+#[derive(Default)]
+pub(crate) struct Items {
+    chunks: Vec<Vec<VariableItem>>,
+    len: u32,
+    free: Vec<u32>,
+    /// Indices of removed items, with the number of their unconfirmed deliveries.
+    retired: HashMap<u32, u64>,
+    rests: HashMap<u32, Rest>,
+    variables: usize,
+}
+
+/// The update that a new subscriber already has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Had {
+    Nothing,
+    Sequence(u64),
+    /// One of another engine start, or one that this engine start does not know.
+    Unknown,
+}
+
+/// An update of an item, with the losses before it.
+pub(crate) struct ItemUpdate<'a> {
+    pub(crate) index: u32,
+    pub(crate) variable: &'a Arc<Variable>,
+    pub(crate) update: &'a Update,
+    pub(crate) lost: Lost,
+    /// Number of updates held back by `only_changes` since the previous delivery.
+    pub(crate) filtered: u64,
+}
+
+impl Items {
+    /// Number of variable items over all subscriptions.
+    pub(crate) fn variable_count(&self) -> usize {
+        self.variables
+    }
+
+    /// The index that the next insertion will use.
+    pub(crate) fn next_index(&self) -> u32 {
+        // At most `ITEMS_MAX` items and as many feeds, which fits.
+        self.free.last().copied().unwrap_or(self.len)
+    }
+
+    /// Adds an item that counts from `sequence`, the variable's current update, and from the update
+    /// that the subscriber already has. `first` is the sequence of the first update it
+    /// gets: the current one, or an earlier one that a feed still had. Returns the item's index.
+    pub(crate) fn insert(&mut self, subscription: u32, sequence: u64, had: Had, first: u64) -> u32 {
+        let item = VariableItem::new(subscription, first.saturating_sub(1));
+        let index = self.put(item);
+        self.variables += 1;
+        let had = match had {
+            Had::Nothing => return index,
+            Had::Unknown => {
+                // The number of updates in between is unknown.
+                self.make_pending(index).untold.unknown = true;
+                return index;
+            }
+            Had::Sequence(had) => had,
+        };
+        if let Some(item) = self.get_mut(index) {
+            item.set_opened_at(had);
+            if had == sequence {
+                // The subscriber already has the current update, so there is nothing to deliver.
+                item.set_last(sequence);
+            }
+        }
+        let missed = first.saturating_sub(1).saturating_sub(had);
+        if missed > 0 {
+            let rest = self.make_pending(index);
+            rest.disconnect = missed;
+            rest.untold.disconnect = missed;
+        }
+        index
+    }
+
+    /// Adds a place for the feed of a subscription. Returns its index.
+    pub(crate) fn insert_feed(&mut self, subscription: u32) -> u32 {
+        self.put(VariableItem::of_feed(subscription))
+    }
+
+    fn put(&mut self, item: VariableItem) -> u32 {
+        if let Some(index) = self.free.pop() {
+            if let Some(slot) = self.place_mut(index) {
+                *slot = item;
+            }
+            return index;
+        }
+        let index = self.len;
+        self.len += 1;
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push(item),
+            None => {
+                // A consumer with one item needs no full chunk; one with many has full chunks.
+                let mut chunk = match self.chunks.is_empty() {
+                    true => Vec::new(),
+                    false => Vec::with_capacity(CHUNK),
+                };
+                chunk.push(item);
+                self.chunks.push(chunk);
+            }
+        }
+        index
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) {
+        let unconfirmed = self.unconfirmed(index);
+        let Some(slot) = self.place_mut(index).filter(|slot| !slot.is_free()) else {
+            return;
+        };
+        let item = std::mem::take(slot);
+        self.variables -= usize::from(item.is_variable());
+        if item.has(REST) {
+            self.rests.remove(&index);
+        }
+        match unconfirmed {
+            0 => self.free.push(index),
+            left => drop(self.retired.insert(index, left)),
+        }
+        self.give_back();
+    }
+
+    /// Frees all memory if no item is left.
+    fn give_back(&mut self) {
+        if self.free.len() == self.len as usize {
+            *self = Self::default();
+        }
+    }
+
+    fn place(&self, index: u32) -> Option<&VariableItem> {
+        let index = index as usize;
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
+    }
+
+    #[inline]
+    fn place_mut(&mut self, index: u32) -> Option<&mut VariableItem> {
+        let index = index as usize;
+        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+    }
+
+    pub(crate) fn slot(&self, index: u32) -> Option<Slot<'_>> {
+        let item = self.place(index).filter(|item| !item.is_free())?;
+        Some(match item.has(FEED) {
+            false => Slot::Variable(item),
+            true => Slot::Feed {
+                subscription: item.subscription,
+            },
+        })
+    }
+
+    /// One more than the largest index.
+    pub(crate) fn end(&self) -> u32 {
+        self.len
+    }
+
+    /// Records that the last delivery is repeated. It counts as unconfirmed until the peer confirms
+    /// the repetition.
+    pub(crate) fn repair(&mut self, index: u32, in_flight: &mut InFlight) {
+        let Some(item) = self.get(index) else { return };
+        let counts = item.last() > 0;
+        self.make_rest(index).repaired += 1;
+        if in_flight.push(counts.then_some(index)) && counts {
+            self.sent(index);
+        }
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {
+        self.place(index).filter(|item| item.is_variable())
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut VariableItem> {
+        self.place_mut(index).filter(|item| item.is_variable())
+    }
+
+    pub(crate) fn rest(&self, index: u32) -> Option<&Rest> {
+        self.rests.get(&index)
+    }
+
+    pub(crate) fn rest_mut(&mut self, index: u32) -> Option<&mut Rest> {
+        self.rests.get_mut(&index)
+    }
+
+    /// Returns the data that most items do not have, creating it if necessary.
+    pub(crate) fn make_rest(&mut self, index: u32) -> &mut Rest {
+        if let Some(item) = self.get_mut(index) {
+            item.set(REST);
+        }
+        self.rests.entry(index).or_default()
+    }
+
+    /// Like [`make_rest`](Self::make_rest), for data that concerns the next delivery or
+    /// confirmation.
+    fn make_pending(&mut self, index: u32) -> &mut Rest {
+        if let Some(item) = self.get_mut(index) {
+            item.counts |= PENDING;
+        }
+        self.make_rest(index)
+    }
+
+    /// Lets the next delivery or confirmation skip the rest if there is nothing pending in it.
+    fn settle_pending(&mut self, index: u32) {
+        let is_pending = self.rests.get(&index).is_some_and(Rest::is_pending);
+        if !is_pending && let Some(item) = self.get_mut(index) {
+            item.counts &= !PENDING;
+        }
+    }
+
+    /// Number of updates held back by `only_changes` and reported.
+    pub(crate) fn filtered(&self, index: u32) -> u64 {
+        self.rest(index).map_or(0, |rest| rest.filtered)
+    }
+
+    /// Number of deliveries that the peer has not confirmed; 0 if it does not confirm.
+    pub(crate) fn unconfirmed(&self, index: u32) -> u64 {
+        let here = self.get(index).map_or(0, VariableItem::unconfirmed_here);
+        u64::from(here) + self.rest(index).map_or(0, |rest| rest.unconfirmed)
+    }
+
+    pub(crate) fn coalesced(&self, index: u32) -> u64 {
+        let here = self.get(index).map_or(0, |item| item.counts & COALESCED);
+        u64::from(here) + self.rest(index).map_or(0, |rest| rest.coalesced)
+    }
+
+    pub(crate) fn add_coalesced(&mut self, index: u32, more: u64) {
+        let Some(item) = self.get_mut(index) else {
+            return;
+        };
+        let sum = u64::from(item.counts & COALESCED).saturating_add(more);
+        match u32::try_from(sum).ok().filter(|sum| *sum <= COALESCED) {
+            Some(sum) => item.counts = item.counts & !COALESCED | sum,
+            None => {
+                item.counts &= !COALESCED;
+                let rest = self.make_rest(index);
+                rest.coalesced = rest.coalesced.saturating_add(sum);
+            }
+        }
+    }
+
+    /// Number of updates delivered: all that the item has passed, except those it did not get.
+    pub(crate) fn delivered(&self, index: u32) -> u64 {
+        let Some(item) = self.get(index) else {
+            return 0;
+        };
+        let missed = self
+            .rest(index)
+            .map_or(0, |rest| rest.filtered + rest.queue + rest.disconnect);
+        let passed = item.last().saturating_sub(item.opened_at());
+        passed
+            .saturating_sub(missed)
+            .saturating_sub(self.coalesced(index))
+    }
+
+    #[inline]
+    fn sent(&mut self, index: u32) {
+        let Some(item) = self.get_mut(index) else {
+            return;
+        };
+        if !item.count_unconfirmed() {
+            self.make_pending(index).unconfirmed += 1;
+        }
+    }
+
+    /// Confirms one delivery of an item, which may have been removed since.
+    #[inline]
+    pub(super) fn confirm(&mut self, index: u32) {
+        let Some(item) = self.get_mut(index) else {
+            return self.confirm_retired(index);
+        };
+        if !item.is_pending() || !self.confirm_rest(index) {
+            let Some(item) = self.get_mut(index) else {
+                return;
+            };
+            let count = item.unconfirmed_here();
+            item.set_unconfirmed_here(count.saturating_sub(1));
+        }
+    }
+
+    /// Returns true if the delivery was one that the rest counts.
+    #[cold]
+    fn confirm_rest(&mut self, index: u32) -> bool {
+        let rest = self.rests.get_mut(&index);
+        let Some(rest) = rest.filter(|rest| rest.unconfirmed > 0) else {
+            return false;
+        };
+        rest.unconfirmed -= 1;
+        self.settle_pending(index);
+        true
+    }
+
+    #[cold]
+    fn confirm_retired(&mut self, index: u32) {
+        if let Some(left) = self.retired.get_mut(&index) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.retired.remove(&index);
+                self.free.push(index);
+                self.give_back();
+            }
+        }
+    }
+
+    /// Records that a run was delivered as a whole. Every item in it had its first reading before.
+    /// `confirmed` is true if the peer will confirm the deliveries.
+    pub(crate) fn note_run(&mut self, table: &Table, run: &SharedRun, confirmed: bool) {
+        for (place, sequence) in run.updates() {
+            let Some(Seat { index, .. }) = table.get(*place as usize).copied() else {
+                continue;
+            };
+            let Some(item) = self.place_mut(index).filter(|item| item.is_variable()) else {
+                continue;
+            };
+            item.set_last(*sequence);
+            if confirmed && !item.count_unconfirmed() {
+                self.make_pending(index).unconfirmed += 1;
+            }
+        }
+    }
+
+    /// Records the delivery of an item's next update in the simple case: it follows the last one,
+    /// nothing has to be reported before it, and the item can count it. Otherwise returns false.
+    #[inline]
+    pub(crate) fn note_next(
+        &mut self,
+        index: u32,
+        sequence: u64,
+        in_flight: &mut InFlight,
+    ) -> bool {
+        let Some(item) = self.place_mut(index) else {
+            return false;
+        };
+        let is_next = item.is_variable() && sequence == item.last() + 1;
+        if !is_next || item.is_pending() {
+            return false;
+        }
+        if in_flight.is_kept() {
+            if !item.count_unconfirmed() {
+                return false;
+            }
+            in_flight.push(Some(index));
+        }
+        item.set_last(sequence);
+        true
+    }
+
+    /// Delivers an update of a buffered contract. Buffered contracts do not coalesce, so updates
+    /// that were neither delivered nor dropped were filtered.
+    pub(crate) fn hand_over_buffered(
+        &mut self,
+        index: u32,
+        variable: &Arc<Variable>,
+        update: &Update,
+        queue: u64,
+        in_flight: &mut InFlight,
+        sink: &mut dyn Sink,
+    ) {
+        let last = self.get(index).map_or(0, VariableItem::last);
+        let between = update.sequence.saturating_sub(last).saturating_sub(1);
+        let filtered = between.saturating_sub(queue);
+        if queue > 0 {
+            self.make_rest(index).queue += queue;
+        }
+        let lost = Lost {
+            queue,
+            ..Lost::NONE
+        };
+        let update = ItemUpdate {
+            index,
+            variable,
+            update,
+            lost,
+            filtered,
+        };
+        self.hand_over(update, in_flight, sink);
+    }
+
+    pub(crate) fn hand_over(
+        &mut self,
+        update: ItemUpdate<'_>,
+        in_flight: &mut InFlight,
+        sink: &mut dyn Sink,
+    ) {
+        let ItemUpdate {
+            index,
+            variable,
+            update,
+            mut lost,
+            filtered,
+        } = update;
+        if filtered > 0 {
+            self.make_rest(index).filtered += filtered;
+        }
+        let Some(item) = self.get_mut(index) else {
+            return;
+        };
+        let (is_pending, subscription) = (item.is_pending(), item.subscription);
+        item.set_last(update.sequence);
+        if is_pending && let Some(rest) = self.rests.get_mut(&index) {
+            lost = lost.plus(std::mem::take(&mut rest.untold));
+            self.settle_pending(index);
+        }
+        // The reading of a variable that was never written is not an update: it is sent, but counts
+        // nowhere.
+        let counts = update.sequence > 0;
+        if in_flight.push(counts.then_some(index)) && counts {
+            self.sent(index);
+        }
+        sink.deliver(&Delivery {
+            subscription,
+            variable,
+            update,
+            lost,
+            filtered,
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! Engine bytes borrowed for data that is kept in addition to queued updates.
+
+use crate::delivery::budget::EngineBudget;
+use crate::delivery::outbox::Wakes;
+use crate::sync::Arc;
+use crate::write::EngineCore;
+
+const CHUNK: usize = 16 << 10;
+/// Bytes borrowed at a time if there are many charges that hardly use any.
+const FINE_CHUNK: usize = 1 << 10;
+
+/// A share of the engine's budget for data that is kept. Queued updates take precedence: nothing is
+/// lent from the second half of the budget.
+#[derive(Debug, Default)]
+pub(crate) struct Charge {
+    engine: Option<Arc<EngineBudget>>,
+    max: usize,
+    used: usize,
+    borrowed: usize,
+}
+
+impl Charge {
+    pub(crate) fn of(core: &EngineCore, max: usize) -> Self {
+        Self {
+            engine: core.memory.clone(),
+            max,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn limit(&mut self, max: usize) {
+        self.max = max;
+    }
+
+    /// Takes bytes. Returns false if none can be spared.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        self.take_from(bytes, CHUNK, EngineBudget::borrow_spare)
+    }
+
+    /// Takes bytes for data that was queued, and charged as such, until now. Returns false if none
+    /// are left.
+    pub(crate) fn take_over(&mut self, bytes: usize) -> bool {
+        self.take_from(bytes, FINE_CHUNK, |engine, bytes| {
+            engine.borrow(bytes, false)
+        })
+    }
+
+    #[inline]
+    fn take_from(
+        &mut self,
+        bytes: usize,
+        chunk: usize,
+        borrow: impl FnOnce(&EngineBudget, usize) -> bool,
+    ) -> bool {
+        let used = self.used.saturating_add(bytes);
+        if used > self.max {
+            return false;
+        }
+        if used > self.borrowed
+            && let Some(engine) = &self.engine
+        {
+            let more = (used - self.borrowed).next_multiple_of(chunk);
+            if !borrow(engine, more) {
+                return false;
+            }
+            self.borrowed += more;
+        }
+        self.used = used;
+        true
+    }
+
+    #[inline]
+    pub(crate) fn give_back(&mut self, bytes: usize, wakes: &mut Wakes) {
+        debug_assert!(bytes <= self.used, "more is given back than was taken");
+        self.used = self.used.saturating_sub(bytes);
+        if self.borrowed > self.used + 4 * CHUNK || self.used == 0 {
+            self.shrink(CHUNK, wakes);
+        }
+    }
+
+    /// Releases bytes here and returns the number of engine bytes no longer needed. They stay
+    /// borrowed for the charge that [adopts](Self::adopt) them, so that no one else takes them in
+    /// between.
+    pub(crate) fn hand_over(&mut self, bytes: usize) -> usize {
+        debug_assert!(bytes <= self.used, "more is handed over than was taken");
+        self.used = self.used.saturating_sub(bytes);
+        let lent = self.borrowed.saturating_sub(self.used);
+        self.borrowed -= lent;
+        lent
+    }
+
+    /// Takes over borrowed engine bytes. Bytes it does not use must be returned with
+    /// [`settle`](Self::settle).
+    pub(crate) fn adopt(&mut self, lent: usize) {
+        self.borrowed += lent;
+    }
+
+    /// Returns the bytes that are not used, because nothing more is taken for long.
+    pub(crate) fn settle(&mut self, wakes: &mut Wakes) {
+        self.shrink(FINE_CHUNK, wakes);
+    }
+
+    /// Returns surplus bytes, and wakes the writers that wait for them.
+    fn shrink(&mut self, chunk: usize, wakes: &mut Wakes) {
+        let kept = self.used.next_multiple_of(chunk).min(self.borrowed);
+        let surplus = self.borrowed - kept;
+        if let Some(engine) = self.engine.as_ref().filter(|_| surplus > 0) {
+            engine.give_back(surplus, wakes);
+        }
+        self.borrowed = kept;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.used = 0;
+        self.shrink(CHUNK, &mut Wakes::new());
+    }
+}

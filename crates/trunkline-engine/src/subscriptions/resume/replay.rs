@@ -1,0 +1,120 @@
+//! Replays missed updates to a re-created subscription.
+
+use super::Resume;
+use super::backlog::cost_of;
+use crate::delivery::feed::Room;
+use crate::delivery::outbox::Wakes;
+use crate::update::Update;
+use crate::variable::{State, Variable};
+
+/// Maximum number of entries in other subscribers' feeds examined for the updates of one variable.
+/// A subscriber that returns with many variables must not keep the writers waiting.
+const LOOK_BACK: usize = 1024;
+/// Maximum number of such entries for all variables of one request.
+pub(crate) const LOOKS_PER_REQUEST: usize = 64 * LOOK_BACK;
+
+fn in_order(found: &mut Vec<Update>) {
+    found.sort_by_key(|update| update.sequence);
+    found.dedup_by_key(|update| update.sequence);
+}
+
+/// Returns true if all updates after `had` are there. The newest one may be missing.
+fn reaches(found: &[Update], had: u64, newest: u64) -> bool {
+    let behind = |one: &&Update| (had..newest).contains(&one.sequence.saturating_sub(1));
+    let known = found.iter().filter(behind).count() as u64;
+    let has_newest = found.last().is_some_and(|one| one.sequence == newest);
+    known + u64::from(!has_newest) >= newest.saturating_sub(had)
+}
+
+impl Resume {
+    /// Takes out the updates that have arrived since for a re-created subscription. Done before any
+    /// of its variables is locked, because there may be many.
+    pub(crate) fn gather(&mut self, subscription: u32, wakes: &mut Wakes) {
+        for absent in &self.followed {
+            absent.gather(subscription, wakes);
+        }
+    }
+
+    /// Returns the latest updates of a re-subscribed variable without a gap, up to the newest. Also
+    /// returns the sequence after which the subscription is owed updates from the earlier sessions.
+    /// The caller holds the variable's lock.
+    pub(crate) fn reach_back(
+        &mut self,
+        subscription: u32,
+        variable: &Variable,
+        state: &State,
+        had: Option<u64>,
+        newest: &Update,
+        wakes: &mut Wakes,
+    ) -> (Vec<Update>, Option<u64>) {
+        let mut found = Vec::new();
+        let mut opened = None;
+        for absent in &mut self.followed {
+            let (handle, past) = (variable.handle(), &mut self.past);
+            let before = absent.claim(subscription, handle, had, &mut found, past, wakes);
+            opened = opened.into_iter().chain(before).min();
+        }
+        in_order(&mut found);
+        if let (Some(had), Some(subscribers)) = (had, state.subscribers()) {
+            let most = LOOK_BACK.min(self.looks);
+            let mut looks = most;
+            let mut is_whole = reaches(&found, had, newest.sequence);
+            for subscriber in subscribers.feeds().filter(|one| !one.only_changes) {
+                if looks == 0 || is_whole {
+                    break;
+                }
+                // A feed without such updates costs one look as well.
+                looks -= 1;
+                let known = found.len();
+                subscriber
+                    .feed
+                    .recent_of(subscriber.place, had, &mut looks, &mut found);
+                if found.len() > known {
+                    in_order(&mut found);
+                    is_whole = reaches(&found, had, newest.sequence);
+                }
+            }
+            self.looks -= most - looks;
+        }
+        if found
+            .last()
+            .is_none_or(|last| last.sequence < newest.sequence)
+        {
+            found.push(newest.clone());
+        }
+        let gap = found
+            .array_windows()
+            .rposition(|[before, after]| before.sequence + 1 != after.sequence);
+        found.drain(..gap.map_or(0, |at| at + 1));
+        (found, opened)
+    }
+
+    /// Charges the updates found for a variable, which will be queued with all the others. Drops
+    /// the oldest updates that exceed the room. If no bytes can be spared, keeps
+    /// only the newest. `is_kept` is true if they were queued elsewhere until now.
+    pub(crate) fn count_past(
+        &mut self,
+        room: Room,
+        mut found: Vec<Update>,
+        is_kept: bool,
+    ) -> Vec<Update> {
+        let mut taken = Room::default();
+        let fits = found.iter().rev().take_while(|update| {
+            taken.add(Room::one(update.value.as_slice().len()));
+            taken.updates <= room.updates && taken.bytes <= room.bytes
+        });
+        let fitting = fits.count().max(1);
+        found.drain(..found.len().saturating_sub(fitting));
+        if found.len() > 1 {
+            let cost = found.iter().map(cost_of).sum();
+            let is_taken = match is_kept {
+                true => self.past.take_over(cost),
+                false => self.past.take(cost),
+            };
+            if !is_taken {
+                found.drain(..found.len() - 1);
+            }
+        }
+        found
+    }
+}

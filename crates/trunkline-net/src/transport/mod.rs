@@ -1,0 +1,296 @@
+//! Connected byte streams as the rest of this crate sees them, over TCP, Unix sockets, shared memory
+//! and pipes in memory.
+
+mod halves;
+pub mod passing;
+pub mod pipe;
+pub(crate) mod shm;
+pub mod tcp;
+pub(crate) mod unix;
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
+
+use trunkline_types::Tick;
+
+use self::shm::{Local, TableAnswer};
+
+/// A connected byte stream, in the two halves that different threads use.
+///
+/// The receive half belongs to the thread that currently drives the connection. The send half is
+/// behind the lock of the thread that encodes. Neither half ever blocks.
+pub struct Transport {
+    pub peer: Peer,
+    /// The source to poll until a half may continue.
+    pub source: Source,
+    pub receive: Box<dyn ReceiveHalf>,
+    pub send: Box<dyn SendHalf>,
+}
+
+/// The receiving half of a byte stream. Dropping it tells the other end that no more data is read.
+pub trait ReceiveHalf: Send {
+    /// Copies bytes that have arrived into `buffer`. Returns `Some(0)` at the end of the stream and
+    /// `None` if nothing is available at the moment. The stream is unusable after an error.
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// As [`try_read`](Self::try_read), into `first`, with the excess in `second`.
+    fn try_read_two(&mut self, first: &mut [u8], second: &mut [u8]) -> io::Result<Option<usize>> {
+        self.try_read(if first.is_empty() { second } else { first })
+    }
+
+    /// Called when the source was ready. `hung_up`: it also reported that the other end has closed.
+    fn acknowledge(&mut self, hung_up: bool) {
+        let _ = hung_up;
+    }
+
+    /// Returns true if a read would find something, or `None` if that requires a system call.
+    fn glance(&mut self) -> Option<bool> {
+        None
+    }
+
+    /// Must be called before sleeping on the source, after reads have found nothing more: otherwise
+    /// the source may stay silent. Returns true if something has arrived; then the caller must not
+    /// sleep.
+    fn arm(&mut self) -> bool {
+        false
+    }
+}
+
+/// The sending half of a byte stream.
+pub trait SendHalf: Send {
+    /// Takes as many of `bytes` (which are not empty) as there is room for and returns their
+    /// number, or `None` if there is no room at the moment. The stream is unusable after an error.
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>>;
+
+    /// As [`try_write`](Self::try_write), of `first` followed by `second`; at least one is not
+    /// empty.
+    fn try_write_two(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
+        self.try_write(if first.is_empty() { second } else { first })
+    }
+
+    /// As [`try_write`](Self::try_write), with a descriptor beside the first byte.
+    fn try_write_with(&mut self, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<Option<usize>> {
+        let _ = (bytes, file);
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    /// Tells the other end that no more data follows. Data written before still arrives.
+    fn finish(&mut self);
+
+    /// Called instead of [`finish`](Self::finish) if the other end counts as dead: unsent data is
+    /// discarded. If the other end is alive after all, it learns of this as soon as the halves are
+    /// dropped, without waiting for bytes that the network has lost.
+    fn abort(&mut self) {
+        self.finish();
+    }
+}
+
+/// The source to poll until a transport may continue; valid while any clone exists.
+#[derive(Clone)]
+pub struct Source {
+    fd: Arc<dyn AsFd + Send + Sync>,
+    kind: SourceKind,
+    /// State of a Unix socket that may use shared memory.
+    local: Option<Arc<Local>>,
+}
+
+/// The way in which a source reports events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceKind {
+    /// A socket: readable, writable and closed are separate events, and a read that returns less
+    /// than its buffer has taken everything.
+    Socket,
+    /// A socket that reports room at every read of the other end. It is polled for room only while
+    /// there was none; otherwise every message would cost one more wake-up.
+    UnixSocket,
+    /// A socket beside shared memory: readable means that either half may continue.
+    SharedMemory,
+    /// A signal: readable means that either half may continue. The thread that polled it
+    /// acknowledges it, then reads until nothing is left and writes pending data.
+    Signal,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Interest {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+impl SourceKind {
+    /// Returns the events of the descriptor that end a sleep with this interest.
+    pub(crate) fn events(self, interest: Interest) -> Interest {
+        match self {
+            SourceKind::Socket | SourceKind::UnixSocket => interest,
+            SourceKind::SharedMemory => Interest {
+                read: interest.read || interest.write,
+                write: false,
+            },
+            SourceKind::Signal => Interest {
+                read: true,
+                write: false,
+            },
+        }
+    }
+}
+
+/// The name of shared memory as a transport; the others are in [`Peer::transport_name`].
+pub(crate) const SHARED_MEMORY: &str = "shared memory";
+
+/// Reports whether a source uses shared memory, without keeping anything open.
+#[derive(Clone)]
+pub(crate) struct SourceHint(Option<Weak<Local>>);
+
+impl SourceHint {
+    pub(crate) fn is_shared(&self) -> bool {
+        let local = self.0.as_ref().and_then(Weak::upgrade);
+        local.is_some_and(|local| local.is_agreed())
+    }
+}
+
+/// The kind of transport in use at the moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransportUsed {
+    /// Short name: TCP, Unix socket, shared memory, memory.
+    pub name: &'static str,
+    /// The reason why a connection over a Unix socket has no shared memory, if that was tried.
+    pub why_not_shared_memory: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Peer {
+    Tcp(SocketAddr),
+    /// A process of this machine, over a Unix socket. The system guarantees both values.
+    Unix {
+        /// User id of the process when it connected or began to listen.
+        uid: u32,
+        /// Process id. 0 if the process is not visible from here.
+        pid: u32,
+    },
+    /// This process, over a pipe in memory.
+    Memory,
+}
+
+impl Peer {
+    pub fn transport_name(&self) -> &'static str {
+        match self {
+            Peer::Tcp(_) => "TCP",
+            Peer::Unix { .. } => "Unix socket",
+            Peer::Memory => "memory",
+        }
+    }
+}
+
+impl Source {
+    pub fn new(fd: Arc<dyn AsFd + Send + Sync>, kind: SourceKind) -> Self {
+        Self {
+            fd,
+            kind,
+            local: None,
+        }
+    }
+
+    pub(crate) fn local(local: Arc<Local>) -> Self {
+        Self {
+            fd: local.clone(),
+            kind: SourceKind::UnixSocket,
+            local: Some(local),
+        }
+    }
+
+    /// The way in which it reports events. A Unix socket may become shared memory.
+    pub fn kind(&self) -> SourceKind {
+        match &self.local {
+            Some(local) if local.is_shared() => SourceKind::SharedMemory,
+            _ => self.kind,
+        }
+    }
+
+    /// Returns true if a receive half must be armed before a thread sleeps on this source.
+    pub(crate) fn wants_arming(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| local.may_share())
+    }
+
+    /// Returns a hint that may outlive the source.
+    pub(crate) fn hint(&self) -> SourceHint {
+        SourceHint(self.local.as_ref().map(Arc::downgrade))
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.local.as_ref().is_some_and(|local| local.is_agreed())
+    }
+
+    /// Returns a table of the other end's last values with a place for `index`.
+    pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
+        match &self.local {
+            Some(local) => local.table(index, now),
+            None => TableAnswer::None,
+        }
+    }
+
+    /// Returns the shared memory in which the other end has asked for a table of last values, and
+    /// the number of its question.
+    pub(crate) fn table_question(&self) -> Option<(&Local, u64)> {
+        let local = self.local.as_ref()?;
+        Some((local, local.table_question()?))
+    }
+
+    /// The reason why the two ends do not use shared memory although it was possible.
+    pub(crate) fn why_not_shared(&self) -> Option<&str> {
+        self.local.as_ref()?.why_not()
+    }
+
+    /// Lowers a signal before the halves are used; does nothing for a socket.
+    pub fn acknowledge(&self) {
+        if self.kind == SourceKind::Signal {
+            // The only error of a healthy signal is that it is lowered already.
+            let _ = rustix::io::read(self.as_fd(), &mut [0u8; 8]);
+        }
+    }
+
+    /// Returns true if both poll the same descriptor.
+    pub(crate) fn is_same(&self, other: &Source) -> bool {
+        Arc::ptr_eq(&self.fd, &other.fd)
+    }
+
+    /// Returns true if a read that returned `count` of `room` bytes has taken everything available.
+    pub(crate) fn is_drained(&self, count: usize, room: usize) -> bool {
+        self.kind != SourceKind::Signal && count < room
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        (*self.fd).as_fd()
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("fd", &self.as_fd())
+            .field("kind", &self.kind)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport")
+            .field("peer", &self.peer)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Tcp(address) => address.fmt(f),
+            Peer::Unix { uid, pid } => write!(f, "process {pid} of user {uid}"),
+            Peer::Memory => f.write_str("this process"),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Shared memory beside a Unix socket: the same bytes, through two rings that both processes have
+//! mapped.
+//!
+//! ```text
+//!   dialler                                                     acceptor
+//!   first bytes + file  ------------- socket ----------------->  maps it, sets a flag in it
+//!   bytes  ============ ring ==================================>
+//!         <============ ring ==================================  bytes
+//!   doorbell, hang-up  <------------- socket ----------------->  doorbell, hang-up
+//! ```
+//!
+//! The dialler creates a sealed anonymous file and sends it with its first bytes. An acceptor
+//! without support for this reads the bytes, and the system closes the file. An acceptor that maps
+//! the file announces that in the memory. When the dialler sees the announcement, it sends through
+//! its ring. The acceptor follows after it has read everything that came over the socket, so the
+//! dialler never has to ring for bytes that are not wanted yet. Each end writes into the memory how
+//! many bytes went over the socket before, so the other knows where to continue, and the stream has
+//! no seam.
+//!
+//! The socket stays open. A byte on it is a *doorbell*: it wakes an end that has announced in the
+//! ring that it sleeps, so two ends that are awake make no system call. The end of the socket
+//! shows that the other process has ended, at whatever instruction.
+//!
+//! Values that the other process writes into the memory are checked for plausibility; bytes are
+//! copied out before they are interpreted.
+
+mod mapping;
+mod mirror;
+pub(crate) mod passing;
+mod receive;
+mod sealed_file;
+mod send;
+mod table;
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use trunkline_ring::Corrupt;
+use trunkline_types::Tick;
+
+use crate::sync::{Arc, AtomicBool, AtomicU8, Mutex, Ordering, lock};
+use crate::transport::halves::StreamSocket;
+use crate::transport::unix::Credentials;
+use crate::transport::{Source, Transport};
+
+use mapping::{Mapping, Way};
+pub use mirror::StreamMemory;
+use receive::{ReceiveStage, SharedReceive};
+use send::{SendStage, SharedSend};
+pub(crate) use table::TableAnswer;
+use table::{Asked, Question};
+pub use table::{LocalTable, create_table};
+
+/// Maximum number of doorbells per read.
+const BELLS: usize = 256;
+
+/// Maximum number of doorbells waiting to be read. There is at most one for each time an end
+/// announces that it sleeps, so more than this means a hostile peer.
+const BELLS_MAX: usize = 64 << 10;
+
+/// Maximum time to wait for the answer to a table request. An acceptor of an older version never
+/// answers.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// Time before an end that provided no table is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// The role of an end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// Offers shared memory. If it is `demanded`, the connection fails without it.
+    Dialler { demanded: bool },
+    /// Accepts what is offered.
+    Acceptor,
+}
+
+/// The state shared by both halves of a transport.
+pub(crate) struct Local {
+    stream: UnixStream,
+    side: Side,
+    state: AtomicU8,
+    mapping: OnceLock<Arc<Mapping>>,
+    /// The socket has ended: the other end will make no more room.
+    gone: AtomicBool,
+    /// The data that this end has sent over the socket.
+    over_socket: Mutex<OverSocket>,
+    /// The reason why there is no shared memory.
+    why_not: OnceLock<String>,
+    /// The dialler's requests for a table of last values.
+    asked: Mutex<Asked>,
+    /// True until this process knows that the connection is over.
+    live: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct OverSocket {
+    /// Number of bytes of the stream sent over the socket.
+    sent: u64,
+    /// All further bytes go through the ring.
+    left: bool,
+}
+
+const UNDECIDED: u8 = 0;
+const SHARED: u8 = 1;
+const SOCKET_ONLY: u8 = 2;
+
+impl Local {
+    /// Returns true once this end sends through shared memory.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == SHARED
+    }
+
+    /// Returns true while bytes may arrive through shared memory.
+    pub(crate) fn may_share(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != SOCKET_ONLY
+    }
+
+    /// Returns true once both ends have mapped the memory, even if they do not use it yet.
+    pub(crate) fn is_agreed(&self) -> bool {
+        let mapping = self.mapping.get().filter(|_| self.may_share());
+        mapping.is_some_and(|mapping| mapping.is_accepted())
+    }
+
+    /// The reason why the connection has stayed on its socket, if known.
+    pub(crate) fn why_not(&self) -> Option<&str> {
+        self.why_not.get().map(String::as_str)
+    }
+
+    fn ways(&self) -> (Way, Way) {
+        match self.side {
+            Side::Dialler { .. } => (Way::ToAcceptor, Way::ToDialler),
+            Side::Acceptor => (Way::ToDialler, Way::ToAcceptor),
+        }
+    }
+
+    fn incoming(&self) -> Way {
+        self.ways().1
+    }
+
+    fn outgoing(&self) -> Way {
+        self.ways().0
+    }
+
+    /// Keeps the connection on the socket.
+    ///
+    /// # Errors
+    /// Shared memory was demanded.
+    fn decline(&self, why: String) -> io::Result<()> {
+        self.state.store(SOCKET_ONLY, Ordering::Relaxed);
+        let why = self.why_not.get_or_init(|| why);
+        match self.side {
+            Side::Dialler { demanded: true } => {
+                let text = format!("there is no shared memory to the engine: {why}");
+                Err(io::Error::new(ErrorKind::Unsupported, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Switches this end's bytes to the ring.
+    fn leave_socket(&self, over_socket: &mut OverSocket) {
+        if let Some(mapping) = self.mapping.get().filter(|_| !over_socket.left) {
+            mapping.leave_socket(self.outgoing(), over_socket.sent);
+            over_socket.left = true;
+            self.state.store(SHARED, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns a table of the other end's last values with a place for `index`. At most one
+    /// question is open. An end that provides no suitable table, or does not answer within
+    /// [`ANSWER_MAX`], is asked again after [`ASK_AGAIN`], and until then no caller waits for it.
+    pub(crate) fn table(&self, index: u32, now: Tick) -> TableAnswer {
+        // Before this end has left the socket a doorbell would be a byte of the stream.
+        let Some(mapping) = self.mapping.get().filter(|_| self.is_shared()) else {
+            return TableAnswer::None;
+        };
+        let mut asked = lock(&self.asked);
+        if let Some(table) = asked.table.clone().filter(|table| table.serves(index)) {
+            if asked.question == Question::Answered {
+                asked.question = Question::None;
+                asked.none_until = Tick::ZERO;
+            }
+            return TableAnswer::Here(table);
+        }
+        if now < asked.none_until {
+            return TableAnswer::None;
+        }
+        let is_refused = mapping.table_answer(asked.count) == Some(false);
+        let given_up = match asked.question {
+            Question::Open if is_refused => Some(Question::None),
+            Question::Open if now.since(asked.at) >= ANSWER_MAX => Some(Question::Late),
+            // The table received has no place for the index that was asked for.
+            Question::Answered if !asked.is_helped() => Some(Question::None),
+            _ => None,
+        };
+        if let Some(question) = given_up {
+            asked.question = question;
+            asked.none_until = now.saturating_add(ASK_AGAIN);
+            return TableAnswer::None;
+        }
+        if asked.question != Question::Open {
+            asked.ask(index, now);
+            mapping.ask_table(asked.count);
+            self.ring_bell();
+        }
+        match self.live.load(Ordering::Acquire) {
+            true => TableAnswer::Pending,
+            false => TableAnswer::None,
+        }
+    }
+
+    /// Handles a file that came with a doorbell.
+    fn take_table(&self, file: &OwnedFd) {
+        let mut asked = lock(&self.asked);
+        // Otherwise the file was not requested.
+        if matches!(asked.question, Question::Open | Question::Late) {
+            asked.question = Question::Answered;
+            // A file that cannot be mapped counts as no table; the caller then asks the engine
+            // itself.
+            let table = LocalTable::accept(file, self.live.clone());
+            asked.table = table.ok().map(Arc::new);
+        }
+    }
+
+    /// Reads from the socket, and accepts the table that a dialler has asked for.
+    fn receive_bells(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.side == Side::Acceptor {
+            return self.stream.receive(buffer);
+        }
+        let (count, file) = passing::receive_with(&self.stream, buffer)?;
+        if let Some(file) = file {
+            self.take_table(&file);
+        }
+        Ok(count)
+    }
+
+    /// Records whether the socket has ended.
+    fn set_gone(&self, gone: bool) {
+        self.gone.store(gone, Ordering::Relaxed);
+        if gone {
+            self.live.store(false, Ordering::Release);
+        }
+    }
+
+    /// Returns the number of a table request that the acceptor has not answered.
+    pub(crate) fn table_question(&self) -> Option<u64> {
+        let is_acceptor = self.side == Side::Acceptor;
+        let mapping = self
+            .mapping
+            .get()
+            .filter(|_| is_acceptor && self.is_shared());
+        mapping?.table_question()
+    }
+
+    /// Answers a table request.
+    pub(crate) fn answer_table(&self, question: u64, file: Option<BorrowedFd<'_>>) {
+        let sent = file.is_some_and(|file| {
+            // If the socket has no room, the other end does not read its doorbells.
+            passing::send_with(&self.stream, &[0], file).is_ok()
+        });
+        if let Some(mapping) = self.mapping.get() {
+            mapping.answer_table(question, sent);
+        }
+        if !sent {
+            self.ring_bell();
+        }
+    }
+
+    /// Wakes the other end.
+    fn ring_bell(&self) {
+        // No room means that many doorbells wait to be read already; the receive half notices if
+        // the other end is gone.
+        let _ = self.stream.send(&[0]);
+    }
+}
+
+/// Turns a connected, non-blocking socket into a transport that switches to shared memory if both
+/// ends can.
+///
+/// # Errors
+/// Shared memory is demanded, and this process cannot provide it.
+pub(crate) fn local_transport(
+    stream: UnixStream,
+    peer: Credentials,
+    side: Side,
+) -> io::Result<Transport> {
+    let local = Arc::new(Local {
+        stream,
+        side,
+        state: AtomicU8::new(UNDECIDED),
+        mapping: OnceLock::new(),
+        gone: AtomicBool::new(false),
+        over_socket: Mutex::new(OverSocket::default()),
+        why_not: OnceLock::new(),
+        asked: Mutex::default(),
+        live: Arc::new(AtomicBool::new(true)),
+    });
+    let mut offer = None;
+    if side != Side::Acceptor {
+        match Mapping::create() {
+            Ok((mapping, file)) => {
+                let _first = local.mapping.set(mapping);
+                offer = Some(file);
+            }
+            Err(error) => local.decline(format!("this process cannot make it: {error}"))?,
+        }
+    }
+    Ok(Transport {
+        peer: peer.into(),
+        source: Source::local(local.clone()),
+        receive: Box::new(SharedReceive {
+            local: local.clone(),
+            received: 0,
+            stage: ReceiveStage::Socket,
+        }),
+        send: Box::new(SharedSend {
+            local,
+            stage: SendStage::Socket(offer),
+        }),
+    })
+}
+
+impl AsFd for Local {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// The result of an attempt at the socket.
+enum Step {
+    /// The result for the caller.
+    Moved(Option<usize>),
+    /// The stream continues in the ring.
+    Continue,
+}
+
+fn from_nonsense(Corrupt: Corrupt) -> io::Error {
+    nonsense()
+}
+
+fn nonsense() -> io::Error {
+    let text =
+        "the other program wrote invalid data into the shared memory; it is faulty or hostile";
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;

@@ -1,0 +1,194 @@
+//! The receive half: reads from the socket first, then from the ring.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+
+use trunkline_ring::ByteConsumer;
+
+use super::mapping::Mapping;
+use super::{BELLS, BELLS_MAX, Local, Side, Step, from_nonsense, nonsense, passing};
+use crate::sync::{Arc, Ordering, lock};
+use crate::transport::ReceiveHalf;
+use crate::transport::halves::{StreamSocket, not_blocked};
+
+pub(super) struct SharedReceive {
+    pub(super) local: Arc<Local>,
+    /// Number of bytes of the stream that came over the socket.
+    pub(super) received: u64,
+    pub(super) stage: ReceiveStage,
+}
+
+pub(super) enum ReceiveStage {
+    Socket,
+    Ring {
+        consumer: ByteConsumer,
+        /// The socket has ended or failed: nothing follows the content of the ring.
+        ended: Option<io::Result<()>>,
+    },
+}
+
+impl ReceiveHalf for SharedReceive {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        if matches!(self.stage, ReceiveStage::Socket) {
+            match self.read_socket(buffer)? {
+                Step::Moved(count) => return Ok(count),
+                Step::Continue => {}
+            }
+        }
+        self.read_ring(buffer)
+    }
+
+    fn acknowledge(&mut self, hung_up: bool) {
+        if let ReceiveStage::Ring { ended, .. } = &mut self.stage
+            && ended.is_none()
+        {
+            *ended = read_bells(&self.local, hung_up);
+            self.local.set_gone(ended.is_some());
+        }
+    }
+
+    fn glance(&mut self) -> Option<bool> {
+        match &mut self.stage {
+            ReceiveStage::Socket => None,
+            ReceiveStage::Ring { consumer, ended } => Some(ended.is_some() || !consumer.is_empty()),
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        match &mut self.stage {
+            ReceiveStage::Socket => false,
+            // The next read reports invalid positions.
+            ReceiveStage::Ring { consumer, ended } => {
+                ended.is_some() || consumer.wait_for_bytes() != Ok(true)
+            }
+        }
+    }
+}
+
+impl Drop for SharedReceive {
+    fn drop(&mut self) {
+        // Values that the other end stores from now on do not count.
+        self.local.live.store(false, Ordering::Release);
+    }
+}
+
+impl SharedReceive {
+    fn read_socket(&mut self, buffer: &mut [u8]) -> io::Result<Step> {
+        let local = &self.local;
+        let expects_offer = local.side == Side::Acceptor && self.received == 0;
+        let read = match expects_offer {
+            true => {
+                let mut file = None;
+                let read = not_blocked(|| {
+                    let (count, offered) = passing::receive_with(&local.stream, buffer)?;
+                    file = offered;
+                    Ok(count)
+                })?;
+                match read {
+                    None | Some(0) => read,
+                    Some(count) => {
+                        take_offer(local, file)?;
+                        // The system ends a read at a file, but a read that returns less than its
+                        // buffer must mean that there is nothing more. An error is reported again
+                        // later.
+                        let more = not_blocked(|| local.stream.receive(&mut buffer[count..]));
+                        Some(count + more.ok().flatten().unwrap_or(0))
+                    }
+                }
+            }
+            false => not_blocked(|| local.receive_bells(buffer))?,
+        };
+        // The file came with the first bytes, and the answer to it before the answer to them.
+        let mapping = local.mapping.get();
+        let Some(limit) = mapping.and_then(|mapping| mapping.over_socket(local.incoming())) else {
+            if let (Side::Dialler { .. }, Some(1..), Some(mapping)) = (local.side, read, mapping)
+                && !mapping.is_accepted()
+                && local.may_share()
+            {
+                local.decline("the engine does not take it".to_owned())?;
+            }
+            self.received += read.unwrap_or(0) as u64;
+            return Ok(Step::Moved(read));
+        };
+        let Some(rest) = limit.checked_sub(self.received) else {
+            return Err(nonsense());
+        };
+        let count = read.unwrap_or(0) as u64;
+        if count < rest || (rest > 0 && read.is_none()) {
+            self.received += count;
+            return Ok(Step::Moved(read));
+        }
+        // Anything behind the last byte of the stream is a doorbell.
+        self.received = limit;
+        // From here on this end may ring, and the other end must know that a doorbell is not a byte
+        // of the stream.
+        local.leave_socket(&mut lock(&local.over_socket));
+        // An event may have reported the end already, and does not do so again.
+        let ended = match read {
+            Some(0) => Some(Ok(())),
+            _ => read_bells(local, true),
+        };
+        local.set_gone(ended.is_some());
+        if let Some(mapping) = mapping {
+            self.stage = ReceiveStage::Ring {
+                consumer: mapping.ring(local.incoming()).consumer(),
+                ended,
+            };
+        }
+        // Below the length of the buffer, which is a usize.
+        Ok(match rest as usize {
+            0 => Step::Continue,
+            rest => Step::Moved(Some(rest)),
+        })
+    }
+
+    fn read_ring(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let ReceiveStage::Ring { consumer, ended } = &mut self.stage else {
+            return Ok(None);
+        };
+        let moved = consumer.pop(buffer).map_err(from_nonsense)?;
+        if moved.wake {
+            self.local.ring_bell();
+        }
+        match (moved.count, &ended) {
+            (0, None) => Ok(None),
+            // The pop came after the end was seen, so nothing follows.
+            (0, Some(Ok(()))) => Ok(Some(0)),
+            (0, Some(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
+            (count, _) => Ok(Some(count)),
+        }
+    }
+}
+
+/// Reads doorbells from the socket, and its end if it has been reached. Only a caller that knows of
+/// the end must read up to it: otherwise it is reported again.
+fn read_bells(local: &Local, hung_up: bool) -> Option<io::Result<()>> {
+    let mut bells = [0; BELLS];
+    for _ in 0..BELLS_MAX / BELLS {
+        match not_blocked(|| local.receive_bells(&mut bells)) {
+            Ok(None) => return None,
+            Ok(Some(0)) => return Some(Ok(())),
+            Ok(Some(count)) if count < BELLS && !hung_up => return None,
+            Ok(Some(_)) => {}
+            // A process that was killed leaves a reset behind; the data it sent is still in the
+            // ring.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Some(Ok(())),
+            Err(error) => return Some(Err(error)),
+        }
+    }
+    Some(Err(nonsense()))
+}
+
+/// Decides for the acceptor about the offered file.
+fn take_offer(local: &Local, file: Option<OwnedFd>) -> io::Result<()> {
+    let Some(file) = file else {
+        return local.decline("the client does not offer it".to_owned());
+    };
+    match Mapping::accept(file) {
+        Ok(mapping) => {
+            let _first = local.mapping.set(mapping);
+            Ok(())
+        }
+        Err(error) => local.decline(format!("the client's cannot be mapped: {error}")),
+    }
+}

@@ -1,0 +1,153 @@
+//! Finds variables by a pattern and conditions.
+
+use std::borrow::Cow;
+
+use trunkline_engine::Variable;
+use trunkline_engine::fields::Field;
+use trunkline_engine::search::Matcher;
+use trunkline_proto::limits::FIND_CONDITIONS_MAX;
+use trunkline_proto::message::find::{
+    FindCondition, FindConditions, FoundVariable, NamesBuilder, NamesHead,
+};
+use trunkline_proto::{Fault, FaultCode, Features, Frame};
+use trunkline_types::{Access, Comparison, Condition, DataType, Pattern, StepBudget};
+
+use super::Rejection;
+use crate::context::{Context, Progress, Request, SLICE};
+use crate::fault::not_agreed;
+
+/// Steps of a search before other sessions get their turn, independent of its matches: about 0.2
+/// ms.
+pub(crate) const SEARCH_STEPS: usize = 80_000;
+
+#[derive(Debug)]
+struct FindRequest {
+    request: u32,
+    pattern: String,
+    conditions: Vec<Matcher>,
+    cursor: u32,
+    limit: u32,
+}
+
+pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+    let asked = FindConditions::decode(frame)?;
+    let find = *asked.head();
+    // One more than the limit shows that there are too many.
+    let asked = asked.take(FIND_CONDITIONS_MAX + 1);
+    let asked = asked.collect::<Result<Vec<_>, _>>()?;
+    if !asked.is_empty() && !context.features.contains(Features::CONDITIONS) {
+        return Err(not_agreed("a condition in FIND", Features::CONDITIONS).into());
+    }
+    context.queue.push(FindRequest {
+        request: frame.request(),
+        pattern: find.pattern.to_owned(),
+        conditions: conditions(&asked)
+            .map_err(|sentence| Fault::new(FaultCode::BadRequest, sentence))?,
+        cursor: u32::try_from(find.cursor).unwrap_or(u32::MAX),
+        limit: find.limit,
+    });
+    Ok(())
+}
+
+impl Request for FindRequest {
+    /// Appends one page of names.
+    fn run(&mut self, context: &mut Context) -> Progress {
+        let request = self.request;
+        let pattern = match Pattern::parse(&self.pattern) {
+            Ok(pattern) => pattern,
+            Err(error) => {
+                let fault = Fault::new(FaultCode::BadPattern, error.to_string());
+                context.put_fault(request, &fault);
+                return Progress::Done;
+            }
+        };
+        let limit = match self.limit {
+            0 => SLICE,
+            limit => SLICE.min(limit as usize),
+        };
+        // Fields are found through their variables, whether they are open or not.
+        let (pattern, fields) = match Field::asked_by(&pattern) {
+            Some((body, fields)) => (body, Some(fields)),
+            None => (pattern, None),
+        };
+        let limit = variables_of(limit, fields.as_deref());
+        let before = context.answers.frames.len();
+        let answers = &mut context.answers.frames;
+        let mut names = NamesBuilder::begin(answers, request, &NamesHead::default());
+        let next = context.engine.queries().search(
+            &context.caller,
+            &pattern,
+            &self.conditions,
+            self.cursor,
+            limit,
+            &mut StepBudget::new(SEARCH_STEPS),
+            |variable| {
+                for (name, data_type, access) in names_of(variable, fields.as_deref()) {
+                    names.push(&FoundVariable {
+                        name: &name,
+                        data_type,
+                        access,
+                    });
+                }
+            },
+        );
+        let found = names.count();
+        names.finish_page(next.map(u64::from));
+        if let (0, Some(next)) = (found, next) {
+            // No match in this stretch: sends no page, and the search continues.
+            context.answers.frames.truncate(before);
+            self.cursor = next;
+            return Progress::More;
+        }
+        Progress::Done
+    }
+
+    fn bytes(&self) -> usize {
+        // A condition stores its text twice.
+        let text = |condition: &Matcher| size_of::<Matcher>() + condition.text_bytes();
+        self.pattern.len() + self.conditions.iter().map(text).sum::<usize>()
+    }
+}
+
+/// Checks the conditions of a search. An error is a sentence for the client.
+fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Matcher>, String> {
+    if asked.len() > FIND_CONDITIONS_MAX {
+        return Err(format!(
+            "a search has at most {FIND_CONDITIONS_MAX} conditions"
+        ));
+    }
+    let condition = |asked: &FindCondition<'_>| {
+        let number = asked.comparison;
+        let Some(comparison) = Comparison::from_number(number) else {
+            return Err(format!(
+                "this engine knows no comparison {number}; update it"
+            ));
+        };
+        let condition = Condition::new(asked.field, comparison, asked.value);
+        Matcher::new(&condition).map_err(|error| error.to_string())
+    };
+    asked.iter().map(condition).collect()
+}
+
+/// Returns the number of variables for a page of `names` names, if each variable has these fields.
+pub(super) fn variables_of(names: usize, fields: Option<&[&'static Field]>) -> usize {
+    names.div_ceil(fields.map_or(1, <[_]>::len).max(1))
+}
+
+/// Returns the names to report for a variable that was found: its own, or those of the given
+/// fields.
+pub(super) fn names_of<'v>(
+    variable: &'v Variable,
+    fields: Option<&'v [&'static Field]>,
+) -> impl Iterator<Item = (Cow<'v, str>, DataType, Access)> {
+    let itself = fields.is_none().then(|| {
+        let properties = variable.properties();
+        let name = Cow::Borrowed(variable.name());
+        (name, properties.data_type.clone(), properties.access)
+    });
+    let fields = fields.unwrap_or_default().iter().map(|field| {
+        let name = Cow::Owned(format!("{}#{}", variable.name(), field.name));
+        (name, field.data_type(), Access::ReadOnly)
+    });
+    itself.into_iter().chain(fields)
+}

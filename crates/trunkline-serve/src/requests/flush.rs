@@ -1,0 +1,26 @@
+//! Flushes, in throughput mode.
+
+use trunkline_proto::message::single::{decode_empty, encode_empty};
+use trunkline_proto::{Disconnect, Frame, FrameKind};
+
+use crate::context::{Context, Progress, Request};
+
+#[derive(Debug)]
+struct FlushRequest(u32);
+
+pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    decode_empty(frame)?;
+    context.queue.push(FlushRequest(frame.request()));
+    Ok(())
+}
+
+impl Request for FlushRequest {
+    /// Answers once everything before the flush is carried out. Every connection then sends what it
+    /// has gathered.
+    fn run(&mut self, context: &mut Context) -> Progress {
+        encode_empty(FrameKind::Flushed, self.0, &mut context.answers.frames);
+        context.send_gathered = true;
+        context.options.flushes.flush();
+        Progress::Done
+    }
+}

@@ -1,0 +1,119 @@
+//! Queries and switches of forcing (H-27).
+
+use trunkline_engine::{ForcedVariable, NoAuditRoom, Variable};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::forcing::{
+    ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
+};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::Moment;
+
+use crate::context::{Context, Progress, Request, SLICE};
+use crate::fault::audit_unstored;
+
+pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    let request = frame.request();
+    let forcing = Forcing::decode(frame)?;
+    context.queue.push(ForcingRequest { request, forcing });
+    Ok(())
+}
+
+#[derive(Debug)]
+struct ForcingRequest {
+    request: u32,
+    forcing: Forcing,
+}
+
+impl Request for ForcingRequest {
+    fn run(&mut self, context: &mut Context) -> Progress {
+        let Self { request, forcing } = *self;
+        let rights = context.caller.rights;
+        let is_permitted = match forcing.verb {
+            ForcingVerb::List => rights.read,
+            ForcingVerb::On | ForcingVerb::Off | ForcingVerb::Clear => rights.administer,
+        };
+        if !is_permitted {
+            let sentence = "you may not do this with the list of forced variables; ask the \
+                        engine's administrator for the right to";
+            context.put_fault(request, &Fault::new(FaultCode::Denied, sentence));
+            return Progress::Done;
+        }
+        context.parked_until = None;
+        let (engine, caller, wakes) = (&context.engine, &context.caller, &mut context.wakes);
+        let Moment { now, wall } = context.moment;
+        let changed = match forcing.verb {
+            ForcingVerb::List => {
+                list_forced(context, request, forcing);
+                return Progress::Done;
+            }
+            ForcingVerb::On => engine.forcing().set(caller, true, now, wall, wakes),
+            ForcingVerb::Off => engine.forcing().set(caller, false, now, wall, wakes),
+            ForcingVerb::Clear => engine.forcing().clear(caller, now, wall, wakes),
+        };
+        let concerned = match changed {
+            Ok(concerned) => concerned,
+            Err(NoAuditRoom::Wait(until)) => {
+                return match context.consumer.wait_for_audit() {
+                    true => {
+                        context.parked_until = Some(until);
+                        Progress::Parked
+                    }
+                    // There may be room now, so the request is tried again at once.
+                    false => Progress::More,
+                };
+            }
+            Err(NoAuditRoom::Unstored) => {
+                context.put_fault(request, &audit_unstored());
+                return Progress::Done;
+            }
+        };
+        let head = ForcedHead {
+            is_on: context.engine.forcing().is_on(),
+            total: concerned as u32,
+            next_cursor: 0,
+        };
+        ForcedBuilder::begin(&mut context.answers.frames, request, &head).finish(false);
+        Progress::Done
+    }
+}
+
+/// Appends one page: at most as many entries as requested, and no more than fit into one frame.
+fn list_forced(context: &mut Context, request: u32, forcing: Forcing) {
+    let limit = match forcing.limit {
+        0 => SLICE,
+        limit => SLICE.min(limit as usize),
+    };
+    let page = context
+        .engine
+        .forcing()
+        .page(&context.caller, forcing.cursor, limit);
+    let mut next_cursor = page.next.unwrap_or(0);
+    let mut builder =
+        ForcedBuilder::begin(&mut context.answers.frames, request, &ForcedHead::default());
+    for forced in page.variables {
+        if builder.len_bytes() >= PAGE_BYTES {
+            next_cursor = forced.handle;
+            break;
+        }
+        if let Some(variable) = context.engine.variable(forced.handle) {
+            builder.push(&entry(&variable, forced));
+        }
+    }
+    builder.finish_page(&ForcedHead {
+        is_on: page.is_on,
+        total: page.total as u32,
+        next_cursor,
+    });
+}
+
+/// Returns a forced variable as the protocol describes it.
+pub(super) fn entry(variable: &Variable, forced: ForcedVariable) -> ForcedEntry {
+    ForcedEntry {
+        name: variable.name().to_owned(),
+        data_type: variable.data_type().clone(),
+        value: forced.value,
+        by: forced.by.to_string(),
+        since: forced.since,
+        behind: forced.behind,
+    }
+}

@@ -1,0 +1,50 @@
+//! The requests of a session, each in the file with its name. `handle` reads a frame; what
+//! does not end there waits in the queue as a [`Request`](crate::context::Request).
+
+pub(crate) mod convergence;
+pub(crate) mod deploy;
+pub(crate) mod engine;
+pub(crate) mod find;
+pub(crate) mod flush;
+pub(crate) mod forcing;
+pub(crate) mod group;
+mod info;
+pub(crate) mod lease;
+pub(crate) mod open;
+pub(crate) mod orders;
+pub(crate) mod provider;
+pub(crate) mod read;
+pub(crate) mod snapshot;
+pub(crate) mod subscribe;
+pub(crate) mod watch;
+pub(crate) mod why;
+pub(crate) mod write;
+
+use trunkline_proto::{DecodeError, Disconnect, Fault};
+
+/// The reason why a frame is not taken over as a request.
+#[derive(Debug)]
+pub(crate) enum Rejection {
+    /// The request is answered with a fault.
+    Fault(Fault),
+    /// The connection ends.
+    Disconnect(Disconnect),
+}
+
+impl From<Fault> for Rejection {
+    fn from(fault: Fault) -> Self {
+        Rejection::Fault(fault)
+    }
+}
+
+impl From<Disconnect> for Rejection {
+    fn from(cause: Disconnect) -> Self {
+        Rejection::Disconnect(cause)
+    }
+}
+
+impl From<DecodeError> for Rejection {
+    fn from(error: DecodeError) -> Self {
+        Rejection::Disconnect(error.into())
+    }
+}

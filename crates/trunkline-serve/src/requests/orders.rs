@@ -1,0 +1,227 @@
+//! Library orders and audit queries: accepted, handed to the engine's host, and answered when it
+//! has replied. `deploy` receives the library of a DEPLOY.
+
+use trunkline_engine::{AuditRoom, LibraryState, NoAuditRoom, Order, OrderNote, Reply, Report};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
+use trunkline_proto::message::library::{LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::{AuditOutcome, AuditPage, AuditQuery, Pattern};
+
+use super::Rejection;
+use crate::context::{Context, Progress, Request, units_of};
+use crate::fault::audit_unstored;
+use crate::request_budget::{Loan, Use};
+
+/// Maximum number of unanswered orders per session.
+const ORDERS_MAX: usize = 16;
+/// An order, accepted or refused. Both have an audit entry (B-24), which may have to wait.
+#[derive(Debug)]
+struct OrderRequest {
+    request: u32,
+    /// `None` once it is handed over.
+    order: Option<Order>,
+    refused: Option<Fault>,
+    /// The memory that it takes, until it is answered.
+    loan: Option<Loan>,
+}
+
+pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    let LibraryOrder { verb, library } = LibraryOrder::decode(frame)?;
+    let library = library.to_owned();
+    let order = match verb {
+        LibraryVerb::Undeploy { force } => Order::Undeploy { library, force },
+        LibraryVerb::Start => Order::Start { library },
+        LibraryVerb::Stop => Order::Stop { library },
+    };
+    let refused = refuse_order(context);
+    take_order(context, frame.request(), order, refused);
+    Ok(())
+}
+
+pub(crate) fn handle_audit(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+    let audit = Audit::decode(frame)?;
+    let pattern = match audit.pattern {
+        "" => None,
+        pattern => Some(
+            Pattern::parse(pattern)
+                .map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))?,
+        ),
+    };
+    let query = AuditQuery {
+        from: audit.from,
+        since: audit.since,
+        pattern,
+        who: (!audit.who.is_empty()).then(|| audit.who.to_owned()),
+        newest_first: audit.newest_first,
+        limit: audit.limit,
+    };
+    let refused = refuse_order(context);
+    take_order(context, frame.request(), Order::Audit(query), refused);
+    Ok(())
+}
+
+/// Queues an order or its refusal.
+pub(super) fn take_order(
+    context: &mut Context,
+    request: u32,
+    order: Order,
+    refused: Option<Fault>,
+) {
+    let mut loan = None;
+    match &refused {
+        Some(fault) if order.audited().is_none() => return context.put_fault(request, fault),
+        Some(_) => {}
+        None => {
+            context.unanswered_orders += 1;
+            if let Order::Deploy { .. } = order {
+                loan = Some(context.account.lend_out(Use::Orders));
+            }
+        }
+    }
+    context.queue.push(OrderRequest {
+        request,
+        order: Some(order),
+        refused,
+        loan,
+    });
+}
+
+impl Request for OrderRequest {
+    /// Hands the order over to the host, or answers why it is refused.
+    fn run(&mut self, context: &mut Context) -> Progress {
+        let audited = self.order.as_ref().and_then(Order::audited);
+        let room = match audited {
+            Some(_) => match claim_order(context) {
+                Ok(room) => room,
+                Err(progress) => return progress,
+            },
+            None => Some(AuditRoom::default()),
+        };
+        if let (Some(fault), Some((action, name))) = (&self.refused, audited) {
+            let note = OrderNote {
+                action,
+                name,
+                effect: "",
+                outcome: AuditOutcome::Refused(fault.sentence.to_string()),
+            };
+            let (engine, caller) = (&context.engine, &context.caller);
+            let (room, wall) = (room.unwrap_or_default(), context.moment.wall);
+            engine
+                .audit()
+                .note_order(caller, wall, note, &room, &mut context.wakes);
+            context.put_fault(self.request, fault);
+            return Progress::Done;
+        }
+        let Some(room) = room else {
+            context.unanswered_orders = context.unanswered_orders.saturating_sub(1);
+            context.put_fault(self.request, &audit_unstored());
+            return Progress::Done;
+        };
+        // There was an administrator when the order was accepted.
+        let administrator = &context.options.administrator;
+        if let (Some(order), Some(administrator)) = (self.order.take(), administrator) {
+            let reply = Reply::to(&context.consumer, self.request).with_room(room);
+            administrator.submit(&context.caller, order, reply.holding(self.loan.take()));
+        }
+        Progress::Done
+    }
+
+    fn units(&self) -> usize {
+        units_of(0)
+    }
+
+    fn bytes(&self) -> usize {
+        // The memory of an accepted order is counted with the orders.
+        let name = self.order.as_ref().and_then(Order::audited);
+        let sentence =
+            |fault: &Fault| fault.sentence.len() + name.map_or(0, |(_, name)| name.len());
+        self.refused.as_ref().map_or(0, sentence)
+    }
+}
+
+/// Claims room in the audit for the entry of an order. Returns `Ok(None)` if it cannot be
+/// stored.
+fn claim_order(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
+    context.parked_until = None;
+    loop {
+        match context.engine.audit().claim(1, context.moment.now) {
+            Ok(room) => return Ok(Some(room)),
+            Err(NoAuditRoom::Wait(until)) => {
+                if context.consumer.wait_for_audit() {
+                    context.parked_until = Some(until);
+                    return Err(Progress::Parked);
+                }
+            }
+            Err(NoAuditRoom::Unstored) => return Ok(None),
+        }
+    }
+}
+
+/// Returns the reason to refuse every order now, if there is one.
+pub(super) fn refuse_order(context: &Context) -> Option<Fault> {
+    if context.options.administrator.is_none() {
+        let sentence = "this engine takes no orders over the network; it does what its own \
+                        program says";
+        return Some(Fault::new(FaultCode::NotSupported, sentence));
+    }
+    if !context.caller.rights.administer {
+        let sentence = "you may not administer this engine; ask its administrator for the \
+                        right to";
+        return Some(Fault::new(FaultCode::Denied, sentence));
+    }
+    (context.unanswered_orders >= ORDERS_MAX).then(|| {
+        let sentence =
+            format!("{ORDERS_MAX} orders of this connection wait; send the next when one is done");
+        Fault::new(FaultCode::Overloaded, sentence)
+    })
+}
+
+/// Answers orders that have ended.
+pub(crate) fn answer_reports(context: &mut Context) {
+    while let Some((request, result)) = context.consumer.take_report() {
+        context.unanswered_orders = context.unanswered_orders.saturating_sub(1);
+        match result {
+            Ok(Report {
+                audit: Some(page), ..
+            }) => put_page(&page, request, &mut context.answers.frames),
+            Ok(report) => of_report(&report).encode(request, &mut context.answers.frames),
+            Err(fault) => context.put_fault(request, &fault),
+        }
+    }
+}
+
+/// Appends an audit page, in frames of about `PAGE_BYTES` each.
+fn put_page(page: &AuditPage, request: u32, out: &mut Vec<u8>) {
+    let head = AuditPageHead {
+        next: page.next,
+        removed: page.removed,
+        state: &page.state,
+    };
+    let mut entries = page.entries.iter().peekable();
+    loop {
+        let mut frame = AuditPageBuilder::begin(out, request, &head);
+        while let Some(entry) = entries.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
+            frame.push(entry);
+        }
+        let has_more = entries.peek().is_some();
+        frame.finish(has_more);
+        if !has_more {
+            return;
+        }
+    }
+}
+
+fn of_report(report: &Report) -> LibraryReport {
+    LibraryReport {
+        after: match report.state {
+            None => LibraryAfter::Undeployed,
+            Some(LibraryState::Running) => LibraryAfter::Running,
+            Some(LibraryState::Stopped) => LibraryAfter::Stopped,
+        },
+        added: report.added as u64,
+        changed: report.changed as u64,
+        kept: report.kept as u64,
+        removed: report.removed as u64,
+    }
+}

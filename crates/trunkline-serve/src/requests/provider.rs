@@ -1,0 +1,282 @@
+//! A client as the source of variables: an I/O server in a separate process.
+//!
+//! ```text
+//!  writers' threads --> the consumer's outbox --> PROVIDER_WRITE, PROVIDER_REQUEST, PROVIDER_BIND
+//!  PROVIDER_ANSWER  --> providers().answer
+//!  PUBLISH          --> the write path, as the variable's source
+//! ```
+//!
+//! The role lasts as long as the connection. Whatever ends the connection, including the deadline
+//! for silence, makes the variables bad with the cause.
+
+use std::collections::BTreeMap;
+
+use trunkline_engine::{
+    Answer, NoMemory, PROVIDER_PENDING_MAX, ProviderOrder, Ticket, check_room_to_decode,
+};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::open::OpenOptions;
+use trunkline_proto::message::provider::{
+    BoundVariable, Provide, ProviderAnswers, ProviderBindBuilder, ProviderOutcome,
+    ProviderRequestBuilder, ProviderRequestHead, ReadBack, begin_provided,
+};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::wire::{self, Reader};
+use trunkline_types::{Moment, Reason, Value};
+
+use super::Rejection;
+use crate::context::Context;
+
+/// Number of sent orders to remember: as many as can be open, and as many late ones.
+const SENT_MAX: usize = 2 * PROVIDER_PENDING_MAX;
+
+/// The provider role of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Provided {
+    /// Orders sent and not answered, by their ticket on this connection.
+    sent: BTreeMap<u64, SentOrder>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct SentOrder {
+    ticket: Ticket,
+    handle: u32,
+    /// The value to write; `None` for a read request.
+    value: Option<Value>,
+}
+
+impl Provided {
+    /// Remembers an order that was sent. Orders that the engine has given up are removed only when
+    /// there are too many, oldest first.
+    fn expect(&mut self, number: u64, sent: SentOrder) {
+        self.next_ticket = number + 1;
+        self.sent.insert(number, sent);
+        if self.sent.len() > SENT_MAX {
+            self.sent.pop_first();
+        }
+    }
+
+    /// Handles a client's offer to be the source of every variable that names it.
+    pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
+        let provide = Provide::decode(frame)?;
+        let name = provide.head().provider;
+        let refused = |code, sentence: &'static str| Err(Fault::new(code, sentence).into());
+        if !context.caller.rights.write {
+            let sentence = "you may not provide values; ask the engine's administrator";
+            return refused(FaultCode::Denied, sentence);
+        }
+        if context.provider.is_some() {
+            let sentence = "a connection has one provider; open another for the next";
+            return refused(FaultCode::BadRequest, sentence);
+        }
+        if name.is_empty() || provide.left() > 0 {
+            let sentence = "a provider has a name, and delivers the variables whose `source` \
+                            begins with it; name no others";
+            return refused(FaultCode::NotSupported, sentence);
+        }
+        let providers = context.engine.providers();
+        let attached = providers.attach_source(providers.behind(&context.consumer, name));
+        let id = attached.map_err(|taken| Fault::new(FaultCode::NameTaken, taken.to_string()))?;
+        context.provider = Some(id);
+        let (lease, options) = (context.options.deadline, OpenOptions::default());
+        let out = &mut context.answers.frames;
+        begin_provided(out, frame.request(), lease, options, 0).finish(false);
+        Ok(())
+    }
+
+    /// Handles the client's answers to orders.
+    pub(crate) fn handle_provider_answer(
+        &mut self,
+        context: &mut Context,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let Moment { now, wall } = context.moment;
+        for answer in ProviderAnswers::decode(frame)? {
+            let answer = answer?;
+            // Ignores a ticket that was already answered, or never sent.
+            let Some(sent) = self.sent.remove(&answer.ticket) else {
+                continue;
+            };
+            let said = match answer.outcome {
+                ProviderOutcome::Refused(fault) => Answer::Refused(fault.to_fault().sentence),
+                ProviderOutcome::Unknown(fault) => Answer::Unknown(fault.to_fault().sentence),
+                ProviderOutcome::Applied(back) => read_back(context, &sent, &back),
+            };
+            let (ticket, handle) = (sent.ticket, sent.handle);
+            let engine = &context.engine;
+            engine
+                .providers()
+                .answer(ticket, handle, said, now, wall, &mut context.wakes);
+        }
+        Ok(())
+    }
+
+    /// Sends queued orders of writers and deployments to the client, a page at a time. Returns true
+    /// if there is more.
+    pub(crate) fn send_provider_orders(&mut self, context: &mut Context) -> bool {
+        while context.answers.frames.len() < PAGE_BYTES {
+            let mut order = context.consumer.take_provider_order();
+            if order.is_none() {
+                return false;
+            }
+            while let Some(first) = order.take() {
+                order = match first {
+                    ProviderOrder::Bind(_) => send_binds(context, first),
+                    ProviderOrder::Write { .. } => self.send_provider_writes(context, first),
+                    ProviderOrder::Read { .. } => self.send_provider_requests(context, first),
+                };
+            }
+        }
+        true
+    }
+
+    fn send_provider_writes(
+        &mut self,
+        context: &mut Context,
+        first: ProviderOrder,
+    ) -> Option<ProviderOrder> {
+        let out = &mut context.answers.frames;
+        let mut frame = WriteBuilder::begin_provider_write(out, self.next_ticket);
+        let (mut order, mut unsent) = (Some(first), Vec::new());
+        while let Some(ProviderOrder::Write {
+            ticket,
+            handle,
+            raw,
+        }) = order
+        {
+            // The writer of a write that timed out already knows that the outcome is unknown.
+            if context.engine.providers().awaits_answer(ticket) {
+                let bytes = wire::encoded_len(&raw);
+                let room = context.records.room_for_bytes(bytes);
+                if room.is_some_and(|room| !frame.make_room(room)) {
+                    unsent.push((ticket, handle, NoMemory { bytes }));
+                    order = context.consumer.take_provider_order();
+                    continue;
+                }
+                let number = frame.push_value(handle, &WriteOptions::default(), &raw);
+                let value = Some(raw);
+                let sent = SentOrder {
+                    ticket,
+                    handle,
+                    value,
+                };
+                self.expect(number, sent);
+            }
+            if frame.len_bytes() >= PAGE_BYTES {
+                order = None;
+                break;
+            }
+            order = context.consumer.take_provider_order();
+        }
+        frame.finish();
+        let Moment { now, wall } = context.moment;
+        for (ticket, handle, error) in unsent {
+            let unsent = Answer::Unsent(error);
+            let engine = &context.engine;
+            engine
+                .providers()
+                .answer(ticket, handle, unsent, now, wall, &mut context.wakes);
+        }
+        order
+    }
+
+    fn send_provider_requests(
+        &mut self,
+        context: &mut Context,
+        first: ProviderOrder,
+    ) -> Option<ProviderOrder> {
+        let out = &mut context.answers.frames;
+        let head = ProviderRequestHead {
+            first_ticket: self.next_ticket,
+        };
+        let mut frame = ProviderRequestBuilder::begin(out, 0, &head);
+        let mut order = Some(first);
+        while let Some(ProviderOrder::Read { ticket, handle }) = order {
+            frame.push(&handle);
+            let number = self.next_ticket;
+            self.next_ticket += 1;
+            if let Some(ticket) = ticket {
+                let value = None;
+                let sent = SentOrder {
+                    ticket,
+                    handle,
+                    value,
+                };
+                self.expect(number, sent);
+            }
+            if frame.len_bytes() >= PAGE_BYTES {
+                order = None;
+                break;
+            }
+            order = context.consumer.take_provider_order();
+        }
+        frame.finish(false);
+        order
+    }
+
+    /// Ends the role with the connection: the variables have lost their source.
+    pub(crate) fn stop_providing(&mut self, context: &mut Context) {
+        let Some(id) = context.provider.take() else {
+            return;
+        };
+        *self = Self::default();
+        let Moment { now, wall } = context.moment;
+        let (engine, reason) = (&context.engine, Reason::ProviderGone);
+        engine
+            .providers()
+            .detach(id, reason, now, wall, &mut context.wakes);
+    }
+}
+
+fn read_back(context: &Context, sent: &SentOrder, back: &ReadBack<'_>) -> Answer {
+    let variable = context.engine.variable(sent.handle);
+    let value = match (back.value, variable) {
+        (Some(bytes), Some(variable)) => {
+            let properties = variable.properties();
+            let raw_type = properties.raw_type();
+            if let Err(error) = check_room_to_decode(raw_type, bytes) {
+                return Answer::NoMemory(error);
+            }
+            wire::decode_value(raw_type, &mut Reader::new(bytes)).ok()
+        }
+        (None, _) => sent.value.clone(),
+        (Some(_), None) => None,
+    };
+    match value {
+        Some(value) => Answer::Read {
+            value,
+            quality: back.quality,
+            source_timestamp: back.source_timestamp,
+        },
+        None => {
+            Answer::Unknown("what it read back is not a valid value of the variable".to_owned())
+        }
+    }
+}
+
+/// Sends a run of binds. Returns the first order of another kind.
+fn send_binds(context: &mut Context, first: ProviderOrder) -> Option<ProviderOrder> {
+    let mut frame = ProviderBindBuilder::begin(&mut context.answers.frames, 0, &());
+    let mut order = Some(first);
+    while let Some(ProviderOrder::Bind(bind)) = &order {
+        if let Some(variable) = context.engine.variable(bind.handle) {
+            let properties = variable.properties();
+            let raw_type = properties.raw_type();
+            frame.push(&BoundVariable {
+                handle: bind.handle,
+                data_type: raw_type.clone(),
+                access: properties.access,
+                item: &bind.item,
+            });
+        }
+        if frame.len_bytes() >= PAGE_BYTES {
+            order = None;
+            break;
+        }
+        order = context.consumer.take_provider_order();
+    }
+    frame.finish(false);
+    order
+}

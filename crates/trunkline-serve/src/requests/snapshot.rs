@@ -1,0 +1,88 @@
+//! Snapshots: the values of variables at one instant.
+
+use trunkline_engine::{GROUP_MAX, Snapshot, Update};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::handles::Handles;
+use trunkline_proto::message::snapshot::{SnapshotHead, begin_snapshot};
+use trunkline_proto::{Disconnect, Fault, Frame};
+use trunkline_types::Timestamp;
+
+use crate::context::{Context, Page, Progress, Request};
+
+#[derive(Debug)]
+struct SnapshotRequest {
+    page: Page,
+    handles: Vec<u32>,
+    /// The values at one instant. `None` before they are taken, or if each page is taken
+    /// separately.
+    taken: Option<(Snapshot, Timestamp)>,
+}
+
+pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    let handles = Handles::decode(frame)?.collect::<Result<Vec<_>, _>>()?;
+    let page = context.page(frame)?;
+    context.queue.push(SnapshotRequest {
+        page,
+        handles,
+        taken: None,
+    });
+    Ok(())
+}
+
+impl Request for SnapshotRequest {
+    /// Appends the next page.
+    fn run(&mut self, context: &mut Context) -> Progress {
+        let Self {
+            page,
+            handles,
+            taken,
+        } = self;
+        let wall = context.moment.wall;
+        let is_whole = page.base == 0 && !page.more && handles.len() <= GROUP_MAX;
+        if is_whole && taken.is_none() {
+            *taken = Some((
+                context.engine.groups().snapshot(&context.caller, handles),
+                wall,
+            ));
+        }
+        let range = page.range(handles.len());
+        let (request, first) = (page.request, page.first_index());
+        let looked;
+        let (snapshot, instant, updates) = match taken {
+            Some((snapshot, instant)) => {
+                let updates = snapshot.updates.get(range.clone()).unwrap_or_default();
+                (&*snapshot, *instant, updates)
+            }
+            None => {
+                let slice = handles.get(range.clone()).unwrap_or_default();
+                looked = context.engine.groups().snapshot(&context.caller, slice);
+                (&looked, wall, looked.updates.as_slice())
+            }
+        };
+        let head = SnapshotHead {
+            is_consistent: is_whole && snapshot.is_consistent,
+            commit: snapshot.commit,
+            instant,
+        };
+        let mut readings = begin_snapshot(&mut context.answers.frames, request, first, head);
+        let slice = handles.get(range).unwrap_or_default();
+        for (handle, update) in slice.iter().zip(updates) {
+            page.next += 1;
+            let update = update.clone().map_err(|error| Fault::from(&error));
+            match update.and_then(|update| context.records.check(update, &mut readings)) {
+                Ok(update) => readings.push(&context.records.record(*handle, &update)),
+                Err(fault) => readings.push_fault(fault.as_ref()),
+            }
+            if readings.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+        }
+        readings.finish(page.has_more(handles.len()));
+        page.progress(handles.len())
+    }
+
+    fn bytes(&self) -> usize {
+        // Longer values are shared with the variables.
+        self.handles.len() * (size_of::<u32>() + size_of::<Update>())
+    }
+}

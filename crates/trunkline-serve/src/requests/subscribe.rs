@@ -1,0 +1,148 @@
+//! Subscribes variables that are open: handles in, results item by item.
+
+use std::sync::Arc;
+
+use trunkline_engine::{AccessError, Variable};
+use trunkline_proto::limits::PAGE_BYTES;
+use trunkline_proto::message::results::ResultsBuilder;
+use trunkline_proto::message::subscribe::{
+    Subscribe, SubscribeHead, SubscribeItem, SubscribeTerms,
+};
+use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::{Contract, Position, Tick};
+
+use crate::context::{Context, Page, Progress, Request};
+use crate::request_budget::{ITEM_BYTES, Use};
+
+#[derive(Debug)]
+struct SubscribeRequest {
+    page: Page,
+    terms: SubscribeTerms,
+    resume_epoch: Option<u64>,
+    items: Vec<SubscribeItem>,
+}
+
+pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    let subscribe = Subscribe::decode(frame)?;
+    let SubscribeHead {
+        terms,
+        resume_epoch,
+    } = *subscribe.head();
+    let items = subscribe.collect::<Result<Vec<_>, _>>()?;
+    let page = context.page(frame)?;
+    context.queue.push(SubscribeRequest {
+        page,
+        terms,
+        resume_epoch,
+        items,
+    });
+    Ok(())
+}
+
+impl Request for SubscribeRequest {
+    /// Subscribes the next slice of handles.
+    fn run(&mut self, context: &mut Context) -> Progress {
+        let total = self.items.len();
+        let (request, first) = (self.page.request, self.page.first_index());
+        if first == 0 {
+            context.consumer.begin_request();
+        }
+        let mut answers = std::mem::take(&mut context.answers.frames);
+        let mut results = ResultsBuilder::subscribed(&mut answers, request, first);
+        for item in self.page.slice(&self.items) {
+            self.page.next += 1;
+            let resume = self
+                .resume_epoch
+                .filter(|_| item.last_sequence > 0)
+                .map(|epoch| Position {
+                    epoch,
+                    sequence: item.last_sequence,
+                });
+            let result = match context.engine.visible(&context.caller, item.handle) {
+                None => Err(Fault::from(&context.engine.no_variable(item.handle))),
+                Some(variable) => subscribe_one(context, &variable, &self.terms, resume, false),
+            };
+            match result {
+                Ok(()) => results.push_ok(),
+                Err(fault) => results.push_fault(fault.as_ref()),
+            }
+            if results.len_bytes() >= PAGE_BYTES {
+                break;
+            }
+        }
+        results.finish(self.page.has_more(total));
+        context.answers.frames = answers;
+        self.page.progress(total)
+    }
+
+    fn units(&self) -> usize {
+        self.page.units(self.items.len())
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<SubscribeItem>() * self.items.len()
+    }
+}
+
+/// Under `all`, the client knows which update is the first after an OPEN, so that one uses no credit.
+/// After a SUBSCRIBE, only the engine knows whether there is a first reading.
+pub(super) fn subscribe_one(
+    context: &mut Context,
+    variable: &Arc<Variable>,
+    terms: &SubscribeTerms,
+    resume: Option<Position>,
+    first_is_free: bool,
+) -> Result<(), Fault> {
+    let SubscribeTerms {
+        subscription,
+        contract,
+        flags,
+    } = *terms;
+    if flags.own_suppressed {
+        let sentence = "this engine cannot leave a session's own updates out; take them, they \
+                        are marked as its own";
+        return Err(Fault::new(FaultCode::NotSupported, sentence));
+    }
+    let items = context.consumer.item_count();
+    if items >= context.options.items_max as usize {
+        return Err(Fault::from(&AccessError::Limit {
+            what: "the number of items of one session",
+            max: u64::from(context.options.items_max),
+            hint: "close subscriptions or open another connection",
+        }));
+    }
+    charge_item(context, items)?;
+    let is_new = !context.consumer.has_subscription(subscription);
+    let wanted = trunkline_engine::Subscribe {
+        subscription,
+        contract,
+        only_changes: flags.only_changes,
+        resume,
+        first_is_free,
+    };
+    context
+        .consumer
+        .subscribe(&context.caller, variable, wanted)
+        .map_err(|error| Fault::from(&error))?;
+    match contract {
+        // The client has room for the bound it named, and grants more later.
+        Contract::All { elements, .. } if is_new => {
+            context.consumer.grant(subscription, u64::from(elements));
+        }
+        Contract::Sampled(_) => {
+            context.sampled_due = Tick::earliest([context.sampled_due, Some(context.moment.now)]);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Takes the budget for one more item than `items`. It is kept until the session ends, because
+/// the memory of an ended item is reused for the next one.
+fn charge_item(context: &mut Context, items: usize) -> Result<(), Fault> {
+    let bytes = items.saturating_add(1).saturating_mul(ITEM_BYTES);
+    if bytes <= context.account.taken(Use::Items) {
+        return Ok(());
+    }
+    context.account.set(Use::Items, bytes)
+}

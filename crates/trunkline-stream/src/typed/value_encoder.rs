@@ -1,0 +1,59 @@
+//! Values of a type that is known only at run time, as elements.
+
+use trunkline_proto::stream::ElementForm;
+use trunkline_types::wire::decode_whole;
+use trunkline_types::{DataType, Value};
+
+use crate::element;
+use crate::error::StreamError;
+
+pub(super) struct ValueEncoder {
+    pub(super) data_type: DataType,
+    /// Any bytes of the right length are a valid element.
+    takes_any_bytes: bool,
+    scratch: Vec<u8>,
+}
+
+impl ValueEncoder {
+    pub(super) fn new(data_type: &DataType) -> Self {
+        Self {
+            data_type: data_type.clone(),
+            takes_any_bytes: element::takes_any_bytes(data_type),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Encodes values; `check` is called with the length of each.
+    pub(super) fn encode(
+        &mut self,
+        form: ElementForm,
+        values: &[Value],
+        mut check: impl FnMut(usize) -> Result<(), StreamError>,
+    ) -> Result<&[u8], StreamError> {
+        self.scratch.clear();
+        for value in values {
+            if !value.has_type(&self.data_type) {
+                return Err(self.wrong_type());
+            }
+            let before = self.scratch.len();
+            element::put_value(form, value, &mut self.scratch);
+            check(self.scratch.len() - before)?;
+        }
+        Ok(&self.scratch)
+    }
+
+    /// # Errors
+    /// The bytes are not elements of the type.
+    pub(super) fn check(&self, form: ElementForm, bytes: &[u8]) -> Result<(), StreamError> {
+        let is_element = |one| decode_whole(&self.data_type, one).is_ok();
+        match self.takes_any_bytes || element::each(form, bytes).all(is_element) {
+            true => Ok(()),
+            false => Err(self.wrong_type()),
+        }
+    }
+
+    fn wrong_type(&self) -> StreamError {
+        let data_type = self.data_type.clone();
+        StreamError::Type { data_type }
+    }
+}
