@@ -19,9 +19,11 @@ pub struct Backoff {
 impl Backoff {
     /// Ceiling of the first wait.
     pub const BASE: Duration = Duration::from_millis(100);
-    /// Ceiling of any wait. Whatever happened before, a client is back within 2 s after the fault
-    /// is repaired (B-11). An engine without room for all of them tells each client when to return.
-    pub const CAP: Duration = Duration::from_millis(1600);
+    /// Ceiling of any wait. Whatever happened before, a client has the engine's values within 2 s
+    /// after the fault is repaired (B-11). The rest of the 2 s is for the four round trips to the
+    /// first values: connection, HELLO, names, subscription. An engine without room for all of its
+    /// clients tells each one when to return.
+    pub const CAP: Duration = Duration::from_millis(800);
 
     /// Creates a back-off whose first wait is below `base` and whose longest is below `cap`.
     pub const fn new(base: Duration, cap: Duration) -> Self {
@@ -89,7 +91,7 @@ mod tests {
             ceilings.push(sut.ceiling().as_millis());
             sut.next(1, None);
         }
-        assert_eq!(ceilings, [100, 200, 400, 800, 1600, 1600]);
+        assert_eq!(ceilings, [100, 200, 400, 800, 800, 800]);
         for _ in 0..100 {
             sut.next(1, None);
         }

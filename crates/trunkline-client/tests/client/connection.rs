@@ -166,7 +166,7 @@ fn every_redial_delay_is_jittered_and_its_ceiling_doubles() {
             now = due;
         }
     }
-    let ceilings = [0.1, 0.2, 0.4, 0.8, 1.6, 1.6, 1.6];
+    let ceilings = [0.1, 0.2, 0.4, 0.8, 0.8, 0.8, 0.8];
     for (waits, ceiling) in waits.iter().zip(ceilings) {
         let mean = waits.iter().sum::<f64>() / waits.len() as f64;
         let variance = waits.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / waits.len() as f64;
