@@ -10,7 +10,6 @@
 //! has, plus those it knows to be lost, always determine its place in the stream. Each loss is
 //! therefore reported exactly once, whatever happens to the connections.
 
-use super::link::Link;
 use super::options::ElementForm;
 use super::output::RingBytes;
 use super::walk::{ElementWalk, walk};
@@ -21,15 +20,15 @@ use crate::message::stream::{Ack, Lost, ReaderState};
 pub(super) struct Drops {
     pub(super) may: bool,
     /// Bytes by which the ring's positions are ahead of the reader's.
-    shift: u64,
+    pub(super) shift: u64,
     /// Number of elements that the reader will never receive.
-    lost: u64,
+    pub(super) lost: u64,
     /// Of these, the number already reported to the reader, on this or an earlier connection.
     said: u64,
     /// Number of elements before the last acknowledgement that preceded a drop.
     behind: u64,
     /// Position up to which everything was written when the last mark was set.
-    mark: u64,
+    pub(super) mark: u64,
 }
 
 impl Drops {
@@ -112,7 +111,7 @@ impl Writer {
 
     /// The end of the last whole element that was handed out, and the number of elements up to
     /// there.
-    fn handed_place(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
+    pub(super) fn handed_place(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
         if let Some(ahead) = self.ahead.as_ref().filter(|a| a.position() == self.handed) {
             return (ahead.boundary(), ahead.elements());
         }
@@ -123,7 +122,7 @@ impl Writer {
         (place.boundary(), place.elements())
     }
 
-    fn drop_to(&mut self, target: u64, target_elements: u64, ring: &dyn RingBytes) {
+    pub(super) fn drop_to(&mut self, target: u64, target_elements: u64, ring: &dyn RingBytes) {
         self.free(ring);
         if target <= self.kept.boundary() || self.end.is_some() || self.is_aborted {
             return;
@@ -145,86 +144,5 @@ impl Writer {
         self.handed = from;
         self.sent = self.sent.min(from);
         self.reached = from;
-    }
-}
-
-/// For a writer with several readers, of which this link serves one; positions are those of the
-/// common ring.
-impl Link<Writer> {
-    /// Called when the program has written up to `position` of the ring. `elements` counts from the
-    /// place where this reader began.
-    pub fn handle_ring_written(&mut self, position: u64, elements: u64) {
-        let Drops { shift, lost, .. } = self.half.drops;
-        self.handle_written(
-            position.saturating_sub(shift),
-            elements.saturating_sub(lost),
-        );
-    }
-
-    /// The first position that the ring keeps for this reader, as [`freed`](Self::freed), and the
-    /// number of elements before it, in terms of the ring.
-    pub fn ring_freed(&self) -> (u64, u64) {
-        let Drops { shift, lost, .. } = self.half.drops;
-        let (position, elements) = (self.freed(), self.freed_elements());
-        (
-            position.saturating_add(shift),
-            elements.saturating_add(lost),
-        )
-    }
-
-    /// Number of elements up to which the program has written, as last reported to
-    /// [`handle_ring_written`](Self::handle_ring_written).
-    pub fn ring_written_elements(&self) -> u64 {
-        let elements = self.half.written_elements;
-        elements.saturating_add(self.half.drops.lost)
-    }
-
-    /// Bytes by which the ring's positions are ahead of the reader's, from [`freed`](Self::freed)
-    /// on.
-    pub fn ring_shift(&self) -> u64 {
-        self.half.drops.shift
-    }
-
-    /// Called when the ring drops everything before this place between two elements. Elements that
-    /// were not sent are lost to the reader and reported to it. Nothing is dropped once the writer
-    /// is closed.
-    pub fn drop_before(&mut self, position: u64, elements: u64, ring: &dyn RingBytes) {
-        let Drops {
-            shift, lost, may, ..
-        } = self.half.drops;
-        if may {
-            let (target, elements) = (
-                position.saturating_sub(shift),
-                elements.saturating_sub(lost),
-            );
-            self.half.drop_to(target, elements, ring);
-        }
-    }
-
-    /// The end of the last whole element that was handed out, and the number of elements up to
-    /// there, as a place in the ring.
-    pub fn ring_handed(&mut self, ring: &dyn RingBytes) -> (u64, u64) {
-        let (position, elements) = self.half.handed_place(ring);
-        let Drops { shift, lost, .. } = self.half.drops;
-        (
-            position.saturating_add(shift),
-            elements.saturating_add(lost),
-        )
-    }
-
-    /// Number of elements that were dropped and that the reader does not have.
-    pub fn lost(&self) -> u64 {
-        self.half.drops.lost
-    }
-
-    /// Like [`flush`](Self::flush), for [`is_mark_reached`](Self::is_mark_reached).
-    pub fn mark(&mut self, until: super::Until) {
-        self.half.drops.mark = self.flush(until);
-    }
-
-    /// Returns true if everything written before the last [`mark`](Self::mark) has reached `until`
-    /// or is lost.
-    pub fn is_mark_reached(&self, until: super::Until) -> bool {
-        self.is_reached(until, self.half.drops.mark)
     }
 }

@@ -2,29 +2,42 @@
 
 use std::time::Duration;
 
-mod admission;
-
 use trunkline_types::Tick;
 
 use super::fault::StreamFault;
 use super::half::{Half, Outcome};
 use super::input::{Input, Step, malformed};
-use super::meeting::{Mismatch, any_life, check, check_lineage, meet};
-use super::options::LinkOptions;
+use super::meeting::{
+    Meeting, Mismatch, any_life, check, check_lineage, is_name_of, lineage, means_this_life, meet,
+    opens,
+};
+use super::options::{LinkOptions, Role};
 use super::output::{Place, RingBytes};
+use super::pairing::Pair;
 use super::reader::Reader;
-use super::session::Session;
+use super::session::{Claim, Session};
 use super::writer::Writer;
+use crate::limits::HELLO_DEADLINE;
 use crate::message::closing::{Goodbye, Refused};
-use crate::message::single::decode_empty;
+use crate::message::single::{decode_empty, encode_empty};
 use crate::message::stream::control::{decode_keepalive, encode_goodbye};
-use crate::message::stream::{StreamHello, StreamWelcome};
-use crate::{Disconnect, Fault, FaultCode, Frame, FrameKind, VersionRange};
-
-pub use self::admission::Accepted;
+use crate::message::stream::{StreamEnd, StreamHello, StreamWelcome};
+use crate::{
+    Disconnect, Fault, FaultCode, Features, Frame, FrameKind, PROTOCOL_VERSION, VersionRange,
+};
 
 pub type WriterLink = Link<Writer>;
 pub type ReaderLink = Link<Reader>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// The connection that it replaces, which must be closed and no longer handled.
+    pub replaced: Option<u64>,
+}
+
+/// Time after which to dial again an end whose stream is finished. That end only waits for its own
+/// peer to know, and not longer than about this.
+const RETRY_BEHIND_END: Duration = Duration::from_secs(1);
 
 /// One end of a stream, without its I/O. See the [module](super) for the order of calls.
 #[derive(Clone, Debug)]
@@ -372,6 +385,268 @@ impl<H: Half> Link<H> {
         self.session.connection.as_ref()?.closing.as_ref()
     }
 }
+
+/// Properties that can be read at any time.
+impl<H> Link<H> {
+    pub fn connection(&self) -> Option<u64> {
+        self.session.connection.as_ref().map(|c| c.id)
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.session.connection.as_ref().is_some_and(|c| c.is_up)
+    }
+
+    /// The time at which the connection was lost; `None` if connected or never connected.
+    pub fn away_since(&self) -> Option<Tick> {
+        self.session.away_since
+    }
+
+    /// Number of times that an established connection ended, also with its stream.
+    pub fn disconnections(&self) -> u64 {
+        self.session.disconnections
+    }
+
+    /// The reason why the last connection ended or was not established.
+    pub fn last_disconnect(&self) -> Option<&Disconnect> {
+        self.session.last.as_ref()
+    }
+
+    /// The reason why the stream ended other than in order.
+    pub fn fault(&self) -> Option<&StreamFault> {
+        self.session.fault.as_ref()
+    }
+
+    /// Returns true if the stream is over, in order or by a fault.
+    pub fn is_over(&self) -> bool {
+        self.session.is_over()
+    }
+
+    /// The peer's description of itself when the last connection came up.
+    pub fn peer(&self) -> Option<&StreamEnd> {
+        self.session.peer.as_ref().map(|known| &known.end)
+    }
+
+    /// Returns true if this end shares a ring and the peer agreed to it, or confirmed it, when the
+    /// last connection came up.
+    pub fn is_shared(&self) -> bool {
+        let peer = self.session.peer.as_ref();
+        let agrees = peer.is_some_and(|peer| peer.end.features.contains(Features::SHARED_RING));
+        agrees && self.session.is_shared
+    }
+
+    /// Number of S_BELLs received over the current connection.
+    pub fn bells(&self) -> u64 {
+        self.session.bells
+    }
+
+    /// Sends S_BELL if the two ends are connected.
+    pub fn ring_bell(&mut self) {
+        if let Some(connection) = self.session.up() {
+            encode_empty(FrameKind::StreamBell, 0, &mut connection.out);
+        }
+    }
+
+    /// Ends the stream for a reason outside the protocol.
+    pub fn fail(&mut self, fault: StreamFault) {
+        let sentence = fault.to_string();
+        self.session
+            .finish(Some(fault), FaultCode::StreamDestroyed, &sentence);
+    }
+
+    /// Ends the connection for a reason outside the protocol; an end that dials will dial again.
+    pub fn drop_connection(&mut self, cause: Disconnect) {
+        self.session.close(cause);
+    }
+
+    /// Returns true if something has come from the peer since the two met, so that it knows of it.
+    pub fn is_peer_heard(&self) -> bool {
+        self.session.peer.as_ref().is_some_and(|peer| peer.is_heard)
+    }
+
+    /// The pair that this end forms with its peer, once the two have met.
+    pub fn pair(&self) -> Option<&Pair> {
+        self.session.pair.as_ref()
+    }
+
+    pub fn options(&self) -> &LinkOptions {
+        &self.session.options
+    }
+}
+
+/// Admission of dialling peers, at the end that is dialled.
+impl<H: Half> Link<H> {
+    /// Called at the passive end when the first frame of a transport was this hello. Pass the bytes
+    /// after it to [`handle_control`](Self::handle_control).
+    ///
+    /// # Errors
+    /// The refusal to send before closing the transport. An existing connection stays.
+    pub fn handle_hello(
+        &mut self,
+        now: Tick,
+        id: u64,
+        hello: &StreamHello,
+    ) -> Result<Accepted, Refused> {
+        let claim = self.session.claim(hello);
+        self.admit(hello, claim)
+            .and_then(|meeting| self.accept(now, id, hello, meeting, claim))
+            .map_err(|(fault, retry_after)| Refused {
+                code: fault.code,
+                versions: VersionRange::OURS,
+                retry_after,
+                sentence: fault.sentence,
+            })
+    }
+
+    fn admit(&mut self, hello: &StreamHello, claim: Claim) -> Result<Meeting, Verdict> {
+        if self.session.is_over() {
+            let sentence = FaultCode::StreamDestroyed.meaning();
+            return Err((Fault::new(FaultCode::StreamDestroyed, sentence), None));
+        }
+        let VersionRange { min, max } = hello.versions;
+        if !(min..=max).contains(&PROTOCOL_VERSION) {
+            let sentence = format!(
+                "one end speaks versions {min} to {max} of the protocol, the other {}; update the \
+                 older one",
+                PROTOCOL_VERSION
+            );
+            return Err((Fault::new(FaultCode::VersionMismatch, sentence), None));
+        }
+        if claim == Claim::Impostor {
+            // An impostor learns nothing else, and nothing at this end changes.
+            let sentence = "this endpoint is connected with another one of that incarnation: a \
+                            connection is taken up again only by the endpoint that began it";
+            return Err((Fault::new(FaultCode::Denied, sentence), None));
+        }
+        if claim != Claim::Proven && hello.share.is_none() {
+            let sentence =
+                "a hello between endpoints that have not met has a share of their secret";
+            return Err((Fault::new(FaultCode::Malformed, sentence), None));
+        }
+        let options = &self.session.options;
+        check(options, H::WRITES, &hello.end).map_err(|fault| (fault, None))?;
+        let refused = |code: FaultCode| Err((Fault::new(code, code.meaning()), None));
+        let dials = self.session.options.role == Role::Active;
+        let is_mutual = !options.peer_url.is_empty() && !hello.end.peer_url.is_empty();
+        let own = (options.url.as_str(), options.incarnation);
+        if is_mutual && opens(own, (&hello.end.url, hello.end.incarnation)) {
+            let code = FaultCode::StreamOutdated;
+            let sentence = format!("{} opens the connection itself", options.url);
+            return Err((Fault::new(code, sentence), Some(HELLO_DEADLINE)));
+        }
+        if dials && !is_mutual {
+            let sentence = format!("{} is not to be dialled: it dials its peer", options.url);
+            return Err((Fault::new(FaultCode::StreamPeer, sentence), None));
+        }
+        if let Some(known) = &self.session.peer {
+            if !known.may_have_given_up() && !is_name_of(&known.end.url, &hello.end.url) {
+                return refused(FaultCode::StreamConnected);
+            }
+            let is_same = known.end.incarnation == hello.end.incarnation;
+            if is_same && hello.attempt <= self.session.peer_attempt {
+                return refused(FaultCode::StreamOutdated);
+            }
+            if !is_same && self.is_connected() {
+                // It may be another life of the peer, whose death becomes known only later.
+                let code = FaultCode::StreamConnected;
+                let retry = self.session.options.deadline;
+                return Err((Fault::new(code, code.meaning()), Some(retry)));
+            }
+        }
+        if !means_this_life(&self.session.options, hello.peer) {
+            let options = &self.session.options;
+            let has_journal = hello.end.has_journal || options.has_journal;
+            // A peer at its end has lost nothing here.
+            let is_at_end = hello
+                .peer
+                .is_some_and(|life| life == any_life(lineage(life)));
+            let is_first = self.session.peer.is_none() && !options.had_stream;
+            if is_first && has_journal && !is_at_end {
+                // The journal of one of the two continues a stream that the other one never had.
+                // Without a journal the other one dials again, and then means this life.
+                self.session.fault = Some(StreamFault::LocalRestarted);
+            }
+            return refused(FaultCode::StreamRestarted);
+        }
+        let checked = check_lineage(&self.session.options, &hello.end);
+        if checked.is_err() && self.half.is_ending() {
+            return self.come_again();
+        }
+        if let Err(fault) = checked {
+            let Fault { code, sentence } = fault.clone();
+            self.session.fault = Some(StreamFault::Refused { code, sentence });
+            return Err((fault, None));
+        }
+        let known = self.session.peer.as_ref();
+        match meet(&self.session.options, known, &hello.end) {
+            Some(Meeting::First | Meeting::Successor)
+                if known.is_some() && self.half.is_ending() =>
+            {
+                self.come_again()
+            }
+            Some(meeting) => Ok(meeting),
+            None => {
+                self.session.fault = Some(StreamFault::PeerRestarted);
+                refused(FaultCode::StreamRestarted)
+            }
+        }
+    }
+
+    /// An end at its end waits for its own peer only; any other peer is for the next endpoint of
+    /// this name.
+    fn come_again<T>(&self) -> Result<T, Verdict> {
+        let code = FaultCode::StreamConnected;
+        Err((Fault::new(code, code.meaning()), Some(RETRY_BEHIND_END)))
+    }
+
+    fn accept(
+        &mut self,
+        now: Tick,
+        id: u64,
+        hello: &StreamHello,
+        meeting: Meeting,
+        claim: Claim,
+    ) -> Result<Accepted, Verdict> {
+        match self.half.resume(&hello.end, meeting) {
+            Ok(()) => {}
+            // A stranger neither learns the progress of this end nor ends its stream.
+            Err(Mismatch::Nonsense(_) | Mismatch::Lost(_)) if claim == Claim::Stranger => {
+                let sentence = format!(
+                    "{} is not where the stream of {} is; create both ends anew",
+                    hello.end.url, self.session.options.url
+                );
+                return Err((Fault::new(FaultCode::StreamDataLost, sentence), None));
+            }
+            Err(Mismatch::Nonsense(sentence)) => {
+                return Err((Fault::new(FaultCode::Malformed, sentence), None));
+            }
+            Err(Mismatch::Lost(bytes)) => {
+                let fault = StreamFault::DataLost { bytes };
+                let sentence = fault.to_string();
+                self.session.fault = Some(fault);
+                return Err((Fault::new(FaultCode::StreamDataLost, sentence), None));
+            }
+            Err(Mismatch::TooSmall(sentence)) => {
+                return Err((Fault::new(FaultCode::StreamConnected, sentence), None));
+            }
+        }
+        let replaced = self.session.connection.as_ref().map(|c| c.id);
+        if let Some(old) = replaced {
+            self.session
+                .handle_disconnected(now, old, Disconnect::PeerClosed);
+        }
+        self.session.peer_attempt = hello.attempt;
+        // Of two endpoints that name each other, this is the one that is dialled from now on.
+        self.session.stop_dialling();
+        let (welcome, pair) = self.session.welcome(hello, claim, self.half.state());
+        self.session.pair = pair;
+        welcome.encode(&mut self.session.open(now, id).out);
+        self.session.go_up(now, hello.end.clone(), meeting, false);
+        Ok(Accepted { replaced })
+    }
+}
+
+/// The refusal of a hello, and the time after which to dial again.
+type Verdict = (Fault, Option<Duration>);
 
 /// Returns true if a peer that closes with this code will not continue in any later life.
 fn is_final(code: FaultCode) -> bool {

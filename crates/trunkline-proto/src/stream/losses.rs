@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use super::input::malformed;
-use super::link::Link;
 use super::options::LinkOptions;
 use super::reader::Reader;
 use super::walk::ElementWalk;
@@ -20,9 +19,9 @@ pub(super) struct Losses {
     drops: bool,
     /// True if another writer may continue after the last whole element.
     may_begin_anew: bool,
-    total: u64,
+    pub(super) total: u64,
     /// The number of elements before each loss, and the number missing there.
-    open: VecDeque<(u64, u64)>,
+    pub(super) open: VecDeque<(u64, u64)>,
 }
 
 impl Losses {
@@ -37,10 +36,6 @@ impl Losses {
     /// Returns true if the received part of an element may be lost with the connection.
     pub(super) fn are_possible(&self) -> bool {
         self.drops || self.may_begin_anew
-    }
-
-    pub(super) fn total(&self) -> u64 {
-        self.total
     }
 
     /// Called when connected to a writer; `drops` is true if it may drop elements.
@@ -101,24 +96,5 @@ impl Reader {
             _ => self.losses.open.push_back((element, more)),
         }
         Ok(())
-    }
-}
-
-impl Link<Reader> {
-    /// Number of elements that the writer has dropped and this end will never get, as far as is
-    /// known.
-    pub fn lost(&self) -> u64 {
-        self.half.losses.total
-    }
-
-    /// The next unreported loss: the number of elements before it, and the number missing there.
-    pub fn next_lost(&self) -> Option<(u64, u64)> {
-        self.half.losses.open.front().copied()
-    }
-
-    /// Removes the loss returned by [`next_lost`](Self::next_lost), once it is reported to the
-    /// program.
-    pub fn take_lost(&mut self) -> Option<(u64, u64)> {
-        self.half.losses.open.pop_front()
     }
 }

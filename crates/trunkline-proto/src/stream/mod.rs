@@ -30,7 +30,7 @@
 //! `poll_timeout`. `now` never decreases.
 //!
 //! # Layout
-//! - [`link`](Link): the part that both ends share: dialling, the hello, liveness, faults.
+//! - [`link`](Link): the part that both ends share: dialling, the hello, admission, liveness, faults.
 //! - [`writer`](Writer), [`reader`](Reader): the two ends.
 //! - [`pairing`](Pair): how two ends that have met recognise each other.
 //! - `input`: splits bytes into frames, but leaves the bytes of the stream to the driver.
@@ -51,13 +51,11 @@ mod meeting;
 mod options;
 mod output;
 mod pairing;
-mod properties;
 mod reader;
 mod reader_link;
 mod session;
 mod walk;
 mod writer;
-mod writer_check;
 mod writer_link;
 
 pub use self::directory::{Answer, Directory, DirectoryLimits};

@@ -1,8 +1,5 @@
 //! The reading end.
 
-mod resuming;
-mod telling;
-
 use std::time::Duration;
 
 use trunkline_types::Tick;
@@ -19,7 +16,7 @@ use super::walk::ElementWalk;
 use crate::message::stream::{
     Abort, Ack, Ask, DataHead, End, EndState, Lost, ReaderState, StreamEnd,
 };
-use crate::{Disconnect, FaultCode, Frame, FrameKind};
+use crate::{Disconnect, FaultCode, Features, Frame, FrameKind};
 
 /// The state of the reading end. Positions are in bytes.
 #[derive(Clone, Debug)]
@@ -141,6 +138,68 @@ impl Reader {
     fn forget_ack(&mut self) {
         (self.ack_at, self.ack_by) = (None, None);
     }
+
+    /// The acknowledgement that could be sent now.
+    fn now(&self) -> Ack {
+        let arrived = self.arrived.position();
+        let has_all = self.close.is_some_and(|close| close.position == arrived);
+        Ack {
+            // No part of an element counts as arrived while the element may still be dropped.
+            arrived: match self.losses.are_possible() && !has_all {
+                true => self.arrived.boundary(),
+                false => arrived,
+            },
+            read: self.read,
+            durable: self.durable,
+            credit_bytes: self.read.saturating_add(self.bytes_max),
+            credit_elements: self.read_elements.saturating_add(self.capacity),
+            has_end: self.is_end_safe && has_all,
+        }
+    }
+
+    /// Additional credit that is worth its own frame, in bytes: a quarter of the buffer.
+    pub(super) fn credit_step(&self) -> u64 {
+        match self.form {
+            ElementForm::Fixed(size) => (self.capacity >> 2).max(1).saturating_mul(u64::from(size)),
+            ElementForm::Variable => (self.bytes_max >> 2).max(1),
+        }
+    }
+
+    /// Returns true if the acknowledgement must be sent at once.
+    fn is_urgent(&self, now: &Ack) -> bool {
+        let told = &self.told;
+        let arrived_step = (self.bytes_max.min(self.peer_bytes) >> 2).max(1);
+        let more = |now: u64, told: u64, step: u64| now.saturating_sub(told) >= step;
+        let is_asked = |ask: u64, now: u64, told: u64| ask > told && now >= ask;
+        let [available, read, durable] = self.asks;
+        // The writer has no credit left, and the program here has no whole element to read.
+        let is_starved = now.read == self.arrived.boundary()
+            && told.credit_bytes == self.arrived.position()
+            && now.credit_bytes > told.credit_bytes;
+        more(now.arrived, told.arrived, arrived_step)
+            || more(now.credit_bytes, told.credit_bytes, self.credit_step())
+            || more(
+                now.credit_elements,
+                told.credit_elements,
+                (self.capacity >> 2).max(1),
+            )
+            || is_asked(available, now.arrived, told.arrived)
+            || is_asked(read, now.read, told.read)
+            || is_asked(durable, now.durable, told.durable)
+            || (self.is_writer_short && now.arrived > told.arrived)
+            || now.has_end != told.has_end
+            || is_starved
+    }
+
+    /// Returns true if a writer that has written nothing may begin at the position of this reader:
+    /// it connects for the first time, or was not heard since.
+    fn may_begin(&self, meeting: Meeting) -> bool {
+        meeting == Meeting::First || self.waits_at == Some(self.arrived.position())
+    }
+
+    fn ready_place(&self) -> (u64, u64) {
+        (self.arrived.boundary(), self.arrived.elements())
+    }
 }
 
 impl Half for Reader {
@@ -164,12 +223,60 @@ impl Half for Reader {
             durable: now.durable,
             credit_bytes: now.credit_bytes,
             credit_elements: now.credit_elements,
-            lost: self.losses.total(),
+            lost: self.losses.total,
         })
     }
 
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch> {
-        self.go_on_with(peer, meeting)
+        let EndState::Writer(writer) = peer.state else {
+            return Err(Mismatch::Nonsense("it is no writer".to_owned()));
+        };
+        if writer.written < writer.kept {
+            return Err(Mismatch::Nonsense(format!(
+                "it keeps bytes from {} on and has written {}",
+                writer.kept, writer.written
+            )));
+        }
+        let drops = peer.features.contains(Features::DROPS);
+        self.losses
+            .handle_writer(drops, meeting == Meeting::First)
+            .map_err(Mismatch::Nonsense)?;
+        self.forget_part();
+        let arrived = self.arrived.position();
+        let is_fresh = arrived == 0 && meeting == Meeting::First;
+        if is_fresh && writer.kept > 0 {
+            // It replaces a reader that is gone: what that one had is not sent again.
+            let (from, elements) = (writer.kept, writer.kept_elements);
+            self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
+            (self.read, self.read_elements, self.durable) = (from, elements, from);
+            let now = self.now();
+            self.granted = (now.credit_bytes, now.credit_elements);
+            self.told = now;
+        } else if meeting == Meeting::Successor
+            && [0, self.arrived.boundary()].contains(&writer.written)
+        {
+            // The writer replaces one that is gone, and begins after that one's last whole element.
+            // It has already been told so, or will be.
+            let (from, elements) = self.ready_place();
+            self.arrived = ElementWalk::new(self.form, self.bytes_max, from, elements);
+            self.durable = self.durable.min(from);
+            self.close = None;
+        } else if writer.kept > arrived {
+            return Err(Mismatch::Lost(writer.kept.saturating_sub(arrived)));
+        } else if writer.written < arrived && !(writer.written == 0 && self.may_begin(meeting)) {
+            let lost = arrived.saturating_sub(writer.written);
+            return match meeting {
+                Meeting::Again => Err(Mismatch::Nonsense(format!(
+                    "it has written {} bytes where {arrived} have arrived",
+                    writer.written
+                ))),
+                _ => Err(Mismatch::Lost(lost)),
+            };
+        }
+        self.waits_at = (writer.written == 0).then(|| self.arrived.position());
+        self.peer_bytes = peer.bytes_max;
+        self.handle_down();
+        Ok(())
     }
 
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect> {

@@ -137,4 +137,21 @@ impl Link<Reader> {
             self.session.is_finished = true;
         }
     }
+
+    /// Number of elements that the writer has dropped and this end will never get, as far as is
+    /// known.
+    pub fn lost(&self) -> u64 {
+        self.half.losses.total
+    }
+
+    /// The next unreported loss: the number of elements before it, and the number missing there.
+    pub fn next_lost(&self) -> Option<(u64, u64)> {
+        self.half.losses.open.front().copied()
+    }
+
+    /// Removes the loss returned by [`next_lost`](Self::next_lost), once it is reported to the
+    /// program.
+    pub fn take_lost(&mut self) -> Option<(u64, u64)> {
+        self.half.losses.open.pop_front()
+    }
 }

@@ -1,8 +1,5 @@
 //! The writing end.
 
-mod left;
-mod resuming;
-
 use trunkline_types::Tick;
 
 use super::drops::Drops;
@@ -17,8 +14,6 @@ use crate::message::stream::{
     Abort, Ack, Ask, DataHead, EndState, StreamEnd, WriterState, encode_end,
 };
 use crate::{Disconnect, FaultCode, Frame, FrameKind};
-
-pub use self::left::Left;
 
 /// The state of the writing end. Positions are in bytes.
 ///
@@ -69,6 +64,16 @@ pub struct Writer {
     pub(super) has_end: bool,
     /// The elements dropped for a slow reader.
     pub(super) drops: Drops,
+}
+
+/// The elements that stay behind when a writer goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Left {
+    /// Number of elements that were written and that the reader is not known to have.
+    pub elements: u64,
+    /// Of these, the number that were in flight when the connection was lost: the reader may have
+    /// them. 0 once the two ends have settled it.
+    pub in_doubt: u64,
 }
 
 impl Writer {
@@ -194,6 +199,107 @@ impl Writer {
         }
         Ok(())
     }
+
+    pub(super) fn left(&self, ring: &dyn RingBytes) -> Left {
+        let elements_at = |position: u64| {
+            if position < self.kept.boundary() {
+                return self.elements_behind(position);
+            }
+            let mut at = self.kept.clone();
+            let len = position.saturating_sub(at.position());
+            walk(&mut at, ring, len, u64::MAX);
+            at.elements()
+        };
+        let arrived = elements_at(self.arrived);
+        let written = match self.form {
+            ElementForm::Fixed(_) => elements_at(self.written),
+            ElementForm::Variable => self.written_elements,
+        };
+        let elements = written.saturating_sub(arrived);
+        Left {
+            elements,
+            in_doubt: elements_at(self.reached).saturating_sub(arrived),
+        }
+    }
+
+    /// Checks an acknowledgement for impossible values.
+    fn check(&self, ack: &Ack) -> Result<(), String> {
+        let went_back = ack.arrived < self.arrived
+            || ack.read < self.read
+            || ack.durable < self.durable
+            || ack.credit_bytes < self.credit_bytes
+            || ack.credit_elements < self.credit_elements;
+        if went_back {
+            return Err(format!(
+                "the acknowledgement of {} bytes goes back behind an earlier one",
+                ack.arrived
+            ));
+        }
+        self.check_order(ack, self.handed)
+    }
+
+    pub(super) fn check_order(&self, ack: &Ack, handed: u64) -> Result<(), String> {
+        let Ack {
+            arrived,
+            read,
+            durable,
+            credit_bytes,
+            ..
+        } = *ack;
+        if arrived > handed {
+            return Err(format!(
+                "it acknowledges {arrived} bytes where {handed} were sent"
+            ));
+        }
+        if read > arrived || durable > arrived {
+            return Err(format!(
+                "it has read {read} and stored {durable} bytes where {arrived} have arrived"
+            ));
+        }
+        if credit_bytes > read.saturating_add(self.peer_bytes) {
+            return Err(format!(
+                "its credit goes to {credit_bytes}, beyond its buffer of {} bytes",
+                self.peer_bytes
+            ));
+        }
+        if let ElementForm::Fixed(size) = self.form {
+            let element = u64::from(size.max(1));
+            let read = read.checked_div(element).unwrap_or(0);
+            if ack.credit_elements > read.saturating_add(self.peer_capacity) {
+                return Err(format!(
+                    "its credit goes to element {}, beyond its buffer of {} elements",
+                    ack.credit_elements, self.peer_capacity
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Elements of variable size that are written, or about to be, may be as long as the previous
+    /// reader's buffer allowed. A reader with a smaller buffer might never have room for the next
+    /// one.
+    fn check_buffer(&self, peer: &StreamEnd) -> Result<(), Mismatch> {
+        let is_known = self.form == ElementForm::Variable && self.peer_bytes < u64::MAX;
+        if !is_known || peer.bytes_max >= self.peer_bytes {
+            return Ok(());
+        }
+        Err(Mismatch::TooSmall(format!(
+            "the buffer of {} holds {} bytes, that of the one whose place it takes held {}, and \
+             elements may be as long: create it with one as large",
+            peer.url, peer.bytes_max, self.peer_bytes
+        )))
+    }
+
+    /// Checks the report of a returning reader for impossible values.
+    pub(super) fn check_again(&self, at: &Ack) -> Result<(), String> {
+        if at.arrived < self.arrived || at.read < self.read || at.durable < self.durable {
+            return Err(format!(
+                "it has {} bytes where it had {} before",
+                at.arrived, self.arrived
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Half for Writer {
@@ -208,7 +314,84 @@ impl Half for Writer {
     }
 
     fn resume(&mut self, peer: &StreamEnd, meeting: Meeting) -> Result<(), Mismatch> {
-        self.go_on_with(peer, meeting)
+        let EndState::Reader(reader) = peer.state else {
+            return Err(Mismatch::Nonsense("it is no reader".to_owned()));
+        };
+        self.check_buffer(peer)?;
+        let (peer_bytes, peer_capacity) = (self.peer_bytes, self.peer_capacity);
+        self.peer_bytes = peer.bytes_max;
+        self.peer_capacity = peer.capacity;
+        self.peer_has_journal = peer.has_journal;
+        let mut at = Ack {
+            arrived: reader.arrived,
+            read: reader.read,
+            durable: reader.durable,
+            credit_bytes: reader.credit_bytes,
+            credit_elements: reader.credit_elements,
+            has_end: false,
+        };
+        let checked = match meeting {
+            Meeting::First if self.drops.may && (reader.arrived, reader.lost) != (0, 0) => Err(
+                format!("it has {} bytes of a stream that begins", reader.arrived),
+            ),
+            Meeting::Again if self.drops.may => self.find_reader(&reader, &at),
+            // Nothing was written yet, so the stream begins where the reader is.
+            Meeting::First if self.written == 0 => {
+                self.check_order(&at, reader.arrived).map(|()| {
+                    let (from, elements) = (reader.arrived, reader.arrived_elements);
+                    self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
+                    self.written = from;
+                    self.begun = from;
+                    self.written_elements = elements;
+                })
+            }
+            // The reader begins with the first kept byte. If nothing was freed, the previous reader
+            // may have given up.
+            Meeting::First | Meeting::Successor
+                if reader.arrived == 0
+                    && (meeting == Meeting::Successor || self.kept.boundary() == self.begun) =>
+            {
+                let from = self.kept.boundary();
+                at.arrived = from;
+                at.read = from;
+                at.durable = from;
+                at.credit_bytes = at.credit_bytes.saturating_add(from);
+                at.credit_elements = at.credit_elements.saturating_add(self.kept.elements());
+                self.check_order(&at, from)
+            }
+            Meeting::Again => self
+                .check_order(&at, self.reached)
+                .and_then(|()| self.check_again(&at)),
+            // The reader has bytes that the journal here has lost, or never had.
+            Meeting::NextLife if at.arrived > self.reached => {
+                let lost = at.arrived.saturating_sub(self.reached);
+                (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
+                return Err(Mismatch::Lost(lost));
+            }
+            _ => self.check_order(&at, self.reached),
+        };
+        if let Err(sentence) = checked {
+            (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
+            return Err(Mismatch::Nonsense(sentence));
+        }
+        if at.arrived < self.kept.boundary() {
+            let lost = self.kept.boundary().saturating_sub(at.arrived);
+            return Err(Mismatch::Lost(lost));
+        }
+        self.arrived = at.arrived;
+        self.read = at.read;
+        self.durable = at.durable;
+        self.credit_bytes = at.credit_bytes;
+        self.credit_elements = at.credit_elements;
+        if self.kept.position() > at.arrived {
+            let (from, elements) = (self.kept.boundary(), self.kept.elements());
+            self.kept = ElementWalk::new(self.form, u64::MAX, from, elements);
+        }
+        self.handed = at.arrived;
+        self.sent = at.arrived;
+        self.reached = at.arrived;
+        self.handle_down();
+        Ok(())
     }
 
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect> {
