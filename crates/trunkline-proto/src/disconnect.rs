@@ -114,7 +114,13 @@ impl Disconnect {
                 !matches!(code, FaultCode::Denied | FaultCode::VersionMismatch)
             }
             Disconnect::Local => false,
-            _ => true,
+            Disconnect::PeerClosed
+            | Disconnect::Io { .. }
+            | Disconnect::NameLookup { .. }
+            | Disconnect::Dead { .. }
+            | Disconnect::Malformed { .. }
+            | Disconnect::Slow { .. }
+            | Disconnect::OutOfMemory { .. } => true,
         }
     }
 
@@ -147,29 +153,41 @@ impl Disconnect {
             } => Reason::AccessDenied,
             Disconnect::VersionMismatch(_) => Reason::VersionMismatch,
             Disconnect::Refused { .. } | Disconnect::Local => Reason::NotConnected,
-            _ => Reason::ConnectionLost,
+            Disconnect::PeerClosed
+            | Disconnect::Io { .. }
+            | Disconnect::Goodbye { .. }
+            | Disconnect::Dead { .. }
+            | Disconnect::Malformed { .. }
+            | Disconnect::NotTrunkline { .. }
+            | Disconnect::Slow { .. }
+            | Disconnect::OutOfMemory { .. } => Reason::ConnectionLost,
         }
     }
 
     /// The goodbye that tells the other end why this end closes; `None` if it would not be read.
     pub fn goodbye(&self) -> Option<Goodbye> {
-        let code = match self {
-            Disconnect::Dead { .. } | Disconnect::Slow { .. } => FaultCode::PeerSilent,
-            Disconnect::Malformed { .. } => FaultCode::Malformed,
-            Disconnect::OutOfMemory { .. } => FaultCode::MemoryFull,
-            _ => return None,
-        };
-        let sentence = match self {
-            Disconnect::Malformed { sentence } => {
-                format!("this program sent what is not the protocol: {sentence}")
+        let (code, sentence) = match self {
+            Disconnect::Dead { .. } | Disconnect::Slow { .. } => {
+                let code = FaultCode::PeerSilent;
+                (code, code.meaning().to_owned())
             }
-            Disconnect::OutOfMemory { sentence } => sentence.clone(),
-            _ => code.meaning().to_owned(),
+            Disconnect::Malformed { sentence } => (
+                FaultCode::Malformed,
+                format!("this program sent what is not the protocol: {sentence}"),
+            ),
+            Disconnect::OutOfMemory { sentence } => (FaultCode::MemoryFull, sentence.clone()),
+            Disconnect::PeerClosed
+            | Disconnect::Io { .. }
+            | Disconnect::NameLookup { .. }
+            | Disconnect::Refused { .. }
+            | Disconnect::Goodbye { .. }
+            | Disconnect::NotTrunkline { .. }
+            | Disconnect::VersionMismatch(_)
+            | Disconnect::Local => return None,
         };
-        let is_full = matches!(self, Disconnect::OutOfMemory { .. });
         Some(Goodbye {
             code,
-            retry_after: is_full.then_some(MEMORY_RETRY_AFTER),
+            retry_after: (code == FaultCode::MemoryFull).then_some(MEMORY_RETRY_AFTER),
             sentence,
         })
     }
@@ -233,8 +251,10 @@ impl From<FrameError> for Disconnect {
             FrameError::NoMemory { .. } => Disconnect::OutOfMemory {
                 sentence: format!("{error}; try again later, or give this program more memory"),
             },
-            malformed => Disconnect::Malformed {
-                sentence: malformed.to_string(),
+            FrameError::TooLong { .. }
+            | FrameError::MessageTooLong { .. }
+            | FrameError::Extension { .. } => Disconnect::Malformed {
+                sentence: error.to_string(),
             },
         }
     }

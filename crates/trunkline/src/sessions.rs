@@ -138,7 +138,7 @@ impl Sessions {
             }
             Peer::Tcp(address) => (Principal::Unauthenticated, address.to_string(), true),
             Peer::Unix { uid, .. } => (Principal::Local(uid), peer.to_string(), true),
-            _ => (Principal::Local(self.uid), "this process".to_owned(), false),
+            Peer::Memory => (Principal::Local(self.uid), "this process".to_owned(), false),
         };
         Caller {
             session,
@@ -202,8 +202,11 @@ impl SessionFactory for Sessions {
     fn refusal(&self, _peer: Peer, refusal: Refusal, retry_after: Option<Duration>) -> Vec<u8> {
         let code = match refusal {
             // Trying again does not change the user.
-            Refusal::OtherUser { .. } => FaultCode::Denied,
-            _ => FaultCode::Overloaded,
+            Refusal::OtherUser { .. } | Refusal::NotSameUser { .. } => FaultCode::Denied,
+            Refusal::SessionsMax { .. }
+            | Refusal::HandshakesMax { .. }
+            | Refusal::TooOften { .. }
+            | Refusal::Descriptors => FaultCode::Overloaded,
         };
         let refused = Refused {
             code,

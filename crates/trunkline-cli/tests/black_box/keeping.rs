@@ -76,8 +76,8 @@ fn engine_shows_who_may_write_and_can_refuse_other_users() {
         "--reuid=65534",
         "--clear-groups",
         program,
+        "--json",
         "get",
-        "-t",
         "bench/volts",
     ]);
     let may_run = Command::new("setpriv")
@@ -88,8 +88,10 @@ fn engine_shows_who_may_write_and_can_refuse_other_users() {
         return;
     }
     let refused = run(&mut other);
-    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.err.contains("user 65534"), "{refused:?}");
+    // A client does not dial again after this code, because only a person can change the user.
+    assert!(refused.err.contains(r#""code":"denied""#), "{refused:?}");
 }
 
 #[test]
