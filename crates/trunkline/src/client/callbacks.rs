@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use trunkline_client::{Event, SubscriptionId};
 use trunkline_net::only_mark;
 
-use super::call::Shared;
 use super::events::{Followed, take_events};
+use super::verbs::Shared;
 use super::{CallError, ConnectError};
 
 /// Events taken at a time. The others stay queued, bounded by the contract.

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use trunkline_net::{Dialler, Transport};
 
-use super::call::Shared;
+use super::verbs::Shared;
 use super::{ConnectError, ConnectOptions};
 
 /// Defines a client for each form of the verbs.

@@ -12,7 +12,7 @@ use trunkline_client::{
 use trunkline_types::ledger::ClientLedger;
 use trunkline_types::{Pattern, Reading, Tick};
 
-use super::call::Shared;
+use super::verbs::Shared;
 
 /// The names and patterns of a subscription by pattern.
 #[derive(Clone, Copy, Debug, Default)]

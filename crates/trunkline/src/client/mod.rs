@@ -5,21 +5,20 @@
 //! answer when it suits the program. None of them uses a thread pool.
 //!
 //! # Layout
-//! - `verbs`: the list of verbs, each once; `clients`: the client of each form.
-//! - `call`: what every form waits for, and the wait.
+//! - `verbs`: the list of verbs, each once, and the wait of every form; `clients`: the client of each
+//!   form.
 //! - `events`: what a client follows: subscriptions, watched patterns.
 //! - [`Callbacks`]: a subscription with a callback.
 //! - [`LocalReader`]: last values in memory that the engine shares.
 //! - [`Variable`]: one variable as a type of the program, for threads and for tasks.
 
-pub(crate) mod call;
 mod callbacks;
 mod clients;
 mod events;
 mod local_reader;
 mod options;
 mod typed;
-mod verbs;
+pub(crate) mod verbs;
 
 pub use callbacks::{Callbacks, OnChangeError};
 pub use clients::blocking::Client;
@@ -37,8 +36,8 @@ pub mod aio {
 
 /// The client whose calls return at once: the verbs of [`Client`] with the answers polled.
 pub mod polled {
-    pub use super::call::PendingCall;
     pub use super::clients::polled::Client;
+    pub use super::verbs::PendingCall;
 }
 
 use std::sync::Arc;

@@ -81,7 +81,8 @@ impl<T: IntoValue> Variable<Client, T> {
     /// # Errors
     /// [`VariableError::Call`] if the outcome is not known in time.
     pub fn put(&self, value: T, timeout: Duration) -> Result<WriteOutcome, VariableError> {
-        one_outcome(self.client.write([self.typed.write(value)], timeout)?)
+        let mut outcomes = self.client.write([self.typed.write(value)], timeout)?;
+        Ok(outcomes.pop().ok_or(CallError::Answer)?)
     }
 }
 
@@ -128,11 +129,9 @@ impl<T: IntoValue> Variable<aio::Client, T> {
     /// # Errors
     /// [`VariableError::Call`] if the outcome is not known in time.
     pub async fn put(&self, value: T, timeout: Duration) -> Result<WriteOutcome, VariableError> {
-        one_outcome(
-            self.client
-                .write([self.typed.write(value)], timeout)
-                .await?,
-        )
+        let write = self.typed.write(value);
+        let mut outcomes = self.client.write([write], timeout).await?;
+        Ok(outcomes.pop().ok_or(CallError::Answer)?)
     }
 }
 
@@ -164,11 +163,4 @@ fn one<R>(results: Vec<Result<R, Fault>>) -> Result<R, VariableError> {
     result
         .ok_or(VariableError::Call(CallError::Answer))?
         .map_err(VariableError::Fault)
-}
-
-fn one_outcome(outcomes: Vec<WriteOutcome>) -> Result<WriteOutcome, VariableError> {
-    outcomes
-        .into_iter()
-        .next()
-        .ok_or(VariableError::Call(CallError::Answer))
 }

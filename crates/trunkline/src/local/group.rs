@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use trunkline_client::IntoValue;
 use trunkline_engine::{
-    AccessError, Caller, Consumer, Engine as Core, Granted, GroupAttempt, GroupMember,
-    LeaseRequest, Refusal, Wakes, Write, WriteOutcome,
+    AccessError, Caller, Engine as Core, Granted, GroupAttempt, GroupMember, LeaseRequest, Refusal,
+    Wakes, Write, WriteOutcome,
 };
 use trunkline_net::Clock;
 use trunkline_types::{Position, Sample, Value};
 
 use super::Variable;
-use super::signal::{Signal, SignalWake};
+use super::subscription::Signal;
 
 /// Writes that are all carried out, or none; see [`Engine::write_group`](crate::Engine::write_group).
 #[derive(Debug, Default)]
@@ -170,9 +170,7 @@ impl Group {
             }
         };
         let members: Vec<_> = self.members.iter().map(Member::order).collect();
-        let signal = Arc::new(Signal::default());
-        let wake = Box::new(SignalWake(Arc::clone(&signal)));
-        let consumer = Consumer::new(core.clone(), wake);
+        let (signal, consumer) = Signal::of_consumer(core);
         loop {
             let (now, wall) = clock.moment();
             let mut wakes = Wakes::new();

@@ -4,7 +4,6 @@
 //! variables need no special treatment.
 
 mod group;
-mod signal;
 mod subscription;
 mod write;
 
@@ -12,11 +11,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use trunkline_client::{FromValue, TypeMismatch};
-use trunkline_engine::{
-    AccessError, Caller, Consumer, Engine as Core, Subscribe, Variable as CoreVariable,
-};
+use trunkline_engine::{AccessError, Caller, Engine as Core, Variable as CoreVariable};
 use trunkline_net::Clock;
-use trunkline_types::{Contract, Position, Quality, Timestamp};
+use trunkline_types::{Position, Quality, Timestamp};
 
 pub use self::group::{Group, GroupRefused, SampleSet, WrittenGroup};
 pub use self::subscription::{NextError, Subscription};
@@ -25,7 +22,6 @@ pub use self::write::{WriteError, Written};
 pub use trunkline_engine::{Attempt, Refusal, WriteOutcome};
 
 use self::group::LocalCaller;
-use self::signal::{Signal, SignalWake};
 
 /// A variable of an engine in this process, as the type `T`.
 #[derive(Debug)]
@@ -168,23 +164,5 @@ impl<T: FromValue> Variable<T> {
                 sequence,
             },
         })
-    }
-
-    /// Subscribes to the variable under `contract`.
-    ///
-    /// # Errors
-    /// [`AccessError`] if the variable may not be read or the contract is invalid.
-    pub fn subscribe(&self, contract: Contract) -> Result<Subscription, AccessError> {
-        let signal = Arc::new(Signal::default());
-        let wake = Box::new(SignalWake(Arc::clone(&signal)));
-        let mut consumer = Consumer::new(self.core.clone(), wake);
-        consumer.subscribe(&self.caller, &self.variable, Subscribe::new(0, contract))?;
-        Ok(Subscription::new(
-            consumer,
-            signal,
-            self.clock,
-            contract,
-            &self.caller,
-        ))
     }
 }

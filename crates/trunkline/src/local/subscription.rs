@@ -1,15 +1,18 @@
 //! Subscriptions to variables of an engine in this process.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use trunkline_engine::{Caller, Consumer, Delivery, Sink, Wakes};
+use trunkline_client::FromValue;
+use trunkline_engine::{
+    AccessError, Consumer, Delivery, Engine as Core, Sink, Subscribe, Wake, Wakes,
+};
 use trunkline_net::Clock;
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, Lost, Position, Reading, Sample};
 
-use super::signal::Signal;
+use super::Variable;
 
 /// A subscription to a variable in this process. Dropping it ends the subscription.
 #[derive(Debug)]
@@ -42,25 +45,27 @@ pub enum NextError {
     Gone,
 }
 
-impl Subscription {
-    pub(super) fn new(
-        consumer: Consumer,
-        signal: Arc<Signal>,
-        clock: Clock,
-        contract: Contract,
-        caller: &Caller,
-    ) -> Self {
-        Self {
+impl<T: FromValue> Variable<T> {
+    /// Subscribes to the variable under `contract`.
+    ///
+    /// # Errors
+    /// [`AccessError`] if the variable may not be read or the contract is invalid.
+    pub fn subscribe(&self, contract: Contract) -> Result<Subscription, AccessError> {
+        let (signal, mut consumer) = Signal::of_consumer(&self.core);
+        consumer.subscribe(&self.caller, &self.variable, Subscribe::new(0, contract))?;
+        Ok(Subscription {
             consumer,
             signal,
-            clock,
+            clock: self.clock,
             contract,
-            session: caller.session,
+            session: self.caller.session,
             readings: VecDeque::new(),
             ended: None,
-        }
+        })
     }
+}
 
+impl Subscription {
     /// Waits for the next reading, up to `timeout`, or for ever if it is `None`.
     ///
     /// # Errors
@@ -156,5 +161,47 @@ impl Sink for Readings<'_> {
 
     fn gone(&mut self, _subscription: u32, _handle: u32) {
         *self.ended = Some(GONE);
+    }
+}
+
+/// A flag that an engine raises when there is something to take.
+#[derive(Debug, Default)]
+pub(super) struct Signal {
+    raised: Mutex<bool>,
+    changed: Condvar,
+}
+
+struct SignalWake(Arc<Signal>);
+
+impl Wake for SignalWake {
+    fn wake(&self) {
+        *self.0.raised.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Signal {
+    /// Returns a consumer, and the signal that the engine raises when it has something to take.
+    pub(super) fn of_consumer(core: &Core) -> (Arc<Self>, Consumer) {
+        let signal = Arc::new(Self::default());
+        let wake = Box::new(SignalWake(Arc::clone(&signal)));
+        (signal, Consumer::new(core.clone(), wake))
+    }
+
+    /// Waits until the signal is raised or `timeout` has passed, and lowers it.
+    pub(super) fn wait(&self, timeout: Option<Duration>) {
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        let lowered = |raised: &mut bool| !*raised;
+        let mut raised = match timeout {
+            None => self
+                .changed
+                .wait_while(raised, lowered)
+                .unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => {
+                let waited = self.changed.wait_timeout_while(raised, timeout, lowered);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        *raised = false;
     }
 }

@@ -1,15 +1,13 @@
 //! Writes variables of an engine in this process, one by one or many with one reading of the
 //! clocks.
 
-use std::sync::Arc;
-
 use trunkline_client::IntoValue;
-use trunkline_engine::{Attempt, Consumer, Refusal, UnknownCause, Wakes, Write, WriteOutcome};
+use trunkline_engine::{Attempt, Refusal, UnknownCause, Wakes, Write, WriteOutcome};
 use trunkline_net::Clock;
 use trunkline_types::{Moment, Position, Timestamp, Value};
 
 use super::Variable;
-use super::signal::{Signal, SignalWake};
+use super::subscription::Signal;
 
 /// The result of a successful write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,9 +145,7 @@ impl<T: IntoValue> Variable<T> {
     }
 
     fn write_waiting(&self, value: &Value) -> Result<Written, WriteError> {
-        let signal = Arc::new(Signal::default());
-        let wake = Box::new(SignalWake(Arc::clone(&signal)));
-        let mut consumer = Consumer::new(self.core.clone(), wake);
+        let (signal, mut consumer) = Signal::of_consumer(&self.core);
         let mut write = Write::value(value);
         write.completion = Some(consumer.completion(0));
         loop {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use trunkline_io::IoServer;
 
-use crate::client::call::Shared;
+use crate::client::verbs::Shared;
 use crate::client::{ConnectError, ConnectOptions};
 use crate::deployments::lock;
 use runner::Runner;

@@ -13,7 +13,7 @@ use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Value};
 use super::raw::{applied, bad, converted};
 use super::{ProviderOptions, State};
 use crate::client::CallError;
-use crate::client::call::Shared;
+use crate::client::verbs::Shared;
 use crate::device::{Device, PANICKED, PANICKED_IN_ORDER};
 
 enum Woken {
