@@ -8,11 +8,12 @@ use std::sync::Arc;
 use crate::table::Key;
 use crate::variables::page::Page;
 
-/// The client's own requests that wait for a number. `Requests` takes them over before it gives out
-/// the next number, and before it sends.
+/// The client's own requests, until `Requests` takes them over, and the numbers of all requests.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    pub(crate) list: Vec<(OwnRequest, Place)>,
+    pub(crate) list: Vec<(u64, OwnRequest, Place)>,
+    /// Last number given out. Requests and writes share the numbers, and are sent in their order.
+    last_order: u64,
 }
 
 /// The place of a request among all others.
@@ -24,12 +25,19 @@ pub(crate) enum Place {
 }
 
 impl Asked {
+    pub(crate) fn next_order(&mut self) -> u64 {
+        self.last_order += 1;
+        self.last_order
+    }
+
     pub(crate) fn push(&mut self, request: OwnRequest) {
-        self.list.push((request, Place::Last));
+        let order = self.next_order();
+        self.list.push((order, request, Place::Last));
     }
 
     pub(crate) fn push_first(&mut self, request: OwnRequest) {
-        self.list.push((request, Place::First));
+        let order = self.next_order();
+        self.list.push((order, request, Place::First));
     }
 }
 

@@ -24,12 +24,11 @@
 //!
 //! # Layout
 //! From the bottom up; each part imports only parts above it in this list.
-//! - `table`, [`options`], [`error`], [`state`], `event`, `outcome`: tables, and the types of the
-//!   program.
+//! - `table`, [`options`], [`error`], [`state`], `event`: tables, and the types of the program.
 //! - `variables`: variables by name and handle, arriving readings and pages of them, conversions.
 //! - `connection`: the life of the connection, and acknowledgements; [`answer`]: answers.
 //! - `base`: what every part uses; `ask`: requests that the client makes by itself.
-//! - `writes`: writes, their queue and credit; `typed`: handles of checked types.
+//! - `writes`: writes, from the call to the outcome; `typed`: handles of checked types.
 //! - `subscriptions`: `remote`, as the engine sees them, with losses; above it `subscription`, as the
 //!   program sees them, `delivery`, `restore` for reconnects and retries, `convergence`.
 //! - `patterns`: watched patterns, and subscriptions by pattern; `provider`: this client as the
@@ -49,7 +48,6 @@ pub mod error;
 mod event;
 mod explain;
 pub mod options;
-mod outcome;
 mod parts;
 mod patterns;
 mod provider;
@@ -68,7 +66,6 @@ pub use event::Event;
 pub use options::{
     BufferError, ClientOptions, Need, OpenOptions, SubscribeOptions, contract_of_buffer,
 };
-pub use outcome::{GroupOutcome, NotTried, WriteCounts, WriteOutcome};
 pub use patterns::follow::{FollowEvent, FollowId};
 pub use patterns::watch::{WatchEvent, WatchId};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
@@ -86,4 +83,6 @@ pub use variables::VariableRef;
 pub use variables::convert::{EnumIndex, FromValue, IntoValue};
 pub use variables::local::{LocalUpdate, LocalVariable};
 pub use variables::reading_page::{PageReading, ReadingPage};
-pub use writes::{Write, WriteBatchId, WriteMode};
+pub use writes::{
+    GroupOutcome, NotTried, Write, WriteBatchId, WriteCounts, WriteMode, WriteOutcome,
+};

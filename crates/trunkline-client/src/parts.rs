@@ -5,7 +5,7 @@ use crate::options::ClientOptions;
 use crate::patterns::Patterns;
 use crate::provider::ProviderRole;
 use crate::subscriptions::Subscriptions;
-use crate::writes::queue::Writes;
+use crate::writes::Writes;
 
 #[derive(Debug)]
 pub(crate) struct Parts {

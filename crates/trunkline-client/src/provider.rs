@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
     ProviderAnswer, ProviderAnswersBuilder, ProviderBind, ProviderOutcome, ProviderRequest,
     ReadBack,
@@ -28,7 +27,7 @@ use trunkline_types::{Access, DataType, Quality, Tick, Timestamp, Value};
 use crate::ask::{OwnRequest, Provide};
 use crate::base::Base;
 use crate::table::NumberMap;
-use crate::writes::queue::Writes;
+use crate::writes::Writes;
 
 /// Maximum number of values waiting to be sent. Beyond it, the oldest is dropped and counted.
 const WAITING_MAX: usize = 65_536;
@@ -296,13 +295,10 @@ impl ProviderRole {
         out.len() > start
     }
 
-    pub(crate) fn published(&mut self, base: &mut Base, handle: u32, answer: &WriteAnswer<'_>) {
-        let WriteAnswer::Refused(fault) = answer else {
-            return;
-        };
+    pub(crate) fn refused(&mut self, base: &mut Base, handle: u32, code: FaultCode) {
         self.refused += 1;
         // Handles are not reused within an epoch, so nothing more can be delivered.
-        if fault.code == FaultCode::Gone && self.types.remove(&handle).is_some() {
+        if code == FaultCode::Gone && self.types.remove(&handle).is_some() {
             self.events.push_back(ProviderEvent::Unbind { handle });
             base.changes += 1;
         }

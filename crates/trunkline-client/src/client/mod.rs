@@ -1,30 +1,37 @@
 //! The client state machine: its parts, and its [`Endpoint`] interface to the driver.
+//!
+//! Of the output, keep-alives go first, then requests and writes in the order in which the program
+//! made them, frame by frame. Acknowledgements go along with other output. Writes that wait for credit
+//! do not hold up requests.
 
-mod output;
 mod subscriptions;
 mod verbs;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_proto::limits::HELLO_DEADLINE;
-use trunkline_proto::message::keepalive::Keepalive;
-use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::limits::{HELLO_DEADLINE, PAGE_BYTES};
+use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
+use trunkline_proto::part::split_oversized;
 use trunkline_proto::{
     Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction, Throughput,
 };
 use trunkline_types::{Tick, Timestamp};
 
+use crate::base::Base;
 use crate::error::malformed;
 use crate::event::Event;
 use crate::options::ClientOptions;
-use crate::outcome::of_answer;
 use crate::parts::Parts;
 use crate::request::pending::Requests;
 use crate::state::{ConnectionCounters, ConnectionState, Session};
+use crate::subscriptions::Subscriptions;
 use crate::subscriptions::convergence::{compare_digest, handle_check, handle_repaired};
 use crate::variables::VariableRef;
 use crate::variables::local::LocalVariable;
+
+/// Maximum output per call, even if the driver could take more.
+const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 /// The client's end of one connection, across any number of reconnects. A driver such as
 /// `trunkline_net::Link` calls it as an [`Endpoint`]; programs call the verbs.
@@ -126,6 +133,11 @@ impl ClientCore {
         self.parts.base.changes += 1;
     }
 
+    /// Sends the gathered data with the next output, without a FLUSH frame.
+    pub fn send_gathered(&mut self) {
+        self.parts.base.connection.send_gathered = true;
+    }
+
     fn tell_disconnected(&mut self, cause: &Arc<Disconnect>, reconnecting: bool) {
         let cause = Arc::clone(cause);
         let event = Event::Disconnected {
@@ -159,10 +171,10 @@ impl ClientCore {
         let Self { parts, requests } = self;
         let Parts {
             base,
+            writes,
             subscriptions,
             patterns,
             provider,
-            ..
         } = parts;
         // Frame kinds of a newer minor version are skipped (B-51).
         let Some(kind) = frame.kind() else {
@@ -189,7 +201,12 @@ impl ClientCore {
             FrameKind::Check => handle_check(subscriptions, &base.connection, frame),
             FrameKind::Repaired => handle_repaired(subscriptions, base, now, frame),
             FrameKind::Lost => subscriptions.handle_lost(frame),
-            FrameKind::WriteAnswers => self.handle_write_answers(frame),
+            FrameKind::WriteAnswers => {
+                let refused = |base: &mut _, handle, code| provider.refused(base, handle, code);
+                writes.handle_answers(base, &mut subscriptions.remote, frame, refused)?;
+                requests.end_flushes(parts);
+                Ok(())
+            }
             FrameKind::Ended => subscriptions.handle_ended(base, frame),
             FrameKind::Gone => subscriptions.handle_gone(base, frame),
             FrameKind::Appeared => {
@@ -243,7 +260,72 @@ impl ClientCore {
         Ok(())
     }
 
-    fn handle_write_answers(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    /// Appends the frames to send now. Returns true if more is ready.
+    fn write_output(&mut self, now: Tick, budget: usize, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let end = start.saturating_add(budget.min(OUTPUT_BYTES_MAX));
+        let mut more = false;
+        let Base {
+            connection,
+            options,
+            ..
+        } = &mut self.parts.base;
+        if std::mem::take(&mut connection.hello_due) {
+            connection.hello(options).encode(out);
+        }
+        if connection.is_open() {
+            let frame_max = connection.frame_max();
+            if std::mem::take(&mut connection.keepalive_due) {
+                connection.send_gathered = true;
+                let records = connection.receipt.acknowledge();
+                connection.liveness.keepalive(now, records, 0).encode(out);
+            }
+            let page = PAGE_BYTES.min(frame_max);
+            loop {
+                if out.len() >= end {
+                    more = true;
+                    break;
+                }
+                if !self.send_next(now, page, out) && !self.send_others(page, out) {
+                    break;
+                }
+            }
+            self.send_ack(out.len() > start, out);
+            split_oversized(out, start, u32::try_from(frame_max).unwrap_or(u32::MAX));
+        }
+        if let Some(goodbye) = self.parts.base.connection.take_goodbye() {
+            goodbye.encode(out);
+        }
+        more
+    }
+
+    /// Appends the next queued frame. Returns false if nothing may be sent.
+    fn send_next(&mut self, now: Tick, page: usize, out: &mut Vec<u8>) -> bool {
+        let front = self.requests.front(&mut self.parts.base.asked);
+        let request = front.filter(|id| self.may_send(*id));
+        let writes = match self.requests.are_handles_restored() {
+            true => self.parts.writes.front(),
+            false => None,
+        };
+        match (request, writes) {
+            (None, None) => false,
+            (request, Some(order)) if request.is_none_or(|request| order < request) => {
+                // Sends no writes made after the front request: a flush there waits only for
+                // earlier writes.
+                let Parts { base, writes, .. } = &mut self.parts;
+                writes.send(base, now, front.unwrap_or(u64::MAX), page, out);
+                true
+            }
+            (None, Some(_)) => false,
+            (Some(id), _) => {
+                self.requests.send(&mut self.parts, id, page, out);
+                true
+            }
+        }
+    }
+
+    /// Appends what the provider sends, or a comparison. Returns false if there is nothing.
+    fn send_others(&mut self, page: usize, out: &mut Vec<u8>) -> bool {
         let Parts {
             base,
             writes,
@@ -251,28 +333,45 @@ impl ClientCore {
             provider,
             ..
         } = &mut self.parts;
-        let epoch = base.connection.epoch();
-        let answers = WriteAnswers::decode(frame)?;
-        let mut next = answers.head().first_write;
-        for outcome in answers {
-            let (number, outcome) = (next, outcome?);
-            next = next.wrapping_add(1);
-            let Some(write) = writes.answered(number) else {
-                let sentence = format!("write {number} is answered, which is not on its way");
-                return Err(malformed(sentence));
-            };
-            if write.variable == VariableRef::NOBODY {
-                provider.published(base, write.published, &outcome);
-                continue;
-            }
-            let outcome = of_answer(outcome, epoch);
-            let remote = &mut subscriptions.remote;
-            remote.remember_own(&base.variables, write.variable, &outcome);
-            writes.end(write.place, outcome);
-            base.changes += 1;
+        let Subscriptions {
+            remote, suspects, ..
+        } = subscriptions;
+        provider.send(writes, page, out) || suspects.send(remote, &mut base.connection, page, out)
+    }
+
+    /// Returns true if the request need not wait for earlier writes, not even for those that wait
+    /// for credit.
+    fn may_send(&self, id: u64) -> bool {
+        !self.requests.waits_for_writes(id)
+            || self.parts.writes.oldest().is_none_or(|order| order > id)
+    }
+
+    /// Appends an acknowledgement if one is due, or if one can go along with other output.
+    fn send_ack(&mut self, sends_anyway: bool, out: &mut Vec<u8>) {
+        let Base {
+            connection,
+            options,
+            ..
+        } = &mut self.parts.base;
+        let (wanted, due) = connection.receipt.due(options);
+        let goes_along = wanted && sends_anyway;
+        if !due && !goes_along {
+            return;
         }
-        self.requests.end_flushes(&mut self.parts);
-        Ok(())
+        // The engine may be waiting for this acknowledgement.
+        connection.send_gathered |= due;
+        let head = AckHead {
+            records_received: connection.receipt.acknowledge(),
+        };
+        let mut ack = AckBuilder::begin(out, 0, &head);
+        while let Some(subscription) = connection.receipt.next_grant() {
+            let remote = self.parts.subscriptions.remote.get_mut(subscription);
+            let more = remote.map_or(0, |remote| u64::from(remote.take_grant()));
+            if more > 0 {
+                ack.push(&Grant { subscription, more });
+            }
+        }
+        ack.finish(false);
     }
 }
 
@@ -327,7 +426,22 @@ impl Endpoint for ClientCore {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        self.gather_output(now, budget, out)
+        let Some(mut gather) = self.parts.base.connection.gather.take() else {
+            self.parts.base.connection.send_gathered = false;
+            return self.write_output(now, budget, out);
+        };
+        let produce = |room: usize, out: &mut Vec<u8>| self.write_output(now, room, out);
+        let more = gather.poll_output(now, budget, out, produce);
+        // Writes that wait for credit cannot fill the buffer. They wait for the engine's answers to
+        // the writes in it.
+        let is_full = self.parts.writes.wait_for_credit();
+        let connection = &mut self.parts.base.connection;
+        let is_last = connection.closing().is_some();
+        if std::mem::take(&mut connection.send_gathered) || is_full || is_last {
+            gather.release(out);
+        }
+        connection.gather = Some(gather);
+        more
     }
 
     fn poll_timeout(&self) -> Option<Tick> {

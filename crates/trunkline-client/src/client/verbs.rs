@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::library::LibraryVerb;
-use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
 
 use super::ClientCore;
 use crate::error::{RequestError, WriteError};
 use crate::explain::explain_connection;
 use crate::options::OpenOptions;
-use crate::outcome::{WriteCounts, WriteOutcome};
 use crate::parts::Parts;
 use crate::request::{
     AnyRequest, Audit, Close, Deploy, Engine, Find, Flush, Forcing, Info, Lease, LeaseTerms, Open,
@@ -21,8 +20,7 @@ use crate::request::{
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
 use crate::variables::reading_page::{ReadList, ReadingPage};
-use crate::writes::queue::Place;
-use crate::writes::{Write, WriteBatchId, not_sent};
+use crate::writes::{Write, WriteBatchId, WriteCounts, WriteOutcome};
 
 /// Every verb returns a [`RequestError`] if a bound is reached or the client is closed.
 impl ClientCore {
@@ -169,21 +167,7 @@ impl ClientCore {
         &mut self,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<WriteBatchId, WriteError> {
-        let writes: Vec<Write> = writes.into_iter().collect();
-        let (queue, base) = (&mut self.parts.writes, &mut self.parts.base);
-        queue.check(base, &writes)?;
-        let waiting = queue.tracked();
-        if waiting > 0 && waiting + writes.len() > base.options.writes_max {
-            return Err(WriteError::OutcomesNotTaken { waiting });
-        }
-        let batch = self.requests.next_order(&mut base.asked);
-        queue.begin_batch(batch, writes.len());
-        for (write, index) in writes.into_iter().zip(0..) {
-            let place = Some(Place { batch, index });
-            queue.queue(&mut base.variables, batch, write, place, None);
-        }
-        base.changes += 1;
-        Ok(WriteBatchId(batch))
+        self.parts.writes.write(&mut self.parts.base, writes)
     }
 
     /// Same as [`write`](Self::write), for writes whose outcomes are not taken one by one. They are
@@ -197,30 +181,23 @@ impl ClientCore {
         writes: impl IntoIterator<Item = Write>,
         expires: Tick,
     ) -> Result<(), WriteError> {
-        let writes: Vec<Write> = writes.into_iter().collect();
-        let (queue, base) = (&mut self.parts.writes, &mut self.parts.base);
-        queue.check(base, &writes)?;
-        let order = self.requests.next_order(&mut base.asked);
-        for write in writes {
-            queue.queue(&mut base.variables, order, write, None, Some(expires));
-        }
-        Ok(())
+        let Parts {
+            base,
+            writes: queue,
+            ..
+        } = &mut self.parts;
+        queue.write_untracked(base, writes, expires)
     }
 
     /// Takes the outcomes once all of them are known, in the order of the writes. Returns `None`
     /// before that, and after they were taken.
     pub fn take_outcomes(&mut self, batch: WriteBatchId) -> Option<Vec<WriteOutcome>> {
-        if !self.is_settled(batch) {
-            return None;
-        }
-        let outcomes = self.parts.writes.end_batch(batch.0)?;
-        // All are known, so none is left out. The vector is reused in place.
-        Some(outcomes.into_iter().map_while(|known| known).collect())
+        self.parts.writes.take_outcomes(batch)
     }
 
     /// Returns true if every outcome of the batch is known.
     pub fn is_settled(&self, batch: WriteBatchId) -> bool {
-        self.parts.writes.is_settled(batch.0)
+        self.parts.writes.is_settled(batch)
     }
 
     /// Ends a call before all of its outcomes are known, and takes them. A write that was not sent
@@ -228,19 +205,7 @@ impl ClientCore {
     /// be carried out, and [`write_counts`](Self::write_counts) gets its true outcome once the
     /// engine answers. Returns an empty list if the outcomes were already taken.
     pub fn end_writes(&mut self, batch: WriteBatchId) -> Vec<WriteOutcome> {
-        let Parts { base, writes, .. } = &mut self.parts;
-        let fault = not_sent(&base.connection);
-        for variable in writes.cancel_batch(batch.0, &fault) {
-            base.variables.release(variable);
-        }
-        let outcomes = writes.end_batch(batch.0).unwrap_or_default();
-        let sentence = "the call ended before the engine answered; the write may have been, or \
-                        still be, carried out: read the variable again";
-        let unknown = || WriteOutcome::Unknown(Fault::new(FaultCode::TimedOut, sentence));
-        let outcomes = outcomes.into_iter();
-        outcomes
-            .map(|known| known.unwrap_or_else(unknown))
-            .collect()
+        self.parts.writes.end_call(&mut self.parts.base, batch)
     }
 
     /// Returns the counts of all writes by outcome.

@@ -4,8 +4,8 @@ use trunkline_proto::message::single::{decode_empty, encode_empty};
 use trunkline_proto::{Disconnect, Fault, Features, FrameKind};
 
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
-use crate::outcome::WriteCounts;
 use crate::parts::Parts;
+use crate::writes::WriteCounts;
 
 /// Sends everything handed over before, and has the engine send what it gathers.
 #[derive(Debug, Default)]

@@ -48,10 +48,10 @@ use crate::ask::{
     CheckAll, OpenItems, OwnRequest, Provide, Restore, Resume, Unsubscribe, Unwatch, Watch,
 };
 use crate::error::malformed;
-use crate::outcome::{GroupOutcome, WriteCounts};
 use crate::parts::Parts;
 use crate::variables::page::Page;
 use crate::variables::reading_page::ReadingPage;
+use crate::writes::{GroupOutcome, WriteCounts};
 
 pub use self::audit::{AUDIT_ENTRIES_MAX, Audit};
 pub use self::close::Close;

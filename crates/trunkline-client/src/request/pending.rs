@@ -14,8 +14,6 @@ const REFUSED_MAX: usize = 64;
 /// All unanswered requests, and all answers not yet taken.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Last number given out. Requests and writes share the numbers, and are sent in their order.
-    next: u64,
     pending: BTreeMap<u64, Pending>,
     /// Requests not sent, or not sent completely, in sending order.
     outbox: VecDeque<u64>,
@@ -97,27 +95,20 @@ impl Pending {
 }
 
 impl Requests {
-    pub(crate) fn next_order(&mut self, asked: &mut Asked) -> u64 {
-        self.take_over(asked);
-        self.next += 1;
-        self.next
-    }
-
     /// Takes over the requests that the client has made by itself.
     pub(super) fn take_over(&mut self, asked: &mut Asked) {
-        for (request, place) in asked.list.drain(..) {
-            self.next += 1;
+        for (id, request, place) in asked.list.drain(..) {
             let mut pending = Pending::new(request.into());
             match place {
-                Place::Last => self.outbox.push_back(self.next),
+                Place::Last => self.outbox.push_back(id),
                 Place::First => {
                     pending.restoring = true;
                     let place = self.restoring.min(self.outbox.len());
-                    self.outbox.insert(place, self.next);
+                    self.outbox.insert(place, id);
                     self.restoring += 1;
                 }
             }
-            self.pending.insert(self.next, pending);
+            self.pending.insert(id, pending);
         }
     }
 
@@ -127,7 +118,8 @@ impl Requests {
     }
 
     fn insert(&mut self, asked: &mut Asked, pending: Pending) -> u64 {
-        let id = self.next_order(asked);
+        self.take_over(asked);
+        let id = asked.next_order();
         self.pending.insert(id, pending);
         self.outbox.push_back(id);
         id

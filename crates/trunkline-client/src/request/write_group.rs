@@ -10,9 +10,10 @@ use trunkline_types::wire::encoded_len;
 
 use super::{Answering, Ending, Exchange, Next, Prepared, Sending};
 use crate::error::malformed;
-use crate::outcome::{GroupOutcome, NotTried, WriteOutcome, of_answer};
 use crate::parts::Parts;
-use crate::writes::{Write, check_understood, check_write, not_sent};
+use crate::writes::{
+    GroupOutcome, NotTried, Write, WriteOutcome, check_write, not_sent, of_answer,
+};
 
 /// Message bytes reserved for the overhead of a group.
 const GROUP_BYTES: usize = 64;
@@ -34,8 +35,8 @@ impl WriteGroup {
         let mut bytes = GROUP_BYTES;
         for (at, write) in self.writes.iter().enumerate() {
             let of_value = encoded_len(&write.value);
-            check_write(&parts.base.variables, write, of_value, message_max)
-                .and_then(|_| check_understood(write, knows_registers))
+            let variables = &parts.base.variables;
+            check_write(variables, write, of_value, message_max, knows_registers)
                 .map_err(|fault| (at, fault))?;
             bytes = bytes.saturating_add(of_value).saturating_add(MEMBER_BYTES);
         }
@@ -138,7 +139,10 @@ impl Exchange for WriteGroup {
         for (outcome, write) in group.zip(&self.writes) {
             let outcome = of_answer(outcome?, epoch);
             let remote = &mut answer.parts.subscriptions.remote;
-            remote.remember_own(&answer.parts.base.variables, write.variable, &outcome);
+            if let WriteOutcome::Applied(position) = &outcome {
+                let variables = &answer.parts.base.variables;
+                remote.remember_own(variables, write.variable, position.sequence);
+            }
             outcomes.push(outcome);
         }
         let ended = GroupOutcome {

@@ -13,10 +13,9 @@ use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::ended::EndReason;
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::{Fault, FaultCode};
-use trunkline_types::{Contract, DataType, Position};
+use trunkline_types::{Contract, DataType};
 
 use self::account::{Account, Remainder};
-use crate::outcome::WriteOutcome;
 use crate::table::{Few, NumberMap};
 use crate::variables::reading::Received;
 use crate::variables::{VariableRef, Variables};
@@ -184,11 +183,9 @@ impl RemoteSubscriptions {
         &mut self,
         variables: &Variables,
         variable: VariableRef,
-        outcome: &WriteOutcome,
+        sequence: u64,
     ) {
-        let (WriteOutcome::Applied(Position { sequence, .. }), Some(known)) =
-            (outcome, variables.get(variable))
-        else {
+        let Some(known) = variables.get(variable) else {
             return;
         };
         for (id, item) in known.items.iter() {
@@ -196,7 +193,7 @@ impl RemoteSubscriptions {
                 && matches!(remote.terms.contract, Contract::All { .. })
                 && let Some(item) = remote.item_mut(*item)
             {
-                item.remember_own(*sequence);
+                item.remember_own(sequence);
             }
         }
     }

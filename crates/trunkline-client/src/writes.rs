@@ -1,0 +1,867 @@
+//! Writing: any number of writes can be in flight at once, and every write has an outcome.
+//!
+//! A write waits in the queue, is sent within the credit, and is answered under its number. Its outcome
+//! waits until the program takes it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
+use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
+use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
+use trunkline_types::{Position, Tick, Value};
+
+use crate::base::Base;
+use crate::connection::Connection;
+use crate::error::{WriteError, malformed};
+use crate::subscriptions::remote::RemoteSubscriptions;
+use crate::variables::{VariableRef, Variables};
+
+/// An emptied queue with a larger capacity than this is freed.
+const KEPT_WRITES_MAX: usize = 4096;
+/// Maximum number of recent entries, answered ones included. Older unanswered writes move to a map.
+const RECENT_MAX: usize = 16 << 10;
+
+/// Minimum time between two searches for expired writes.
+const EXPIRY_STEP: Duration = Duration::from_millis(10);
+
+/// Message bytes reserved for the overhead of a value.
+const RECORD_BYTES: usize = 256;
+
+/// A write of one value to one variable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Write {
+    /// The variable.
+    pub variable: VariableRef,
+    /// The value, of the variable's type.
+    pub value: Value,
+    /// Source timestamp, quality and mode.
+    pub options: WriteOptions,
+    /// The treatment of this write if a newer one for the same variable is made before it is sent.
+    pub mode: WriteMode,
+}
+
+/// The treatment of a queued write when a newer one for the same variable is made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WriteMode {
+    /// Both are sent, in order.
+    #[default]
+    Queued,
+    /// The newer write replaces the queued one, which ends as superseded (LM-20, LM-21). For a
+    /// variable that is written faster than the connection can send, the newest value is sent.
+    Newest,
+}
+
+/// The writes of one call, whose outcomes are taken together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WriteBatchId(pub(crate) u64);
+
+impl Write {
+    /// Returns a write of `value`; the engine sets timestamp and quality.
+    pub fn new(variable: VariableRef, value: Value) -> Self {
+        Self {
+            variable,
+            value,
+            options: WriteOptions::default(),
+            mode: WriteMode::Queued,
+        }
+    }
+
+    /// Returns a write that is replaced by a newer write of this variable while it waits to be
+    /// sent.
+    pub fn newest(variable: VariableRef, value: Value) -> Self {
+        Self {
+            mode: WriteMode::Newest,
+            ..Self::new(variable, value)
+        }
+    }
+
+    /// Returns a write to the engine's cell only, without asking a provider (LM-04).
+    pub fn set(variable: VariableRef, value: Value) -> Self {
+        Self::new(variable, value).with_verb(WriteVerb::Set)
+    }
+
+    /// Returns a write that sends the variable's current value to its provider (LM-06).
+    pub fn send(variable: VariableRef) -> Self {
+        Self::order(variable, WriteVerb::Send)
+    }
+
+    /// Returns a write that has the variable's provider read a fresh value from its device. The
+    /// outcome names the resulting update (LM-05).
+    pub fn request(variable: VariableRef) -> Self {
+        Self::order(variable, WriteVerb::Request)
+    }
+
+    /// Returns a write that holds the variable at the value, overriding its source and other
+    /// writers (H-27).
+    pub fn force(variable: VariableRef, value: Value) -> Self {
+        Self::new(variable, value).with_verb(WriteVerb::Force)
+    }
+
+    /// Returns a write that ends forcing, so that the variable shows its source's value again.
+    pub fn unforce(variable: VariableRef) -> Self {
+        Self::order(variable, WriteVerb::Unforce)
+    }
+
+    /// Applies the write only if the variable is still at this position (B-22).
+    #[must_use]
+    pub fn expecting(mut self, position: Position) -> Self {
+        self.options.expected = Some(position);
+        self
+    }
+
+    /// Returns a write without a value. The placeholder is never sent.
+    fn order(variable: VariableRef, verb: WriteVerb) -> Self {
+        Self::new(variable, Value::Bool(false)).with_verb(verb)
+    }
+
+    fn with_verb(mut self, verb: WriteVerb) -> Self {
+        self.options.verb = Ok(verb);
+        self
+    }
+}
+
+/// The outcome of a write. The faults give the reasons.
+pub type WriteOutcome = trunkline_types::WriteOutcome<Position, Fault, Fault, NotTried>;
+
+/// The outcome of a group of writes.
+pub type GroupOutcome = trunkline_types::GroupOutcome<WriteOutcome>;
+
+/// The reason why a write was not tried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotTried {
+    /// The write would have had to wait, but was made without waiting.
+    WouldBlock,
+    /// The call or the lifetime of the write ended before it was sent, and it never will be.
+    Cancelled(Fault),
+}
+
+/// Counts of a client's writes by outcome. `issued` is the sum of all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WriteCounts {
+    /// Writes accepted by `ClientCore::write` and `ClientCore::write_untracked`, and the writes of
+    /// groups that have ended.
+    pub issued: u64,
+    /// Writes that ended as applied.
+    pub applied: u64,
+    /// Writes that ended as unchanged.
+    pub unchanged: u64,
+    /// Writes that ended as superseded.
+    pub superseded: u64,
+    /// Writes that ended as refused.
+    pub refused: u64,
+    /// Writes that ended as would-block.
+    pub would_block: u64,
+    /// Writes that ended as unknown.
+    pub unknown: u64,
+    /// Writes that ended as cancelled.
+    pub cancelled: u64,
+    /// Writes not sent yet.
+    pub waiting: u64,
+    /// Writes sent but not yet answered, including those whose calls have ended.
+    pub in_flight: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    unsent: VecDeque<Unsent>,
+    unsent_bytes: usize,
+    /// Number of writes at the front of `unsent` that were sent or refused, and are removed
+    /// together.
+    passed: usize,
+    /// Number of writes taken out of `unsent` so far. Positions in the whole sequence count from
+    /// here.
+    taken: u64,
+    /// Position in the sequence of the queued write that a newer write of the variable replaces.
+    newest: BTreeMap<VariableRef, u64>,
+    /// The next time to search for expired unsent writes.
+    expire_at: Option<Tick>,
+    in_flight: OnTheirWay,
+    in_flight_bytes: usize,
+    batches: BTreeMap<u64, Batch>,
+    /// Number of outcomes in batches, including outstanding ones.
+    tracked: usize,
+    credit_count: usize,
+    credit_bytes: usize,
+    counts: WriteCounts,
+    last_fault: Option<Fault>,
+}
+
+#[derive(Debug)]
+struct Unsent {
+    order: u64,
+    write: Write,
+    /// Size of its value in bytes.
+    bytes: u32,
+    place: Option<Place>,
+    /// The time from which the write must not be sent.
+    expires: Option<Tick>,
+}
+
+/// A write that was sent and not yet answered.
+#[derive(Debug)]
+struct InFlight {
+    variable: VariableRef,
+    /// The handle of a provider's published value, whose `variable` is `NOBODY`.
+    published: u32,
+    bytes: u32,
+    place: Option<Place>,
+}
+
+/// The batch and index for which an outcome is expected.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    batch: u64,
+    index: u32,
+}
+
+/// Writes that were sent and not yet answered, by their consecutive numbers.
+#[derive(Debug, Default)]
+struct OnTheirWay {
+    /// Writes from number `first` on; `None` once answered. The first entry is never `None`.
+    recent: VecDeque<Option<InFlight>>,
+    first: u64,
+    /// Unanswered writes that many later ones have overtaken. They are moved here to bound
+    /// `recent`.
+    late: BTreeMap<u64, InFlight>,
+    count: usize,
+}
+
+impl OnTheirWay {
+    fn next(&self) -> u64 {
+        self.first + self.recent.len() as u64
+    }
+
+    #[inline]
+    fn push(&mut self, write: InFlight) {
+        if self.recent.len() >= RECENT_MAX {
+            self.late.extend(
+                self.recent
+                    .pop_front()
+                    .flatten()
+                    .map(|write| (self.first, write)),
+            );
+            self.first += 1;
+            self.trim();
+        }
+        self.recent.push_back(Some(write));
+        self.count += 1;
+    }
+
+    #[inline]
+    fn remove(&mut self, number: u64) -> Option<InFlight> {
+        let write = match number.checked_sub(self.first) {
+            Some(index) => self.recent.get_mut(usize::try_from(index).ok()?)?.take()?,
+            None => self.late.remove(&number)?,
+        };
+        self.count -= 1;
+        if number == self.first {
+            self.trim();
+        }
+        Some(write)
+    }
+
+    /// Takes all writes in order. The numbers continue.
+    fn take(&mut self) -> impl Iterator<Item = InFlight> + use<> {
+        self.first = self.next();
+        self.count = 0;
+        let late = std::mem::take(&mut self.late).into_values();
+        late.chain(std::mem::take(&mut self.recent).into_iter().flatten())
+    }
+
+    #[inline]
+    fn trim(&mut self) {
+        while let Some(None) = self.recent.front() {
+            self.recent.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Batch {
+    outcomes: Vec<Option<WriteOutcome>>,
+    open: usize,
+}
+
+impl Writes {
+    pub(crate) fn connected(&mut self, credit_count: u32, credit_bytes: u32) {
+        self.credit_count = (credit_count as usize).max(1);
+        self.credit_bytes = credit_bytes as usize;
+    }
+
+    /// Returns the order of the next write to send, if the credit allows one. A value longer than
+    /// the whole credit is sent alone.
+    pub(crate) fn front(&self) -> Option<u64> {
+        let front = self.unsent.get(self.passed)?;
+        let bytes = self.in_flight_bytes + front.bytes as usize;
+        let fits = self.in_flight.count < self.credit_count
+            && (self.in_flight.count == 0 || bytes <= self.credit_bytes);
+        fits.then_some(front.order)
+    }
+
+    /// Returns true if writes wait only for credit.
+    pub(crate) fn wait_for_credit(&self) -> bool {
+        self.unsent.len() > self.passed && self.front().is_none()
+    }
+
+    /// Returns the order of the oldest unsent write.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.unsent.front().map(|unsent| unsent.order)
+    }
+
+    /// Queues writes whose outcomes are taken together.
+    pub(crate) fn write(
+        &mut self,
+        base: &mut Base,
+        writes: impl IntoIterator<Item = Write>,
+    ) -> Result<WriteBatchId, WriteError> {
+        let writes: Vec<Write> = writes.into_iter().collect();
+        self.check(base, &writes)?;
+        let (waiting, open) = (self.tracked, writes.len());
+        if waiting > 0 && waiting + open > base.options.writes_max {
+            return Err(WriteError::OutcomesNotTaken { waiting });
+        }
+        let batch = base.asked.next_order();
+        let outcomes = writes.iter().map(|_| None).collect();
+        self.batches.insert(batch, Batch { outcomes, open });
+        self.tracked += open;
+        for (write, index) in writes.into_iter().zip(0..) {
+            let place = Some(Place { batch, index });
+            self.push(&mut base.variables, batch, write, place, None);
+        }
+        base.changes += 1;
+        Ok(WriteBatchId(batch))
+    }
+
+    /// Queues writes whose outcomes are only counted.
+    pub(crate) fn write_untracked(
+        &mut self,
+        base: &mut Base,
+        writes: impl IntoIterator<Item = Write>,
+        expires: Tick,
+    ) -> Result<(), WriteError> {
+        let writes: Vec<Write> = writes.into_iter().collect();
+        self.check(base, &writes)?;
+        let order = base.asked.next_order();
+        for write in writes {
+            self.push(&mut base.variables, order, write, None, Some(expires));
+        }
+        Ok(())
+    }
+
+    /// Fails if there is no room for the writes, or if no connection will be made.
+    pub(crate) fn check(&self, base: &Base, writes: &[Write]) -> Result<(), WriteError> {
+        if let Some(cause) = base.connection.closed().map(Arc::clone) {
+            return Err(WriteError::Closed { cause });
+        }
+        let bytes: usize = writes.iter().map(|write| encoded_len(&write.value)).sum();
+        let waiting = self.unsent.len();
+        let fits = waiting + writes.len() <= base.options.writes_max
+            && self.unsent_bytes + bytes <= base.options.write_bytes_max;
+        // Otherwise writes that exceed the limit on their own could never be made.
+        if fits || waiting == 0 {
+            return Ok(());
+        }
+        Err(WriteError::WouldBlock {
+            waiting,
+            bytes: self.unsent_bytes,
+        })
+    }
+
+    #[inline]
+    fn push(
+        &mut self,
+        variables: &mut Variables,
+        order: u64,
+        mut write: Write,
+        place: Option<Place>,
+        expires: Option<Tick>,
+    ) {
+        self.expire_at = self.expire_at.into_iter().chain(expires).min();
+        let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
+        self.counts.issued += 1;
+        self.unsent_bytes += bytes as usize;
+        if write.mode == WriteMode::Newest {
+            let known = self.newest.get(&write.variable);
+            let index = known.and_then(|at| usize::try_from(at.checked_sub(self.taken)?).ok());
+            if let Some(waiting) = index.and_then(|index| self.unsent.get_mut(index)) {
+                let superseded = waiting.write.options.superseded.saturating_add(1);
+                write.options.superseded = superseded;
+                self.unsent_bytes -= waiting.bytes as usize;
+                let before = waiting.place;
+                (waiting.write, waiting.bytes, waiting.place) = (write, bytes, place);
+                waiting.expires = expires;
+                // It takes over the use of the variable.
+                return self.end(before, WriteOutcome::Superseded);
+            }
+            let at = self.taken + self.unsent.len() as u64;
+            self.newest.insert(write.variable, at);
+        }
+        variables.retain(write.variable);
+        self.unsent.push_back(Unsent {
+            order,
+            write,
+            bytes,
+            place,
+            expires,
+        });
+    }
+
+    /// Ends a call before all of its outcomes are known.
+    pub(crate) fn end_call(&mut self, base: &mut Base, id: WriteBatchId) -> Vec<WriteOutcome> {
+        if !self.is_settled(id) {
+            // The queue is in the order of the calls, except for writes that replaced another one:
+            // these are further ahead than their own call.
+            let first = match self.newest.is_empty() {
+                true => self.unsent.partition_point(|unsent| unsent.order < id.0),
+                false => 0,
+            };
+            let is_of_call = |unsent: &Unsent| unsent.place.is_some_and(|at| at.batch == id.0);
+            self.cancel(base, first, is_of_call);
+        }
+        let outcomes = self.end_batch(id).unwrap_or_default();
+        let sentence = "the call ended before the engine answered; the write may have been, or \
+                        still be, carried out: read the variable again";
+        let unknown = || WriteOutcome::Unknown(Fault::new(FaultCode::TimedOut, sentence));
+        let outcomes = outcomes.into_iter();
+        outcomes
+            .map(|known| known.unwrap_or_else(unknown))
+            .collect()
+    }
+
+    /// Returns the next time at which [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub(crate) fn expire_at(&self) -> Option<Tick> {
+        self.expire_at
+    }
+
+    /// Cancels untracked writes that have expired.
+    pub(crate) fn handle_timeout(&mut self, base: &mut Base, now: Tick) {
+        if self.expire_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let is_over = |unsent: &Unsent| unsent.expires.is_some_and(|at| at <= now);
+        if self.cancel(base, 0, is_over) {
+            base.changes += 1;
+        }
+        // Writes that expire shortly after one another are handled together. None of them is sent
+        // in the meantime, because sending compares the time itself.
+        let next = self.unsent.iter().filter_map(|unsent| unsent.expires).min();
+        self.expire_at = next.map(|at| at.max(now.saturating_add(EXPIRY_STEP)));
+    }
+
+    /// Cancels unsent writes from the position `first` on. Returns false if there are none.
+    fn cancel(
+        &mut self,
+        base: &mut Base,
+        first: usize,
+        is_cancelled: impl Fn(&Unsent) -> bool,
+    ) -> bool {
+        let fault = not_sent(&base.connection);
+        let mut is_any = false;
+        for unsent in self.unsent.split_off(first) {
+            if is_cancelled(&unsent) {
+                self.unsent_bytes -= unsent.bytes as usize;
+                is_any = true;
+                base.variables.release(unsent.write.variable);
+                self.end(
+                    unsent.place,
+                    WriteOutcome::NotTried(NotTried::Cancelled(fault.clone())),
+                );
+            } else {
+                self.unsent.push_back(unsent);
+            }
+        }
+        if is_any && !self.newest.is_empty() {
+            self.newest.clear();
+            for (unsent, at) in self.unsent.iter().zip(self.taken..) {
+                if unsent.write.mode == WriteMode::Newest {
+                    self.newest.insert(unsent.write.variable, at);
+                }
+            }
+        }
+        is_any
+    }
+
+    /// Returns the next write to send, in place. Writes that were sent or refused leave the queue
+    /// when the caller then calls [`leave_passed`](Self::leave_passed).
+    fn next_unsent(&mut self) -> Option<&mut Unsent> {
+        self.unsent.get_mut(self.passed)
+    }
+
+    /// Returns the wire number of the next write sent. Numbers are never reused.
+    pub(crate) fn next_write(&self) -> u64 {
+        self.in_flight.next()
+    }
+
+    #[inline]
+    fn sent_next(&mut self) {
+        let Some(unsent) = self.unsent.get(self.passed) else {
+            return;
+        };
+        let Unsent { bytes, place, .. } = *unsent;
+        self.in_flight.push(InFlight {
+            variable: unsent.write.variable,
+            published: 0,
+            bytes,
+            place,
+        });
+        self.in_flight_bytes += bytes as usize;
+        self.pass_next();
+    }
+
+    /// Passes over the next write, which no longer needs the queue.
+    #[inline]
+    fn pass_next(&mut self) {
+        let Some(unsent) = self.unsent.get(self.passed) else {
+            return;
+        };
+        if unsent.write.mode == WriteMode::Newest {
+            self.newest.remove(&unsent.write.variable);
+        }
+        self.taken += 1;
+        self.unsent_bytes -= unsent.bytes as usize;
+        self.passed += 1;
+    }
+
+    /// Removes the writes that were sent or refused from the queue.
+    fn leave_passed(&mut self) {
+        self.unsent.drain(..std::mem::take(&mut self.passed));
+        if self.unsent.is_empty() && self.unsent.capacity() > KEPT_WRITES_MAX {
+            self.unsent = VecDeque::new();
+        }
+    }
+
+    /// Ends the next write without sending it.
+    fn end_next(&mut self, outcome: WriteOutcome) {
+        let Some(unsent) = self.unsent.get(self.passed) else {
+            return;
+        };
+        let place = unsent.place;
+        self.pass_next();
+        self.end(place, outcome);
+    }
+
+    pub(crate) fn has_credit(&self) -> bool {
+        self.in_flight.count < self.credit_count && self.in_flight_bytes < self.credit_bytes
+    }
+
+    /// Records that a provider's value was sent, under the next number.
+    pub(crate) fn sent_publication(&mut self, handle: u32, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.in_flight.push(InFlight {
+            variable: VariableRef::NOBODY,
+            published: handle,
+            bytes,
+            place: None,
+        });
+        self.in_flight_bytes += bytes as usize;
+    }
+
+    /// Returns true if every write with a smaller number has been answered.
+    pub(crate) fn are_answered_before(&self, number: u64) -> bool {
+        let first = self.in_flight.late.first_key_value();
+        let oldest = first.map_or(self.in_flight.first, |(first, _)| *first);
+        number <= oldest
+    }
+
+    #[inline]
+    fn end(&mut self, place: Option<Place>, outcome: WriteOutcome) {
+        let count = match &outcome {
+            WriteOutcome::Applied(_) => &mut self.counts.applied,
+            WriteOutcome::Unchanged(_) => &mut self.counts.unchanged,
+            WriteOutcome::Superseded => &mut self.counts.superseded,
+            WriteOutcome::Refused(_) => &mut self.counts.refused,
+            WriteOutcome::Unknown(_) => &mut self.counts.unknown,
+            WriteOutcome::NotTried(NotTried::WouldBlock) => &mut self.counts.would_block,
+            WriteOutcome::NotTried(NotTried::Cancelled(_)) => &mut self.counts.cancelled,
+        };
+        *count += 1;
+        if let WriteOutcome::Refused(fault)
+        | WriteOutcome::Unknown(fault)
+        | WriteOutcome::NotTried(NotTried::Cancelled(fault)) = &outcome
+        {
+            self.last_fault = Some(fault.clone());
+        }
+        let Some(place) = place else { return };
+        let Some(batch) = self.batches.get_mut(&place.batch) else {
+            return;
+        };
+        if let Some(slot @ None) = batch.outcomes.get_mut(place.index as usize) {
+            *slot = Some(outcome);
+            batch.open -= 1;
+        }
+    }
+
+    pub(crate) fn count_group(&mut self, outcomes: &[WriteOutcome]) {
+        for outcome in outcomes {
+            self.counts.issued += 1;
+            self.end(None, outcome.clone());
+        }
+    }
+
+    /// Takes the outcomes of a call once all of them are known.
+    pub(crate) fn take_outcomes(&mut self, id: WriteBatchId) -> Option<Vec<WriteOutcome>> {
+        if !self.is_settled(id) {
+            return None;
+        }
+        // All are known, so none is left out. The vector is reused in place.
+        let outcomes = self.end_batch(id)?.into_iter();
+        Some(outcomes.map_while(|known| known).collect())
+    }
+
+    /// Returns true if every outcome of the call is known.
+    pub(crate) fn is_settled(&self, id: WriteBatchId) -> bool {
+        let batch = self.batches.get(&id.0);
+        batch.is_some_and(|batch| batch.open == 0)
+    }
+
+    /// Takes the outcomes of a call, known or not. Later outcomes are not stored.
+    fn end_batch(&mut self, id: WriteBatchId) -> Option<Vec<Option<WriteOutcome>>> {
+        let batch = self.batches.remove(&id.0)?;
+        self.tracked -= batch.outcomes.len();
+        Some(batch.outcomes)
+    }
+
+    pub(crate) fn counts(&self) -> WriteCounts {
+        let (waiting, in_flight) = (self.unsent.len() as u64, self.in_flight.count as u64);
+        WriteCounts {
+            waiting,
+            in_flight,
+            ..self.counts
+        }
+    }
+
+    /// Returns the reason of the last write that ended as refused, cancelled or unknown.
+    pub(crate) fn last_fault(&self) -> Option<&Fault> {
+        self.last_fault.as_ref()
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.unsent.len() + self.in_flight.count
+    }
+
+    /// Appends a WRITE frame of about `page` bytes with writes made before the request `before`. A
+    /// write that can never succeed is refused when its turn comes, so outcomes stay in order.
+    pub(crate) fn send(
+        &mut self,
+        base: &mut Base,
+        now: Tick,
+        before: u64,
+        page: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let message_max = base.connection.message_max();
+        let knows_registers = base.connection.has(Features::REGISTERS);
+        let variables = &mut base.variables;
+        let mut frame = WriteBuilder::begin(out, self.next_write());
+        while self.front().is_some_and(|order| order < before) && frame.len_bytes() < page {
+            let Some(unsent) = self.next_unsent() else {
+                break;
+            };
+            if !knows_registers {
+                // The client counts superseded writes itself; the frame of this engine has no field
+                // for them.
+                unsent.write.options.superseded = 0;
+            }
+            let (write, bytes) = (&unsent.write, unsent.bytes as usize);
+            let variable = write.variable;
+            if unsent.expires.is_some_and(|at| at <= now) {
+                let fault = not_sent(&base.connection);
+                self.end_next(WriteOutcome::NotTried(NotTried::Cancelled(fault)));
+                variables.release(variable);
+                base.changes += 1;
+                continue;
+            }
+            match check_write(variables, write, bytes, message_max, knows_registers) {
+                Ok(handle) => {
+                    if write.options.has_value() {
+                        frame.push_value(handle, &write.options, &write.value);
+                    } else {
+                        frame.push(handle, &write.options, &[]);
+                    }
+                    self.sent_next();
+                }
+                Err(fault) => {
+                    self.end_next(WriteOutcome::Refused(fault));
+                    base.changes += 1;
+                }
+            }
+            variables.release(variable);
+        }
+        self.leave_passed();
+        frame.finish();
+    }
+
+    /// Handles the engine's answers. `refused` gets the values of the provider that it refused.
+    pub(crate) fn handle_answers(
+        &mut self,
+        base: &mut Base,
+        remote: &mut RemoteSubscriptions,
+        frame: &Frame<'_>,
+        mut refused: impl FnMut(&mut Base, u32, FaultCode),
+    ) -> Result<(), Disconnect> {
+        let epoch = base.connection.epoch();
+        let answers = WriteAnswers::decode(frame)?;
+        let mut next = answers.head().first_write;
+        for answer in answers {
+            let (number, answer) = (next, answer?);
+            next = next.wrapping_add(1);
+            let Some(write) = self.in_flight.remove(number) else {
+                let sentence = format!("write {number} is answered, which is not on its way");
+                return Err(malformed(sentence));
+            };
+            self.in_flight_bytes -= write.bytes as usize;
+            if write.variable == VariableRef::NOBODY {
+                if let WriteAnswer::Refused(fault) = answer {
+                    refused(base, write.published, fault.code);
+                }
+                continue;
+            }
+            if let WriteAnswer::Applied(sequence) = answer {
+                remote.remember_own(&base.variables, write.variable, sequence);
+            }
+            self.end(write.place, of_answer(answer, epoch));
+            base.changes += 1;
+        }
+        Ok(())
+    }
+
+    /// Ends all writes in flight as unknown, because they will not be answered.
+    pub(crate) fn connection_lost(&mut self, cause: &Disconnect) {
+        let sentence = format!(
+            "the connection was lost before the engine answered, the write may have been carried out: \
+             {cause}"
+        );
+        let fault = Fault::new(FaultCode::TimedOut, sentence);
+        self.in_flight_bytes = 0;
+        for write in self.in_flight.take() {
+            if write.variable == VariableRef::NOBODY {
+                continue;
+            }
+            self.end(write.place, WriteOutcome::Unknown(fault.clone()));
+        }
+    }
+
+    /// Refuses all unsent writes, because no connection will be made.
+    pub(crate) fn refuse_unsent(&mut self, variables: &mut Variables, fault: &Fault) {
+        while let Some(unsent) = self.next_unsent() {
+            variables.release(unsent.write.variable);
+            self.end_next(WriteOutcome::Refused(fault.clone()));
+        }
+        self.leave_passed();
+    }
+}
+
+pub(crate) fn of_answer(answer: WriteAnswer<'_>, epoch: u64) -> WriteOutcome {
+    let position = |sequence| Position { epoch, sequence };
+    match answer {
+        WriteAnswer::Applied(sequence) => WriteOutcome::Applied(position(sequence)),
+        WriteAnswer::Unchanged(sequence) => WriteOutcome::Unchanged(position(sequence)),
+        WriteAnswer::Superseded => WriteOutcome::Superseded,
+        WriteAnswer::Refused(fault) => WriteOutcome::Refused(fault.to_fault()),
+        WriteAnswer::Unknown(fault) => WriteOutcome::Unknown(fault.to_fault()),
+        WriteAnswer::NotTried(WouldBlock) => WriteOutcome::NotTried(NotTried::WouldBlock),
+    }
+}
+
+#[cold]
+pub(crate) fn not_sent(connection: &Connection) -> Fault {
+    let sentence = match connection.down_because() {
+        Some(cause) => format!("not sent in time and cancelled: {cause}"),
+        None if connection.is_open() => {
+            "not sent in time and cancelled: the engine was busy with earlier writes".to_owned()
+        }
+        None => "not sent in time and cancelled: not connected yet".to_owned(),
+    };
+    Fault::new(FaultCode::TimedOut, sentence)
+}
+
+/// Returns the handle to write to, or the fault with which this end refuses the write.
+pub(crate) fn check_write(
+    variables: &Variables,
+    write: &Write,
+    bytes: usize,
+    message_max: usize,
+    knows_registers: bool,
+) -> Result<u32, Fault> {
+    let known = variables.get(write.variable);
+    let handle = match known.and_then(|known| known.handle) {
+        Some(handle) => handle,
+        None => variables.handle(write.variable)?,
+    };
+    let data_type = known.and_then(|known| known.data_type.as_ref());
+    if let Some(data_type) = data_type
+        && !write.options.raw
+        && write.options.has_value()
+        && !write.value.has_type(data_type)
+    {
+        let sentence = format!("the variable is {data_type}, the value is not; write one that is");
+        return Err(Fault::new(FaultCode::WrongType, sentence));
+    }
+    let max = VALUE_BYTES_MAX.min(message_max.saturating_sub(RECORD_BYTES));
+    if bytes > max {
+        let sentence = format!("the value has {bytes} bytes; {max} is the limit, use a stream");
+        return Err(Fault::new(FaultCode::TooLarge, sentence));
+    }
+    // An engine without registers would take a write without a value for an empty value.
+    if !knows_registers && write.options.needs_extension() {
+        let sentence = "the engine does not know this kind of write; update it, or put the value";
+        return Err(Fault::new(FaultCode::NotSupported, sentence));
+    }
+    Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write() -> InFlight {
+        InFlight {
+            variable: VariableRef::NOBODY,
+            published: 0,
+            bytes: 8,
+            place: None,
+        }
+    }
+
+    #[test]
+    fn writes_are_answered_in_any_order_and_once() {
+        let mut sut = OnTheirWay::default();
+        (0..5).for_each(|_| sut.push(write()));
+        for number in [3, 0, 4, 1] {
+            assert!(sut.remove(number).is_some());
+            assert!(sut.remove(number).is_none(), "{number} twice");
+        }
+        assert_eq!((sut.count, sut.first, sut.next()), (1, 2, 5));
+        assert!(sut.remove(5).is_none() && sut.remove(2).is_some());
+        assert_eq!((sut.count, sut.first, sut.next()), (0, 5, 5));
+    }
+
+    #[test]
+    fn unanswered_write_does_not_block_the_queue() {
+        let mut sut = OnTheirWay::default();
+        sut.push(write());
+        for number in 1..100_000 {
+            sut.push(write());
+            assert!(sut.remove(number).is_some());
+        }
+        assert!(sut.recent.len() <= RECENT_MAX);
+        assert_eq!((sut.count, sut.late.len()), (1, 1));
+        assert!(sut.remove(0).is_some() && sut.remove(0).is_none());
+        assert_eq!(sut.count, 0);
+    }
+
+    #[test]
+    fn numbers_continue_after_the_queue_was_empty() {
+        let mut sut = OnTheirWay::default();
+        (0..3).for_each(|_| sut.push(write()));
+        sut.remove(1);
+        assert_eq!(sut.take().count(), 2);
+        assert_eq!((sut.count, sut.next()), (0, 3));
+        assert!(sut.remove(0).is_none());
+    }
+}
