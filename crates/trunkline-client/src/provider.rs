@@ -259,6 +259,11 @@ impl ProviderRole {
         Ok(())
     }
 
+    /// Returns true if answers or values wait to be sent.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.answers.is_empty() || !self.publications.is_empty()
+    }
+
     /// Appends the answers, then a PUBLISH frame of about `page` bytes as far as the credit
     /// permits. Returns false if there was nothing to append.
     pub(crate) fn send(&mut self, writes: &mut Writes, page: usize, out: &mut Vec<u8>) -> bool {

@@ -204,7 +204,9 @@ impl ClientCore {
             FrameKind::WriteAnswers => {
                 let refused = |base: &mut _, handle, code| provider.refused(base, handle, code);
                 writes.handle_answers(base, &mut subscriptions.remote, frame, refused)?;
-                requests.end_flushes(parts);
+                if !requests.flushes.is_empty() {
+                    requests.end_flushes(parts);
+                }
                 Ok(())
             }
             FrameKind::Ended => subscriptions.handle_ended(base, frame),
@@ -302,7 +304,9 @@ impl ClientCore {
     /// Appends the next queued frame. Returns false if nothing may be sent.
     fn send_next(&mut self, now: Tick, page: usize, out: &mut Vec<u8>) -> bool {
         let front = self.requests.front(&mut self.parts.base.asked);
-        let request = front.filter(|id| self.may_send(*id));
+        // Some requests wait for earlier writes, even for those that wait for credit.
+        let has_earlier = |id| self.parts.writes.oldest().is_some_and(|order| order <= id);
+        let request = front.filter(|id| !self.requests.waits_for_writes(*id) || !has_earlier(*id));
         let writes = match self.requests.are_handles_restored() {
             true => self.parts.writes.front(),
             false => None,
@@ -336,14 +340,8 @@ impl ClientCore {
         let Subscriptions {
             remote, suspects, ..
         } = subscriptions;
-        provider.send(writes, page, out) || suspects.send(remote, &mut base.connection, page, out)
-    }
-
-    /// Returns true if the request need not wait for earlier writes, not even for those that wait
-    /// for credit.
-    fn may_send(&self, id: u64) -> bool {
-        !self.requests.waits_for_writes(id)
-            || self.parts.writes.oldest().is_none_or(|order| order > id)
+        (provider.is_waiting() && provider.send(writes, page, out))
+            || (!suspects.is_empty() && suspects.send(remote, &mut base.connection, page, out))
     }
 
     /// Appends an acknowledgement if one is due, or if one can go along with other output.
@@ -410,7 +408,9 @@ impl Endpoint for ClientCore {
             }
         }
         let parts = &mut self.parts;
-        parts.subscriptions.plan_retry(&mut parts.base, now);
+        if parts.subscriptions.retry.is_wanted {
+            parts.subscriptions.plan_retry(&mut parts.base, now);
+        }
     }
 
     fn wants_input(&self) -> bool {

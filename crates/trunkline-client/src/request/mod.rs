@@ -1,7 +1,7 @@
 //! Requests: one type and one file for each. `requests!` lists them all.
 //!
 //! ```text
-//! client/verbs.rs    pending.rs             course.rs                            client/verbs.rs
+//! client/verbs.rs    pending.rs                                                  client/verbs.rs
 //! core.info(..) --> Pending<AnyRequest> --> prepare, encode, answered, end --> core.take(id)
 //! ```
 //!
@@ -12,7 +12,6 @@
 
 mod audit;
 mod close;
-mod course;
 mod engine;
 mod find;
 mod flush;

@@ -1,13 +1,23 @@
-//! Pending requests: what was asked, sent and answered.
+//! Pending requests: what was asked, sent, answered and ended. Answers are kept, within bounds, until
+//! they are taken.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 
+use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_types::Tick;
 
-use super::{AnyAnswer, AnyRequest, RequestId};
+use super::{
+    Answering, AnyAnswer, AnyRequest, Ending, Flush, Next, Prepared, Request, RequestId, Sending,
+    close_quietly,
+};
 use crate::ask::{Asked, Place};
-use crate::error::malformed;
+use crate::base::Base;
+use crate::connection::Connection;
+use crate::error::{RequestError, malformed, wrong_answer};
+use crate::parts::Parts;
+use crate::table::Key;
 
 const REFUSED_MAX: usize = 64;
 
@@ -28,7 +38,7 @@ pub(crate) struct Requests {
     /// Number of requests that must be answered before handles can be used.
     restoring: usize,
     /// Flushes that the engine has completed and that still wait for write answers.
-    pub(super) flushes: Vec<u64>,
+    pub(crate) flushes: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -71,7 +81,7 @@ impl Pending {
 
     /// Returns the fault for a request that changes the engine and whose connection was lost, or
     /// `None` if the request can be sent again.
-    pub(crate) fn unknown_outcome(&self) -> Option<Fault> {
+    fn unknown_outcome(&self) -> Option<Fault> {
         let is_with_the_engine = self.wire.is_some() && self.sent >= self.total;
         let is_unknown = self.request.changes_engine() && is_with_the_engine;
         is_unknown.then(|| self.unknown_because("the connection was lost"))
@@ -148,19 +158,19 @@ impl Requests {
     }
 
     /// Takes a request out to work on it. The caller must [`put_back`](Self::put_back) or end it.
-    pub(crate) fn take_out(&mut self, id: u64) -> Option<Pending> {
+    fn take_out(&mut self, id: u64) -> Option<Pending> {
         self.pending.remove(&id)
     }
 
-    pub(crate) fn put_back(&mut self, id: u64, pending: Pending) {
+    fn put_back(&mut self, id: u64, pending: Pending) {
         self.pending.insert(id, pending);
     }
 
-    pub(crate) fn sent_front(&mut self) {
+    fn sent_front(&mut self) {
         self.outbox.pop_front();
     }
 
-    pub(crate) fn assign_wire(&mut self, id: u64) -> u32 {
+    fn assign_wire(&mut self, id: u64) -> u32 {
         loop {
             self.next_wire = self.next_wire.wrapping_add(1);
             let wire = self.next_wire;
@@ -173,10 +183,7 @@ impl Requests {
 
     /// Returns the request that a frame answers, or `None` for a late answer to a request that was
     /// refused as a whole.
-    pub(crate) fn answered_by(
-        &mut self,
-        frame: &Frame<'_>,
-    ) -> Result<Option<(u64, Pending)>, Disconnect> {
+    fn answered_by(&mut self, frame: &Frame<'_>) -> Result<Option<(u64, Pending)>, Disconnect> {
         let wire = frame.request();
         let id = self.by_wire.get(&wire).copied();
         match id.and_then(|id| Some((id, self.take_out(id)?))) {
@@ -190,14 +197,14 @@ impl Requests {
 
     /// Remembers a request that was refused as a whole. The engine may have received more of its
     /// frames before it refused, and may still answer them.
-    pub(crate) fn refused(&mut self, pending: &Pending) {
+    fn refused(&mut self, pending: &Pending) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.pop_front();
         }
         self.refused.extend(pending.wire);
     }
 
-    pub(crate) fn end(&mut self, id: u64, pending: &Pending) {
+    fn end(&mut self, id: u64, pending: &Pending) {
         if let Some(wire) = pending.wire {
             self.by_wire.remove(&wire);
         }
@@ -210,7 +217,7 @@ impl Requests {
     }
 
     /// Sends a request again in its current state, for example for the next page.
-    pub(crate) fn ask_again(&mut self, id: u64, mut pending: Pending) {
+    fn ask_again(&mut self, id: u64, mut pending: Pending) {
         self.take_off_wire(&mut pending);
         pending.prepared = false;
         self.put_back(id, pending);
@@ -219,7 +226,7 @@ impl Requests {
 
     /// Keeps a request that the engine has answered, or is not sent, until the writes before it
     /// have ended.
-    pub(crate) fn keep_for_writes(&mut self, id: u64, mut pending: Pending) {
+    fn keep_for_writes(&mut self, id: u64, mut pending: Pending) {
         if pending.wire.is_none() {
             self.sent_front();
         }
@@ -250,7 +257,7 @@ impl Requests {
 
     /// Marks a request whose answer is no longer wanted. Returns true if the program wanted it
     /// before.
-    pub(crate) fn disown(&mut self, pending: &mut Pending) -> bool {
+    fn disown(&mut self, pending: &mut Pending) -> bool {
         let Some(items) = pending.program_items.take() else {
             return false;
         };
@@ -259,7 +266,7 @@ impl Requests {
         true
     }
 
-    pub(crate) fn keep(&mut self, id: u64, answer: AnyAnswer, items: usize) {
+    fn keep(&mut self, id: u64, answer: AnyAnswer, items: usize) {
         self.open -= 1;
         self.answers.insert(id, (answer, items));
     }
@@ -293,13 +300,13 @@ impl Requests {
         self.open + self.answers.len()
     }
 
-    pub(crate) fn items(&self) -> usize {
+    fn items(&self) -> usize {
         self.items
     }
 
     /// Prepares for the next connection: the program's requests will be sent again. Returns the
     /// client's own requests, and the program's requests whose outcome is unknown.
-    pub(crate) fn disconnected(&mut self) -> (Vec<Pending>, Vec<(u64, Pending, Fault)>) {
+    fn disconnected(&mut self) -> (Vec<Pending>, Vec<(u64, Pending, Fault)>) {
         self.by_wire.clear();
         self.refused.clear();
         self.outbox.clear();
@@ -321,18 +328,282 @@ impl Requests {
         (others, unknown)
     }
 
-    pub(crate) fn find(&self, wanted: impl Fn(&AnyRequest) -> bool) -> Option<u64> {
+    fn find(&self, wanted: impl Fn(&AnyRequest) -> bool) -> Option<u64> {
         let mut pending = self.pending.iter();
         pending
             .find(|(_, pending)| wanted(&pending.request))
             .map(|(id, _)| *id)
     }
 
-    pub(crate) fn ids(&self) -> Vec<u64> {
+    fn ids(&self) -> Vec<u64> {
         self.pending.keys().copied().collect()
     }
 
     pub(crate) fn open(&self) -> usize {
         self.open
     }
+
+    /// Adds a request of the program with this many items, unless a bound is reached.
+    pub(crate) fn ask_for_program<R: Request + Into<AnyRequest>>(
+        &mut self,
+        base: &mut Base,
+        items: usize,
+        request: R,
+    ) -> Result<RequestId<R>, RequestError> {
+        self.check(base, items)?;
+        Ok(self.push_for_program(&mut base.asked, items, request))
+    }
+
+    /// Ends a request that needs no answer of the engine.
+    pub(crate) fn end_at_once(&mut self, parts: &mut Parts, id: u64) {
+        if let Some(pending) = self.take_out(id) {
+            self.end_request(parts, id, pending, None);
+        }
+    }
+
+    pub(crate) fn check(&self, base: &Base, items: usize) -> Result<(), RequestError> {
+        let closed = |cause| RequestError::Closed { cause };
+        base.connection.check_usable().map_err(closed)?;
+        let max = base.options.requests_max;
+        if self.count() >= max {
+            return Err(RequestError::TooManyRequests { max });
+        }
+        let max = base.options.request_items_max;
+        if self.items().saturating_add(items) > max {
+            return Err(RequestError::TooManyItems { items, max });
+        }
+        Ok(())
+    }
+
+    /// Abandons a request whose answer is no longer wanted. Variables that it opens are closed again.
+    pub(crate) fn forget(&mut self, parts: &mut Parts, id: u64) {
+        if let Some(answer) = self.take_answer(id, Ok) {
+            if let AnyAnswer::Open(Ok(results)) = answer {
+                let opened = results.iter().flatten().map(|opened| opened.variable);
+                close_quietly(&mut parts.base, self, &opened.collect::<Vec<_>>());
+            }
+            return;
+        }
+        let Some(mut pending) = self.take_out(id) else {
+            return;
+        };
+        let is_programs = self.disown(&mut pending);
+        match is_programs && pending.wire.is_none() {
+            true => self.end_request(parts, id, pending, None),
+            false => self.put_back(id, pending),
+        }
+    }
+
+    pub(crate) fn send(&mut self, parts: &mut Parts, id: u64, page: usize, out: &mut Vec<u8>) {
+        let Some(mut pending) = self.take_out(id) else {
+            self.sent_front();
+            return;
+        };
+        if !pending.prepared {
+            if let Some(fault) = not_supported(&parts.base.connection, &pending.request) {
+                return self.end_request(parts, id, pending, Some(fault));
+            }
+            pending.total = match pending.request.prepare(parts) {
+                Prepared::Items(0) => return self.end_request(parts, id, pending, None),
+                Prepared::Later => return self.wait_for_writes(parts, id, pending),
+                Prepared::Items(count) => count,
+                Prepared::Single => 0,
+            };
+            pending.prepared = true;
+            pending.wire = Some(self.assign_wire(id));
+        }
+        pending.request.encode(&mut Sending {
+            parts,
+            number: pending.wire.unwrap_or(0),
+            total: pending.total,
+            sent: &mut pending.sent,
+            page,
+            out,
+        });
+        if pending.sent >= pending.total {
+            self.sent_front();
+        }
+        match pending.request.answered_by() {
+            Some(_) => self.put_back(id, pending),
+            None => self.end_request(parts, id, pending, None),
+        }
+    }
+
+    /// Handles a frame that answers a request, in full or in part.
+    pub(crate) fn handle_answer(
+        &mut self,
+        parts: &mut Parts,
+        now: Tick,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let Some((id, mut pending)) = self.answered_by(frame)? else {
+            return Ok(());
+        };
+        let next = process(parts, now, frame, &mut pending);
+        let (answered, total) = (pending.answered, pending.total);
+        match next {
+            Ok(Next::Again) => self.ask_again(id, pending),
+            Ok(Next::Later) => self.wait_for_writes(parts, id, pending),
+            Ok(Next::Settle) if frame.has_more() => self.put_back(id, pending),
+            Ok(Next::Settle) if answered >= total => self.end_request(parts, id, pending, None),
+            Ok(Next::Settle) => {
+                self.put_back(id, pending);
+                let number = frame.request();
+                return Err(malformed(format!(
+                    "the answer to request {number} ends after {answered} of {total} items"
+                )));
+            }
+            Err(cause) => {
+                // The disconnect decides what becomes of it.
+                self.put_back(id, pending);
+                return Err(cause);
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles the refusal of a whole request: every item without an answer gets this fault.
+    pub(crate) fn handle_fault(
+        &mut self,
+        parts: &mut Parts,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
+        let fault: Fault = FaultMessage::decode(frame)?.fault.to_fault();
+        let Some((id, pending)) = self.answered_by(frame)? else {
+            return Ok(());
+        };
+        self.refused(&pending);
+        self.end_request(parts, id, pending, Some(fault));
+        Ok(())
+    }
+
+    fn wait_for_writes(&mut self, parts: &mut Parts, id: u64, pending: Pending) {
+        self.keep_for_writes(id, pending);
+        self.flushes.push(id);
+        self.end_flushes(parts);
+    }
+
+    /// Ends the flushes whose earlier writes have all been answered.
+    pub(crate) fn end_flushes(&mut self, parts: &mut Parts) {
+        for id in std::mem::take(&mut self.flushes) {
+            // The others were given up.
+            if let Some(AnyRequest::Flush(Flush { before })) =
+                self.get(id).map(|pending| &pending.request)
+            {
+                match parts.writes.are_answered_before(*before) {
+                    true => self.end_at_once(parts, id),
+                    false => self.flushes.push(id),
+                }
+            }
+        }
+    }
+
+    /// Ends a watch. Returns true if the engine may have received the request for it.
+    pub(crate) fn end_watch(&mut self, base: &mut Base, key: Key) -> bool {
+        self.take_over(&mut base.asked);
+        let of_it =
+            |request: &AnyRequest| matches!(request, AnyRequest::Watch(watch) if watch.key == key);
+        let Some(id) = self.find(of_it) else {
+            return true;
+        };
+        let Some(pending) = self.take_out(id) else {
+            return true;
+        };
+        // Pages of the answer may still arrive.
+        self.refused(&pending);
+        self.end(id, &pending);
+        pending.wire.is_some()
+    }
+
+    /// Ends the request for a watch, whose listing is complete.
+    pub(crate) fn listed(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        if frame.request() == 0 {
+            return Ok(());
+        }
+        let Ok(Some((id, pending))) = self.answered_by(frame) else {
+            return Ok(());
+        };
+        if !matches!(pending.request, AnyRequest::Watch(_)) {
+            self.put_back(id, pending);
+            return Err(wrong_answer(frame));
+        }
+        self.end(id, &pending);
+        Ok(())
+    }
+
+    /// Prepares for the next connection. Requests that were sent and change the engine end as
+    /// unknown.
+    pub(crate) fn connection_lost(&mut self, parts: &mut Parts) {
+        parts.base.asked.list.clear();
+        let (others, unknown) = self.disconnected();
+        for (id, pending, fault) in unknown {
+            self.end_request(parts, id, pending, Some(fault));
+        }
+        for pending in others {
+            // Their calls have ended: what they opened is released, and what they wrote is counted.
+            let fault = pending.unknown_outcome();
+            let fault = fault.unwrap_or_else(|| FaultCode::TimedOut.into());
+            pending.request.abandoned(Ending {
+                parts,
+                requests: self,
+                fault: Some(fault),
+                wanted: false,
+            });
+        }
+    }
+
+    /// Ends all requests, because no connection will be made.
+    pub(crate) fn refuse_all(&mut self, parts: &mut Parts, fault: &Fault) {
+        for id in self.ids() {
+            if let Some(request) = self.take_out(id) {
+                self.end_request(parts, id, request, Some(fault.clone()));
+            }
+        }
+    }
+
+    /// Ends a request. `fault` applies to unanswered items, or to the whole request.
+    fn end_request(&mut self, parts: &mut Parts, id: u64, pending: Pending, fault: Option<Fault>) {
+        self.end(id, &pending);
+        let wanted = pending.program_items;
+        let answer = pending.request.end(Ending {
+            parts,
+            requests: self,
+            fault,
+            wanted: wanted.is_some(),
+        });
+        if let (Some(answer), Some(items)) = (answer, wanted) {
+            self.keep(id, answer, items);
+            parts.base.changes += 1;
+        }
+    }
+}
+
+/// Returns a fault if the engine does not support this request. It would skip the frame and never
+/// answer.
+fn not_supported(connection: &Connection, request: &AnyRequest) -> Option<Fault> {
+    let session = connection.session()?;
+    let (feature, missing) = request.requires()?;
+    if session.features.contains(feature) {
+        return None;
+    }
+    let sentence = format!("{} {missing}", session.engine_name);
+    Some(Fault::new(FaultCode::NotSupported, sentence))
+}
+
+fn process(
+    parts: &mut Parts,
+    now: Tick,
+    frame: &Frame<'_>,
+    pending: &mut Pending,
+) -> Result<Next, Disconnect> {
+    if frame.kind() != pending.request.answered_by() {
+        return Err(wrong_answer(frame));
+    }
+    pending.request.answered(&mut Answering {
+        parts,
+        now,
+        frame,
+        sent: pending.sent,
+        answered: &mut pending.answered,
+    })
 }

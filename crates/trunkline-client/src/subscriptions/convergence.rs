@@ -83,6 +83,10 @@ fn ask_again(remote: &mut RemoteSubscriptions, base: &mut Base) {
 }
 
 impl Suspects {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Appends a COMPARE frame with the local state of items that may differ. Returns false if
     /// there are none.
     pub(crate) fn send(
@@ -92,9 +96,6 @@ impl Suspects {
         page: usize,
         out: &mut Vec<u8>,
     ) -> bool {
-        if self.0.is_empty() {
-            return false;
-        }
         let epoch = connection.session().map(|session| session.epoch);
         let head = CompareHead {
             records_received: connection.receipt.acknowledge(),

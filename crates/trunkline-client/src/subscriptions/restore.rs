@@ -38,7 +38,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Retry {
     pub(crate) at: Option<Tick>,
-    wanted: bool,
+    pub(crate) is_wanted: bool,
     backoff: Backoff,
 }
 
@@ -46,7 +46,7 @@ impl Default for Retry {
     fn default() -> Self {
         Self {
             at: None,
-            wanted: false,
+            is_wanted: false,
             backoff: Backoff::new(RETRY_BASE, RETRY_MAX),
         }
     }
@@ -55,7 +55,7 @@ impl Default for Retry {
 impl Retry {
     /// Requests a retry. [`Subscriptions::plan_retry`] sets its time.
     pub(crate) fn later(&mut self) {
-        self.wanted = true;
+        self.is_wanted = true;
     }
 
     /// Makes the next wait the shortest again.
@@ -279,7 +279,8 @@ impl Subscriptions {
 
     /// Sets the timer for failed items. Called once per batch of input.
     pub(crate) fn plan_retry(&mut self, base: &mut Base, now: Tick) {
-        if !std::mem::take(&mut self.retry.wanted) || self.retry.at.is_some() {
+        self.retry.is_wanted = false;
+        if self.retry.at.is_some() {
             return;
         }
         let may_retry =

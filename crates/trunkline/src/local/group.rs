@@ -2,12 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use trunkline_client::IntoValue;
 use trunkline_engine::{
-    AccessError, Caller, Engine as Core, Granted, GroupAttempt, GroupMember, LeaseRequest, Refusal,
-    Wakes, Write, WriteOutcome,
+    AccessError, Caller, Engine as Core, GroupAttempt, GroupMember, Refusal, Wakes, Write,
+    WriteOutcome,
 };
 use trunkline_net::Clock;
 use trunkline_types::{Position, Sample, Value};
@@ -234,32 +233,5 @@ impl SampleSet {
             commit: snapshot.commit,
             samples: found.into_iter().map(sample).collect(),
         }
-    }
-}
-
-impl<T> Variable<T> {
-    /// Takes or renews the lease of this variable. For `duration`, only writes of this handle are
-    /// accepted, and the updates of the source. The lease ends when its time expires or the handle
-    /// is dropped.
-    ///
-    /// # Errors
-    /// [`Refusal`]: another caller holds the lease, or the variable may not be written.
-    pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseRequest::acquire(duration))
-    }
-
-    /// Releases the lease.
-    ///
-    /// # Errors
-    /// [`Refusal::NotLeased`]: this handle does not hold it.
-    pub fn release(&self) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseRequest::release())
-    }
-
-    fn order_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
-        let (now, handle) = (self.clock.now(), self.variable.handle());
-        self.core
-            .leases()
-            .request(&self.caller, now, handle, request)
     }
 }

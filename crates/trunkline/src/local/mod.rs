@@ -9,9 +9,12 @@ mod write;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trunkline_client::{FromValue, TypeMismatch};
-use trunkline_engine::{AccessError, Caller, Engine as Core, Variable as CoreVariable};
+use trunkline_engine::{
+    AccessError, Caller, Engine as Core, Granted, LeaseRequest, Variable as CoreVariable,
+};
 use trunkline_net::Clock;
 use trunkline_types::{Position, Quality, Timestamp};
 
@@ -164,5 +167,32 @@ impl<T: FromValue> Variable<T> {
                 sequence,
             },
         })
+    }
+}
+
+impl<T> Variable<T> {
+    /// Takes or renews the lease of this variable. For `duration`, only writes of this handle are
+    /// accepted, and the updates of the source. The lease ends when its time expires or the handle
+    /// is dropped.
+    ///
+    /// # Errors
+    /// [`Refusal`]: another caller holds the lease, or the variable may not be written.
+    pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
+        self.order_lease(LeaseRequest::acquire(duration))
+    }
+
+    /// Releases the lease.
+    ///
+    /// # Errors
+    /// [`Refusal::NotLeased`]: this handle does not hold it.
+    pub fn release(&self) -> Result<Granted, Refusal> {
+        self.order_lease(LeaseRequest::release())
+    }
+
+    fn order_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
+        let (now, handle) = (self.clock.now(), self.variable.handle());
+        self.core
+            .leases()
+            .request(&self.caller, now, handle, request)
     }
 }
