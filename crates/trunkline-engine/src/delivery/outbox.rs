@@ -10,7 +10,7 @@ use crate::delivery::budget::{Budget, EngineBudget};
 use crate::delivery::mail::ProviderOrder;
 use crate::outcome::WriteOutcome;
 use crate::outcome::orders::OrderResult;
-use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, unique_number};
+use crate::sync::{Arc, AtomicU32, AtomicUsize, Mutex, Ordering, crossing, unique_number};
 
 /// Called once when work becomes pending, on the writer's thread and outside every lock.
 ///
@@ -125,6 +125,25 @@ impl Outbox {
         // SYNC POINT, pairs with `is_woken`: a marker that sees the number before this one has made
         // its mark before the drain looks at the marks.
         self.drains.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Marks an item, and adds the consumer to `wakes` unless it was already woken. Returns true if
+    /// it was.
+    pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) -> bool {
+        crossing();
+        self.marks.mark(index);
+        crossing();
+        self.see_to_wake(wakes)
+    }
+
+    /// Called after a mark. Adds the consumer to `wakes` unless it was already woken. Returns true
+    /// if it was.
+    pub(crate) fn see_to_wake(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
+        let is_woken = self.is_woken();
+        if !is_woken {
+            wakes.add(self);
+        }
+        is_woken
     }
 
     /// Returns true if the consumer was woken and has not begun to drain since. A writer checks

@@ -9,7 +9,7 @@ use crate::delivery::group_room::GroupRooms;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::rings::{FirstQueue, Ring, Rings};
 use crate::fifo::ReaderFifo;
-use crate::sync::{Arc, crossing};
+use crate::sync::Arc;
 use crate::update::Update;
 
 /// One subscription of one variable, as seen by its commits.
@@ -452,27 +452,6 @@ impl Subscriber {
 
     fn is(&self, outbox: &Arc<Outbox>, item: u32) -> bool {
         self.item == item && Arc::ptr_eq(&self.outbox, outbox)
-    }
-}
-
-impl Outbox {
-    /// Marks an item, and adds the consumer to `wakes` unless it was already woken. Returns true if
-    /// it was.
-    pub(crate) fn mark(self: &Arc<Self>, index: u32, wakes: &mut Wakes) -> bool {
-        crossing();
-        self.marks.mark(index);
-        crossing();
-        self.see_to_wake(wakes)
-    }
-
-    /// Called after a mark. Adds the consumer to `wakes` unless it was already woken. Returns true
-    /// if it was.
-    pub(crate) fn see_to_wake(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
-        let is_woken = self.is_woken();
-        if !is_woken {
-            wakes.add(self);
-        }
-        is_woken
     }
 }
 

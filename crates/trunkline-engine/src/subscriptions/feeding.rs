@@ -3,8 +3,7 @@
 use super::Sink;
 use super::drain::TAKE;
 use super::in_flight::{InFlight, Seat, Table};
-use super::item_variables::ItemVariables;
-use super::items::Items;
+use super::items::{ItemVariables, Items};
 use super::membership::Membership;
 use super::resume::Resume;
 use crate::delivery::feed::{Event, FeedEntry, Room, SharedRun, Taken};

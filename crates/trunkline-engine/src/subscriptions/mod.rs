@@ -5,7 +5,7 @@
 //! deliveries, in the same order, with the same counts.
 //!
 //! # Layout
-//! - `items`: the items and their side of the ledger; `item_variables`: their variables.
+//! - `items`: the items, their variables and their side of the ledger.
 //! - `sink`: delivery to a subscriber.
 //! - `subscribe`: adds and removes items; `indices`: the items of a subscription.
 //! - `drain`: from marks to deliveries, `feeding` for `all`; `membership`: a subscription's part in
@@ -18,7 +18,6 @@ mod drain;
 mod feeding;
 mod in_flight;
 mod indices;
-mod item_variables;
 mod items;
 mod ledger;
 mod membership;
@@ -38,8 +37,7 @@ use trunkline_types::{Contract, Tick};
 
 use self::in_flight::InFlight;
 use self::indices::Indices;
-use self::item_variables::ItemVariables;
-use self::items::{Items, VariableItem};
+use self::items::{ItemVariables, Items, VariableItem};
 pub use self::ledger::SweepSlice;
 use self::membership::Membership;
 use self::resume::{DetachedSessions, LOOKS_PER_REQUEST, Resume, leave};

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::in_flight::{Seat, Table};
-use super::item_variables::ItemVariables;
+use super::items::ItemVariables;
 use super::membership::Membership;
 use crate::delivery::feed::{Feed, Feeds, Moved};
 use crate::delivery::group_room::GROUP_MAX;

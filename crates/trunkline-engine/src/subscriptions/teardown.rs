@@ -3,7 +3,7 @@
 
 use super::Subscriptions;
 use super::indices::Indices;
-use super::item_variables::ItemVariables;
+use super::items::ItemVariables;
 use super::membership::{Membership, leave_feed};
 use super::subscribe::forget;
 use crate::delivery::feed::Feed;

@@ -1,16 +1,17 @@
-//! The part of a write under the variable's lock: decision and commit.
+//! The part of a write under the variable's lock: decision and commit. Every commit ends in
+//! [`commit_update`], also those that no client asked for.
 
 use std::time::Duration;
 
-use trunkline_types::{ClockSync, Level, Properties, Reason, Timestamp};
+use trunkline_types::{ClockSync, Level, Moment, Properties, Reason, Timestamp};
 
-use super::finish::{Commit, commit_update};
 use super::{Call, Completion, Origin, WriteVerb};
 use crate::delivery::feed::Stall;
+use crate::delivery::group_room::GroupRooms;
 use crate::delivery::outbox::Wakes;
 use crate::outcome::{Attempt, Refusal, WriteOutcome};
 use crate::update::Update;
-use crate::variable::{Admission, Extra, State, Variable};
+use crate::variable::{Admission, Extra, Redirect, State, Variable};
 use crate::write::accept::{Accepted, within_deadband};
 
 pub(crate) enum Decision {
@@ -212,6 +213,76 @@ fn commit_to_one_feed(
         variable.committed(state, update, moment, call.redirect, wakes);
     }
     Some(Attempt::Done(WriteOutcome::Applied(update.sequence)))
+}
+
+pub(crate) struct Commit<'a> {
+    pub(crate) moment: Moment,
+    /// False only if value and quality are known to equal those of the previous update.
+    pub(crate) changed: bool,
+    /// Set for a member of a group, whose updates enter the feeds together.
+    pub(crate) group: Option<&'a mut GroupRooms>,
+    pub(crate) redirect: Option<&'a Redirect<'a>>,
+}
+
+impl Commit<'_> {
+    /// A commit of a changed value, outside a group.
+    pub(crate) fn at(moment: Moment) -> Self {
+        Self {
+            moment,
+            changed: true,
+            group: None,
+            redirect: None,
+        }
+    }
+}
+
+/// Publishes the update, for which every `all` feed has reserved room. Informs the subscribers, then
+/// the extensions of the variable. Returns the sequence of the update.
+#[inline]
+pub(crate) fn commit_update(
+    variable: &Variable,
+    state: &mut State,
+    update: &mut Update,
+    commit: Commit<'_>,
+    wakes: &mut Wakes,
+) -> u64 {
+    let Commit {
+        moment,
+        changed,
+        group,
+        redirect,
+    } = commit;
+    state.offered += 1;
+    let sequence = variable.publish(state, update);
+    state.announce(update, changed, group, wakes);
+    if variable.is_extended() {
+        variable.committed(state, update, moment, redirect, wakes);
+    }
+    sequence
+}
+
+/// Commits an update that nothing can delay: a full `all` subscription ends, whatever the owner's
+/// `stall` setting.
+pub(crate) fn commit_undelayed(
+    variable: &Variable,
+    state: &mut State,
+    update: &mut Update,
+    commit: Commit<'_>,
+    wakes: &mut Wakes,
+) -> u64 {
+    if let Some(subscribers) = state.subscribers_mut() {
+        let bytes = update.value.as_slice().len();
+        let stall = Stall {
+            now: commit.moment.now,
+            limit: Duration::ZERO,
+        };
+        let reserved = subscribers.reserve_room(commit.changed, bytes, stall, wakes);
+        debug_assert!(
+            reserved.is_ok(),
+            "without stall a full feed ends instead of blocking"
+        );
+    }
+    commit_update(variable, state, update, commit, wakes)
 }
 
 /// Returns true if the sample is late: measured before the live value, with both clocks set. A late

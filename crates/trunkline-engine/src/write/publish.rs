@@ -2,7 +2,7 @@
 
 use trunkline_types::{Clock, ClockSync, Moment, Quality, Timestamp};
 
-use super::finish::{Commit, commit_undelayed};
+use super::commit::{Commit, commit_undelayed};
 use crate::delivery::outbox::Wakes;
 use crate::update::{Encoded, Update};
 use crate::variable::{Admission, State, Variable};

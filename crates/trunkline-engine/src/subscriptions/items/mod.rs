@@ -1,10 +1,9 @@
 //! The items of a consumer: one variable in one subscription each, with its side of the ledger.
 //!
 //! There may be two million, so an item takes 24 bytes. Its variable is stored apart (`ItemVariables`), and
-//! so is the data that most items do not need (`packed`). The number of deliveries is not counted
+//! so is the data that most items do not need (`Rest`). The number of deliveries is not counted
 //! but computed from the sequences.
 
-mod packed;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -13,8 +12,6 @@ use std::collections::HashMap;
 
 use trunkline_types::Lost;
 
-use self::packed::{COALESCED, FEED, PENDING, REST};
-pub(crate) use self::packed::{Rest, VariableItem};
 use super::in_flight::{InFlight, Seat, Table};
 use super::sink::{Delivery, Sink};
 use crate::delivery::feed::SharedRun;
@@ -22,9 +19,167 @@ use crate::sync::Arc;
 use crate::update::Update;
 use crate::variable::Variable;
 
-/// Items in a chunk. A chunk is allocated as a whole; growing a single list would take twice the
+/// Items or references in a chunk. A chunk is allocated as a whole; growing a single list would take twice the
 /// memory.
 const CHUNK: usize = 1024;
+
+/// One variable in one subscription. The variable itself is stored in `ItemVariables`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct VariableItem {
+    pub(crate) subscription: u32,
+    /// 18 bits of the coalesced count, a flag, and 13 bits of `unconfirmed`.
+    counts: u32,
+    /// Sequence before the first update that counts for this subscription, below 8 more bits of
+    /// `unconfirmed`.
+    opened: u64,
+    /// Sequence of the last delivery, below flags.
+    last: u64,
+}
+
+/// Bits of a sequence. They last for 28 years at ten million updates a second.
+const SEQUENCE: u64 = (1 << 53) - 1;
+const FIRST: u64 = 1 << 53;
+const REST: u64 = 1 << 54;
+const FEED: u64 = 1 << 55;
+const VARIABLE: u64 = 1 << 56;
+/// The first delivery uses no credit.
+const FREE: u64 = 1 << 57;
+const COALESCED: u32 = (1 << 18) - 1;
+/// In `counts`: the item's [`Rest`] concerns the next delivery or confirmation.
+const PENDING: u32 = 1 << 18;
+const UNCONFIRMED_HIGH_SHIFT: u32 = 19;
+const UNCONFIRMED_LOW_SHIFT: u32 = 56;
+/// Maximum counted in the item: more deliveries than a peer may leave unconfirmed over all its
+/// items.
+const UNCONFIRMED_MAX: u32 = (1 << 21) - 1;
+
+const _: () = assert!(size_of::<VariableItem>() == 24);
+
+/// Data that only buffered contracts, filters, resumed subscriptions and large counts need.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// The push number to read next from the ring (`last:n`).
+    pub(crate) cursor: u64,
+    /// The first reading of a buffered contract, until it is delivered.
+    pub(crate) initial: Option<Box<Update>>,
+    /// Updates held back by `only_changes` and reported.
+    pub(crate) filtered: u64,
+    pub(crate) queue: u64,
+    pub(crate) disconnect: u64,
+    pub(crate) repaired: u64,
+    untold: Lost,
+    coalesced: u64,
+    unconfirmed: u64,
+}
+
+impl VariableItem {
+    /// Creates a variable item whose subscriber has everything up to `sequence`, except its first
+    /// reading.
+    fn new(subscription: u32, sequence: u64) -> Self {
+        let sequence = sequence & SEQUENCE;
+        Self {
+            subscription,
+            counts: 0,
+            opened: sequence,
+            last: sequence | VARIABLE | FIRST,
+        }
+    }
+
+    pub(crate) fn set_free(&mut self) {
+        self.last |= FREE;
+    }
+
+    /// Returns true if it has credit for a first delivery that is still to come.
+    pub(crate) fn has_free_credit(&self) -> bool {
+        self.has(FIRST) && self.has(FREE)
+    }
+
+    fn of_feed(subscription: u32) -> Self {
+        Self {
+            subscription,
+            last: FEED,
+            ..Self::default()
+        }
+    }
+
+    #[inline]
+    fn has(&self, flag: u64) -> bool {
+        self.last & flag != 0
+    }
+
+    fn set(&mut self, flag: u64) {
+        self.last |= flag;
+    }
+
+    fn is_free(&self) -> bool {
+        !self.has(FEED | VARIABLE)
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        self.has(FIRST)
+    }
+
+    pub(crate) fn opened_at(&self) -> u64 {
+        self.opened & SEQUENCE
+    }
+
+    fn set_opened_at(&mut self, sequence: u64) {
+        self.opened = self.opened & !SEQUENCE | sequence & SEQUENCE;
+    }
+
+    #[inline]
+    pub(crate) fn last(&self) -> u64 {
+        self.last & SEQUENCE
+    }
+
+    /// Sets the last delivery of an item. No other code changes it.
+    #[inline]
+    fn set_last(&mut self, sequence: u64) {
+        self.last = self.last & !(SEQUENCE | FIRST) | sequence & SEQUENCE;
+    }
+
+    #[inline]
+    fn is_variable(&self) -> bool {
+        self.has(VARIABLE)
+    }
+
+    /// Counts one more unconfirmed delivery. Returns false if the item cannot count it.
+    #[inline]
+    fn count_unconfirmed(&mut self) -> bool {
+        let count = self.unconfirmed_here();
+        if count < UNCONFIRMED_MAX {
+            self.set_unconfirmed_here(count + 1);
+        }
+        count < UNCONFIRMED_MAX
+    }
+
+    #[inline]
+    fn unconfirmed_here(&self) -> u32 {
+        let low = (self.opened >> UNCONFIRMED_LOW_SHIFT) as u32;
+        low | self.counts >> UNCONFIRMED_HIGH_SHIFT << 8
+    }
+
+    #[inline]
+    fn set_unconfirmed_here(&mut self, count: u32) {
+        // The shift keeps the low 8 bits.
+        let low = u64::from(count) << UNCONFIRMED_LOW_SHIFT;
+        let high = (count >> 8) << UNCONFIRMED_HIGH_SHIFT;
+        self.opened = self.opened & SEQUENCE | low;
+        self.counts = self.counts & (COALESCED | PENDING) | high;
+    }
+
+    #[inline]
+    fn is_pending(&self) -> bool {
+        self.counts & PENDING != 0
+    }
+}
+
+impl Rest {
+    /// Returns true if it concerns the next delivery or confirmation.
+    fn is_pending(&self) -> bool {
+        self.unconfirmed > 0 || self.untold != Lost::NONE
+    }
+}
 
 /// The meaning of an outbox index.
 pub(crate) enum Slot<'a> {
@@ -449,5 +604,60 @@ impl Items {
             lost,
             filtered,
         });
+    }
+}
+
+/// The variables of a consumer's items.
+///
+/// An item keeps its variable alive, so that queued updates can be delivered after the variable is
+/// gone, when its slot may belong to another variable. References are stored apart from the items,
+/// of which there may be two million, because a reference is as long as everything else that a
+/// delivery reads.
+#[derive(Debug, Default)]
+pub(crate) struct ItemVariables {
+    chunks: Vec<Vec<Option<Arc<Variable>>>>,
+    len: usize,
+}
+
+impl ItemVariables {
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&Arc<Variable>> {
+        let index = index as usize;
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)?.as_ref()
+    }
+
+    pub(crate) fn put(&mut self, index: u32, variable: &Arc<Variable>) {
+        let index = index as usize;
+        let (chunk, place) = (index / CHUNK, index % CHUNK);
+        if self.chunks.len() <= chunk {
+            self.chunks.resize_with(chunk + 1, Vec::new);
+        }
+        let Some(chunk) = self.chunks.get_mut(chunk) else {
+            return;
+        };
+        if chunk.len() <= place {
+            // A consumer with one item needs no full chunk; one with many has full chunks.
+            match place {
+                0 => {}
+                _ => chunk.reserve_exact(CHUNK - chunk.len()),
+            }
+            chunk.resize_with(place + 1, || None);
+        }
+        if let Some(known) = chunk.get_mut(place) {
+            self.len += usize::from(known.is_none());
+            *known = Some(Arc::clone(variable));
+        }
+    }
+
+    /// Removes a variable, and frees all memory if it was the last one.
+    pub(crate) fn take(&mut self, index: u32) -> Option<Arc<Variable>> {
+        let index = index as usize;
+        let chunk = self.chunks.get_mut(index / CHUNK)?;
+        let taken = chunk.get_mut(index % CHUNK)?.take()?;
+        self.len -= 1;
+        if self.len == 0 {
+            self.chunks = Vec::new();
+        }
+        Some(taken)
     }
 }
