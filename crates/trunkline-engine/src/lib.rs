@@ -78,9 +78,8 @@ pub use queries::{health, search};
 pub use subscriptions::{
     Consumer, Delivery, ITEMS_MAX, Sink, Subscribe, Subscriptions, SweepSlice,
 };
-pub use update::{Encoded, LARGE_BYTES, NoMemory, Update, check_room_to_decode};
+pub use update::{Encoded, LARGE_BYTES, NoMemory, PlainUpdate, Update, check_room_to_decode};
 pub use variable::Variable;
-pub use variable::fast_path::PlainUpdate;
 pub use variables::{FollowedHandles, HandleReader, SlotCounts, VARIABLES_MAX};
 pub use write::engine_core::{EngineCore, View};
 pub use write::wall_clock::{CLOCK_SETTLING, CLOCK_STEP_MIN, ClockSteps};

@@ -1,15 +1,17 @@
 //! The state guarded by a variable's lock.
 
-use trunkline_types::Properties;
+use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableValue, TableWriter};
+use trunkline_types::definition::{generation_of, slot_of};
+use trunkline_types::{Access, Properties};
 
+use super::Variable;
 use super::extensions::Extensions;
 use crate::delivery::group_room::GroupRooms;
-use crate::delivery::latest::LatestSubscribers;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::subscribers::{Kind, Subscriber, Subscribers};
 use crate::outcome::Refusal;
 use crate::sync::Arc;
-use crate::update::Update;
+use crate::update::{CellRead, Update};
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -187,6 +189,157 @@ impl State {
         self.latest.announce(wakes);
         if let Some(subscribers) = self.subscribers() {
             subscribers.announce_gone(wakes);
+        }
+    }
+
+    /// Stores the current value into its tables. The caller holds the lock.
+    #[inline]
+    pub(crate) fn mirror(&self, variable: &Variable) {
+        if self.latest.has_tables() {
+            self.mirror_now(variable);
+        }
+    }
+
+    #[inline(never)]
+    fn mirror_now(&self, variable: &Variable) {
+        for table in self.latest.tables() {
+            self.store_into(variable, table);
+        }
+    }
+
+    pub(crate) fn store_into(&self, variable: &Variable, table: &TableWriter) {
+        let handle = variable.handle();
+        let (slot, generation) = (slot_of(handle) as usize, generation_of(handle));
+        table.store(slot, generation, &self.table_entry(variable));
+    }
+
+    fn table_entry(&self, variable: &Variable) -> TableEntry {
+        if variable.is_gone() {
+            return TableEntry::Gone;
+        }
+        if variable.properties_locked(self).access == Access::WriteOnly {
+            return TableEntry::Elsewhere;
+        }
+        // The lock is held, so no writer overtakes this read.
+        let CellRead::Complete(update) = variable.read_cell() else {
+            return TableEntry::Elsewhere;
+        };
+        let length = update.value.as_slice().len();
+        if length > TABLE_VALUE_BYTES {
+            return TableEntry::Elsewhere;
+        }
+        TableEntry::Value(TableValue {
+            sequence: update.sequence,
+            source_timestamp: update.source_timestamp.as_nanos(),
+            engine_timestamp: update.engine_timestamp.as_nanos(),
+            quality: update.quality.to_bits(),
+            writer: update.writer,
+            value: update.value.words(),
+            length,
+        })
+    }
+}
+
+/// A subscription with the contract `latest` and no filters. It needs only a mark.
+#[derive(Debug)]
+pub(crate) struct LatestSubscriber {
+    outbox: Arc<Outbox>,
+    item: u32,
+}
+
+/// Item number that denotes a table of last values instead of a subscription. No subscription has
+/// that many items.
+const TABLE: u32 = u32::MAX;
+
+/// The `latest` subscriptions without filters of one variable. An engine may have millions of them,
+/// so the list has no spare capacity. Tables of last values come first.
+#[derive(Debug, Default)]
+pub(crate) struct LatestSubscribers(Box<[LatestSubscriber]>);
+
+impl LatestSubscribers {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn items_of(&self, outbox: &Arc<Outbox>) -> impl Iterator<Item = u32> {
+        let own = self.0.iter().filter(|one| Arc::ptr_eq(&one.outbox, outbox));
+        own.map(|one| one.item)
+    }
+
+    pub(crate) fn outboxes(&self) -> impl Iterator<Item = &Arc<Outbox>> {
+        self.0.iter().map(|one| &one.outbox)
+    }
+
+    pub(crate) fn add(&mut self, outbox: Arc<Outbox>, item: u32) {
+        let mut list = std::mem::take(&mut self.0).into_vec();
+        list.reserve_exact(1);
+        list.push(LatestSubscriber { outbox, item });
+        self.0 = list.into_boxed_slice();
+    }
+
+    pub(crate) fn remove(&mut self, outbox: &Arc<Outbox>, item: u32) -> bool {
+        let is_it = |one: &LatestSubscriber| one.item == item && Arc::ptr_eq(&one.outbox, outbox);
+        let Some(place) = self.0.iter().position(is_it) else {
+            return false;
+        };
+        let mut list = std::mem::take(&mut self.0).into_vec();
+        list.swap_remove(place);
+        self.0 = list.into_boxed_slice();
+        true
+    }
+
+    /// Stores changes in the table of `outbox` from now on.
+    pub(crate) fn add_table(&mut self, outbox: Arc<Outbox>) {
+        let is_it = |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, &outbox);
+        if !self.0.iter().any(is_it) {
+            self.add(outbox, TABLE);
+            self.0.rotate_right(1);
+        }
+    }
+
+    pub(crate) fn remove_table(&mut self, outbox: &Arc<Outbox>) {
+        let is_it = |one: &LatestSubscriber| one.item == TABLE && Arc::ptr_eq(&one.outbox, outbox);
+        if self.0.iter().any(is_it) {
+            let mut list = std::mem::take(&mut self.0).into_vec();
+            list.retain(|one| !is_it(one));
+            self.0 = list.into_boxed_slice();
+        }
+    }
+
+    pub(crate) fn leave_tables(&mut self) {
+        if self.has_tables() {
+            let mut list = std::mem::take(&mut self.0).into_vec();
+            list.retain(|one| one.item != TABLE);
+            self.0 = list.into_boxed_slice();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_tables(&self) -> bool {
+        self.0.first().is_some_and(|one| one.item == TABLE)
+    }
+
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableWriter> {
+        let tables = self.0.iter().take_while(|one| one.item == TABLE);
+        tables.filter_map(|one| one.outbox.table.as_ref())
+    }
+
+    #[inline]
+    fn subscriptions(&self) -> &[LatestSubscriber] {
+        match self.0.first() {
+            Some(first) if first.item == TABLE => {
+                let tables = self.0.iter().take_while(|one| one.item == TABLE);
+                self.0.get(tables.count()..).unwrap_or_default()
+            }
+            _ => &self.0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn announce(&self, wakes: &mut Wakes) {
+        for one in self.subscriptions() {
+            one.outbox.mark(one.item, wakes);
         }
     }
 }

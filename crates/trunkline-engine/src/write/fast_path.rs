@@ -10,9 +10,8 @@ use trunkline_types::{Clock, ClockSync, DataType, Quality, Timestamp, Value};
 
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::update::{Encoded, Update, word_of};
+use crate::update::{Encoded, PlainUpdate, Update, word_of};
 use crate::variable::Variable;
-use crate::variable::fast_path::PlainUpdate;
 
 /// Length of a plain value in wire form, in bytes.
 fn word_bytes(data_type: &DataType) -> usize {

@@ -1,6 +1,5 @@
 //! Tests of an item's counts beyond the bits it has for them.
 
-use super::packed::UNCONFIRMED_MAX;
 use super::*;
 
 /// Items with one variable, `sequence` delivered and nothing confirmed.
