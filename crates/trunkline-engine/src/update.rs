@@ -189,8 +189,8 @@ impl Encoded {
     /// Decodes the value. Returns the type's default if the bytes are not a value of `data_type`,
     /// which cannot happen because the write path checks every value before it commits it.
     pub fn decode(&self, data_type: &DataType) -> Value {
-        let mut reader = wire::Reader::new(self.as_slice());
-        wire::decode_value(data_type, &mut reader).unwrap_or_else(|_| Value::default_of(data_type))
+        wire::decode_whole(data_type, self.as_slice())
+            .unwrap_or_else(|_| Value::default_of(data_type))
     }
 }
 
@@ -312,14 +312,6 @@ const HEADER_WORDS: usize = 3;
 const LENGTH_WORDS: usize = 1;
 const WORDS_MAX: usize = HEADER_WORDS + LENGTH_WORDS + INLINE_WORDS;
 
-pub(crate) enum CellRead {
-    Complete(Update),
-    /// The value is a counted buffer. Read again under the variable's lock.
-    Shared,
-    /// The writer lapped this reader on every attempt, so there is no complete update.
-    Lapped,
-}
-
 /// The variable's newest update in a last-value cell that is read without a lock.
 ///
 /// ```text
@@ -398,7 +390,9 @@ impl Cell {
         })
     }
 
-    pub(crate) fn read(&self, data_type: &DataType) -> CellRead {
+    /// Returns the newest update, or `None` if its value is a counted buffer or writers overtook this
+    /// reader on every attempt. The caller then reads under the variable's lock.
+    pub(crate) fn read(&self, data_type: &DataType) -> Option<Update> {
         let mut buffer = [0u64; WORDS_MAX];
         let fixed = data_type.fixed_size();
         let count = if fixed.is_some() {
@@ -408,10 +402,10 @@ impl Cell {
         };
         let snapshot = self.last.read(&mut buffer[..count]);
         if !snapshot.complete {
-            return CellRead::Lapped;
+            return None;
         }
         if snapshot.count == 0 {
-            return CellRead::Complete(Update {
+            return Some(Update {
                 sequence: 0,
                 source_timestamp: Timestamp::UNIX_EPOCH,
                 engine_timestamp: Timestamp::UNIX_EPOCH,
@@ -429,14 +423,14 @@ impl Cell {
             None => {
                 let len = buffer[HEADER_WORDS] as usize;
                 if len > INLINE_BYTES {
-                    return CellRead::Shared;
+                    return None;
                 }
                 words.copy_from_slice(&buffer[HEADER_WORDS + LENGTH_WORDS..]);
                 len
             }
         };
         let value = Encoded::from_words(&words, len);
-        CellRead::Complete(header(&buffer, snapshot.count, value))
+        Some(header(&buffer, snapshot.count, value))
     }
 
     /// Returns the header of the newest update with a value supplied by the caller. The caller

@@ -122,7 +122,7 @@ impl Outbox {
 
     /// The consumer begins to drain. A mark made after this needs another wake-up.
     pub(crate) fn begin_drain(&self) {
-        // SYNC POINT, pairs with `is_woken`: a marker that sees the number before this one has made
+        // SYNC POINT, pairs with `see_to_wake`: a marker that sees the number before this one has made
         // its mark before the drain looks at the marks.
         self.drains.fetch_add(1, Ordering::SeqCst);
     }
@@ -136,22 +136,16 @@ impl Outbox {
         self.see_to_wake(wakes)
     }
 
-    /// Called after a mark. Adds the consumer to `wakes` unless it was already woken. Returns true
-    /// if it was.
+    /// Called after a mark. Adds the consumer to `wakes` unless it was woken and has not begun to drain
+    /// since. Returns true if it was. That others have marked before does not matter: the thread that
+    /// should have woken the consumer may have lost its processor or be busy.
     pub(crate) fn see_to_wake(self: &Arc<Self>, wakes: &mut Wakes) -> bool {
-        let is_woken = self.is_woken();
+        let is_woken =
+            self.woken_after.load(Ordering::SeqCst) == self.drains.load(Ordering::SeqCst);
         if !is_woken {
             wakes.add(self);
         }
         is_woken
-    }
-
-    /// Returns true if the consumer was woken and has not begun to drain since. A writer checks
-    /// this after its mark and wakes the consumer if not, even if others have marked before: the
-    /// thread that should have woken the consumer may have lost its processor or be busy.
-    #[inline]
-    pub(crate) fn is_woken(&self) -> bool {
-        self.woken_after.load(Ordering::SeqCst) == self.drains.load(Ordering::SeqCst)
     }
 
     /// The consumer has ended and is never woken again.

@@ -10,8 +10,8 @@ use std::ops::Deref;
 
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{
-    Access, AuditMode, DataType, Moment, Properties, Quality, Reason, Sample, Scope, Timestamp,
-    Value,
+    Access, AuditMode, Clock, ClockSync, DataType, Moment, Properties, Quality, Reason, Sample,
+    Scope, Timestamp, Value,
 };
 
 pub(crate) use self::extensions::{Admission, Committed, Extension};
@@ -25,7 +25,7 @@ use crate::delivery::subscribers::{Pressure, Subscribers};
 use crate::fifo::RealTime;
 use crate::outcome::AccessError;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
-use crate::update::{Cell, CellRead, Encoded, PlainUpdate, Update};
+use crate::update::{Cell, Encoded, PlainUpdate, Update, word_of};
 
 /// A deployed variable. Kept small: a plain `f64` takes under 300 bytes, including its name and its
 /// slot.
@@ -51,7 +51,7 @@ const EDITED: u32 = 1 << 29;
 const EXTENDED: u32 = 1 << 25;
 /// Writes by clients are recorded in the audit.
 const AUDITED: u32 = 1 << 24;
-/// The variable is a number without rules; see [`fast_path`](crate::write::fast_path).
+/// The variable is a number without rules; see [`write_plain`](Variable::write_plain).
 const PLAIN: u32 = 1 << 26;
 /// The variable is an alias: it shows and writes another variable.
 const ALIAS: u32 = 1 << 27;
@@ -164,6 +164,11 @@ impl Variable {
         &self.properties
     }
 
+    #[inline]
+    pub fn has_timestamps(&self) -> bool {
+        self.deployed().timestamps
+    }
+
     pub fn data_type(&self) -> &DataType {
         &self.properties.data_type
     }
@@ -175,10 +180,8 @@ impl Variable {
 
     /// The newest update. Takes no lock unless the value is longer than 24 bytes.
     pub fn update(&self) -> Update {
-        match self.cell.read(self.data_type()) {
-            CellRead::Complete(update) => update,
-            CellRead::Shared | CellRead::Lapped => self.update_locked(&self.lock()),
-        }
+        let update = self.cell.read(self.data_type());
+        update.unwrap_or_else(|| self.update_locked(&self.lock()))
     }
 
     /// The newest update as a sample. Before the first write it is the type's default with quality
@@ -303,30 +306,6 @@ impl Variable {
         }
     }
 
-    /// Publishes a number as the newest update and returns its sequence. The caller holds the lock
-    /// of this plain variable.
-    #[inline]
-    pub(crate) fn publish_word(
-        &self,
-        stamp: Timestamp,
-        quality: Quality,
-        writer: u32,
-        word: u64,
-    ) -> u64 {
-        self.cell.publish_word(stamp, quality, writer, word)
-    }
-
-    /// Returns the newest update of this plain variable, or `None` if there is none yet or writers
-    /// overtook the reader on every attempt.
-    #[inline]
-    pub(crate) fn read_word(&self) -> Option<PlainUpdate> {
-        self.cell.read_word()
-    }
-
-    pub(crate) fn read_cell(&self) -> CellRead {
-        self.cell.read(self.data_type())
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -335,12 +314,10 @@ impl Variable {
         if let Some(bytes) = state.extra.as_ref().and_then(|extra| extra.shared.as_ref()) {
             return self.cell.read_with(Encoded::from_shared(Arc::clone(bytes)));
         }
-        match self.cell.read(self.data_type()) {
-            CellRead::Complete(update) => update,
-            // No writer publishes while the lock is held, so the read cannot be lapped; a shared
-            // value would have been found above.
-            CellRead::Shared | CellRead::Lapped => self.cell.read_with(Encoded::EMPTY),
-        }
+        // No writer publishes while the lock is held, so the read cannot be lapped; a counted buffer
+        // would have been found above.
+        let update = self.cell.read(self.data_type());
+        update.unwrap_or_else(|| self.update_without_value())
     }
 
     /// Like [`update_locked`](Self::update_locked), for a caller that does not use the value.
@@ -433,7 +410,7 @@ impl Variable {
     /// Returns true if the variable is plain and nothing has changed that: no provider, not forced,
     /// not edited, not stopped. The result holds as long as the caller holds the lock.
     #[inline]
-    pub(crate) fn is_plain_now(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.flags.load(Ordering::Relaxed) == PLAIN
     }
 
@@ -517,6 +494,128 @@ impl Variable {
         self.provider_index().map(ProviderId)
     }
 }
+
+// The fast path for numbers without rules, whose only subscribers are those of the newest value
+// and those that share one `all` feed. Most variables of a program are of this kind.
+//
+// These reads and writes are the ordinary ones without the steps that would find nothing to do.
+// When the fast path does not apply, the caller uses the ordinary path,
+// `Engine::try_write` and `Variable::update`, which also reports the reason of a refusal.
+impl Variable {
+    /// Length of its value in wire form, in bytes, if the fast path [can read
+    /// it](Self::read_plain).
+    #[inline]
+    pub fn plain_bytes(&self) -> usize {
+        self.data_type().fixed_size().unwrap_or(size_of::<u64>())
+    }
+
+    /// Writes `value` for a client, stamped with `wall`, and returns the sequence of the update.
+    ///
+    /// Applies only if the write involves nothing but the variable, `latest` subscribers and
+    /// subscribers of one `all` feed that has room: no rule, no other subscriber, no provider, no
+    /// alias and no edited configuration. Otherwise writes nothing and returns `None`; use the
+    /// ordinary path then.
+    #[inline]
+    pub fn write_plain(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        value: &Value,
+        wakes: &mut Wakes,
+    ) -> Option<u64> {
+        if !self.is_plain() || !value.has_type(self.data_type()) {
+            return None;
+        }
+        let (word, _) = word_of(value)?;
+        self.write_word(caller, wall, word, wakes)
+    }
+
+    /// Like [`write_plain`](Self::write_plain), for a value in wire form that is not yet checked.
+    /// Booleans take the ordinary path, because not every byte is a valid one.
+    #[inline]
+    pub fn write_plain_wire(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        value: &[u8],
+        wakes: &mut Wakes,
+    ) -> Option<u64> {
+        if !self.is_plain() {
+            return None;
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
+        let word = match self.data_type() {
+            DataType::F64 | DataType::I64 => u64::from_le_bytes(value.try_into().ok()?),
+            DataType::F32 | DataType::I32 => u64::from(u32::from_le_bytes(value.try_into().ok()?)),
+            _ => return None,
+        };
+        self.write_word(caller, wall, word, wakes)
+    }
+
+    /// Steps 1 to 4 of the write path, as far as they apply to a plain variable.
+    #[inline]
+    fn write_word(
+        &self,
+        caller: &Caller,
+        wall: Timestamp,
+        word: u64,
+        wakes: &mut Wakes,
+    ) -> Option<u64> {
+        if !caller.rights.write || !self.is_visible_to(caller) {
+            return None;
+        }
+        let properties = self.deployed();
+        let (stamp, quality) = match properties.timestamps {
+            true => (wall, STAMPED),
+            false => (Timestamp::UNIX_EPOCH, UNSTAMPED),
+        };
+        let mut guard = self.lock();
+        if !self.is_plain() {
+            return None;
+        }
+        let state = &mut *guard;
+        let sequence = match &mut state.extra {
+            None => self.cell.publish_word(stamp, quality, caller.session, word),
+            Some(extra) if extra.subscribers.is_feed_at_most() => {
+                let publish = || self.cell.publish_word(stamp, quality, caller.session, word);
+                let update = Update {
+                    sequence: 0,
+                    source_timestamp: stamp,
+                    engine_timestamp: stamp,
+                    quality,
+                    writer: caller.session,
+                    value: Encoded::from_words(&[word, 0, 0], self.plain_bytes()),
+                };
+                extra.subscribers.commit_short(update, wakes, publish)?
+            }
+            // Two feeds are being merged into one whose subscribers have not joined yet.
+            Some(extra) if extra.subscribers.has_only_feeds() => return None,
+            Some(_) => {
+                // Sets the flag, so that later writes skip this path without checking again.
+                self.set_slow_path(state);
+                return None;
+            }
+        };
+        state.offered += 1;
+        state.mirror(self);
+        state.latest.announce(wakes);
+        Some(sequence)
+    }
+
+    /// Returns the newest update if the cell alone holds all that a read needs, or `None` if the
+    /// ordinary path must be used.
+    #[inline]
+    pub fn read_plain(&self, caller: &Caller) -> Option<PlainUpdate> {
+        if !caller.rights.read || !self.is_visible_to(caller) || !self.is_plain_to_read() {
+            return None;
+        }
+        self.cell.read_word()
+    }
+}
+
+/// The quality that [`stamp`](crate::write::accept) gives a write without a timestamp of its own.
+const STAMPED: Quality = Quality::GOOD;
+const UNSTAMPED: Quality = Quality::GOOD.with_clock(Clock::Unknown, ClockSync::Unknown);
 
 fn first_flags(properties: &Properties) -> u32 {
     let mut flags = 0;

@@ -11,7 +11,7 @@ use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::subscribers::{Kind, Subscriber, Subscribers};
 use crate::outcome::Refusal;
 use crate::sync::Arc;
-use crate::update::{CellRead, Update};
+use crate::update::Update;
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -163,12 +163,6 @@ impl State {
             .chain(others.map(|one| one.item))
     }
 
-    /// Marks the `latest` subscriptions without filters.
-    #[inline]
-    pub(crate) fn announce_plain(&self, wakes: &mut Wakes) {
-        self.latest.announce(wakes);
-    }
-
     /// Step 4, last part: delivers a numbered update to every subscription. Updates of a `group`
     /// enter the feeds once the group is complete.
     pub(crate) fn announce(
@@ -221,7 +215,7 @@ impl State {
             return TableEntry::Elsewhere;
         }
         // The lock is held, so no writer overtakes this read.
-        let CellRead::Complete(update) = variable.read_cell() else {
+        let Some(update) = variable.cell.read(variable.data_type()) else {
             return TableEntry::Elsewhere;
         };
         let length = update.value.as_slice().len();
@@ -325,20 +319,14 @@ impl LatestSubscribers {
         tables.filter_map(|one| one.outbox.table.as_ref())
     }
 
-    #[inline]
-    fn subscriptions(&self) -> &[LatestSubscriber] {
-        match self.0.first() {
-            Some(first) if first.item == TABLE => {
-                let tables = self.0.iter().take_while(|one| one.item == TABLE);
-                self.0.get(tables.count()..).unwrap_or_default()
-            }
-            _ => &self.0,
-        }
-    }
-
+    /// Marks the subscriptions; tables come first and have no marks.
     #[inline]
     pub(crate) fn announce(&self, wakes: &mut Wakes) {
-        for one in self.subscriptions() {
+        let subscriptions = match self.has_tables() {
+            true => self.0.get(self.tables().count()..).unwrap_or_default(),
+            false => &self.0,
+        };
+        for one in subscriptions {
             one.outbox.mark(one.item, wakes);
         }
     }

@@ -14,7 +14,6 @@
 pub(crate) mod accept;
 mod commit;
 pub(crate) mod engine_core;
-pub(crate) mod fast_path;
 pub(crate) mod hooks;
 mod publish;
 mod request;
