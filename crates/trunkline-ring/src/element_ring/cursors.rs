@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use super::ends::elements;
 use super::memory::ElementMemory;
-use super::producer::elements;
 use super::shape::{RingShape, RingStart};
 use crate::byte_ring::Corrupt;
 use crate::sync::{Arc, Mutex, MutexGuard, Ordering, PoisonError};

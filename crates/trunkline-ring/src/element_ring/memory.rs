@@ -4,10 +4,8 @@
 use std::any::Any;
 use std::ptr::NonNull;
 
-use super::bytes::Bytes;
-use super::consumer::ElementConsumer;
+use super::ends::{Bytes, ElementConsumer, ElementProducer};
 use super::observer::ElementObserver;
-use super::producer::ElementProducer;
 use super::shape::{RingShape, RingStart};
 use crate::padded::Padded;
 use crate::sync::{Arc, AtomicU64, Ordering};

@@ -20,21 +20,18 @@
 //! An end keeps its own position, and a copy of the other's that it renews only when the ring looks
 //! full, or empty. It accepts the other end's position only if that can be valid.
 
-mod bytes;
-mod consumer;
 mod cursors;
+mod ends;
 mod fills;
 mod memory;
 mod observer;
-mod producer;
 mod shape;
 
-pub use self::consumer::ElementConsumer;
 pub use self::cursors::{ElementCursor, ElementCursors, element_ring_of_many};
+pub use self::ends::{ElementConsumer, ElementProducer};
 pub use self::fills::SharedFills;
 #[cfg(loom)]
 pub(crate) use self::memory::plain;
 pub use self::memory::{ElementHeader, ElementMemory, element_ring};
 pub use self::observer::ElementObserver;
-pub use self::producer::ElementProducer;
 pub use self::shape::{RingShape, RingStart};

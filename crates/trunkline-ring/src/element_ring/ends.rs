@@ -1,0 +1,642 @@
+//! The two ends of a ring, and how they use its bytes and positions.
+
+#[cfg(not(loom))]
+use std::ptr::NonNull;
+
+use super::memory::ElementMemory;
+use super::shape::{RingShape, RingStart};
+use crate::byte_ring::Corrupt;
+use crate::sync::Ordering;
+use crate::waits::Waits;
+
+/// The writing end of a ring: the writing program of a stream, or the receiver that serves the
+/// reading program.
+///
+/// # Real-time
+/// Every operation is wait-free and makes no system call.
+pub struct ElementProducer {
+    memory: ElementMemory,
+    /// Own position. The copy in the header is for the other end only.
+    written: RingStart,
+    /// Index of `written` in the ring.
+    index: usize,
+    /// The consumer's position at the last check that accepted it; the actual one may be ahead.
+    read_seen: RingStart,
+    waits: Waits,
+}
+
+impl ElementProducer {
+    pub(super) fn new(memory: ElementMemory) -> Self {
+        Self {
+            written: memory.start,
+            index: memory.first_index(),
+            read_seen: memory.start,
+            waits: Waits::default(),
+            memory,
+        }
+    }
+
+    #[inline]
+    pub fn shape(&self) -> RingShape {
+        self.memory.shape
+    }
+
+    /// Position up to which bytes were published.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        self.written.position
+    }
+
+    /// Number of elements published since the beginning.
+    #[inline]
+    pub fn written_elements(&self) -> u64 {
+        elements(self.memory.shape, self.written)
+    }
+
+    /// Appends and publishes `bytes`, in which `elements` elements end. Writes either all of it or,
+    /// if it does not fit now, nothing.
+    #[inline(always)]
+    pub fn push(&mut self, bytes: &[u8], elements: u64) -> Result<bool, Corrupt> {
+        if !self.has_room(bytes.len() as u64, elements)? {
+            return Ok(false);
+        }
+        // SAFETY: `index` is below the ring's size. That many bytes from it on are free, so they
+        // belong to the producer until it publishes them.
+        unsafe { self.memory.bytes.write(self.index, bytes) };
+        self.give(bytes.len(), elements);
+        Ok(true)
+    }
+
+    /// Returns true if `bytes` with `elements` elements fit now. The consumer can only make more
+    /// room.
+    #[inline(always)]
+    pub fn has_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
+        if self.knows_room(bytes, elements) {
+            return Ok(true);
+        }
+        self.look()?;
+        Ok(self.knows_room(bytes, elements))
+    }
+
+    /// Returns the number of bytes and elements that fit now. For elements of one size the second
+    /// number follows from the first.
+    pub fn room(&mut self) -> Result<(u64, u64), Corrupt> {
+        self.look()?;
+        let bytes = self.room_bytes();
+        let elements = match self.memory.shape.element_bytes() {
+            Some(size) => bytes / size as u64,
+            None => self.memory.shape.capacity() - self.counted(),
+        };
+        Ok((bytes, elements))
+    }
+
+    /// Returns the two pieces of the free memory from `position` on, of `len` bytes together. The
+    /// second is empty if the bytes are contiguous, as they always are in mirrored memory. Returns
+    /// `None` if not all of it is known to be free: call [`has_room`](Self::has_room) first.
+    ///
+    /// [`commit`](Self::commit) publishes what is written there.
+    #[cfg(not(loom))]
+    pub fn free_at(&mut self, position: u64, len: usize) -> Option<[&mut [u8]; 2]> {
+        let ahead = self.ahead(position, len)?;
+        let at = self.memory.index_after(self.index, ahead);
+        // SAFETY: inside the free part, which belongs to the producer until it publishes it, and
+        // this borrow ends before that.
+        Some(unsafe { self.memory.bytes.pieces_mut(at, len) })
+    }
+
+    /// Writes into the free memory at `position` without publishing it. Returns false if not all of
+    /// it is known to be free.
+    pub fn write_at(&mut self, position: u64, bytes: &[u8]) -> bool {
+        let Some(ahead) = self.ahead(position, bytes.len()) else {
+            return false;
+        };
+        let at = self.memory.index_after(self.index, ahead);
+        // SAFETY: inside the free part, which belongs to the producer.
+        unsafe { self.memory.bytes.write(at, bytes) };
+        true
+    }
+
+    /// Publishes the next `bytes`, in which `elements` elements end, after they were written in
+    /// place.
+    ///
+    /// # Panics
+    /// There is no room for that much: a mistake in the program, since it could not have been
+    /// written.
+    #[inline]
+    pub fn commit(&mut self, bytes: u64, elements: u64) {
+        assert!(
+            self.knows_room(bytes, elements),
+            "{bytes} bytes with {elements} elements are given away where there is no room for them"
+        );
+        // At most the ring's capacity, which is a usize.
+        self.give(bytes as usize, elements);
+    }
+
+    /// Returns true if the consumer waits for the bytes just published and must be woken. Call it
+    /// after publishing. It costs a full fence, so one call for many elements is better than one
+    /// for each.
+    #[inline]
+    pub fn must_wake(&mut self) -> bool {
+        let header = self.memory.header();
+        self.waits.is_other_waiting(&header.consumer_waits.0)
+    }
+
+    /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than writing an
+    /// element does. A consumer that begins to wait at this very moment may be missed, so the
+    /// consumer must check again some time after it announced that it waits.
+    #[inline(always)]
+    pub fn glance_wake(&mut self) -> bool {
+        let header = self.memory.header();
+        self.waits.glance(&header.consumer_waits.0)
+    }
+
+    /// Announces that the producer is about to sleep because `bytes` with `elements` elements do
+    /// not fit. From then on the consumer's next [`must_wake`](super::ElementConsumer::must_wake)
+    /// returns true. Returns false if they fit after all: then the producer must not sleep.
+    pub fn wait_for_room(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
+        self.waits.say(&self.memory.header().producer_waits.0);
+        Ok(!self.has_room(bytes, elements)?)
+    }
+
+    /// Returns the position before which the consumer has released everything.
+    pub fn read(&mut self) -> Result<u64, Corrupt> {
+        self.look()?;
+        Ok(self.read_seen.position)
+    }
+
+    /// Returns the number of elements the consumer has released since the beginning.
+    pub fn read_elements(&mut self) -> Result<u64, Corrupt> {
+        self.look()?;
+        Ok(elements(self.memory.shape, self.read_seen))
+    }
+
+    /// Returns the distance to `position` if `len` bytes from there on are known to be free.
+    fn ahead(&self, position: u64, len: usize) -> Option<usize> {
+        let ahead = position.checked_sub(self.written.position)?;
+        let end = ahead.checked_add(len as u64)?;
+        // At most the ring's capacity, which is a usize.
+        (end <= self.room_bytes()).then_some(ahead as usize)
+    }
+
+    #[inline(always)]
+    fn room_bytes(&self) -> u64 {
+        let used = self.written.position - self.read_seen.position;
+        self.memory.shape.bytes_max() as u64 - used
+    }
+
+    /// Number of elements in the ring; meaningful only if elements are counted.
+    #[inline]
+    fn counted(&self) -> u64 {
+        self.written.elements - self.read_seen.elements
+    }
+
+    #[inline(always)]
+    fn knows_room(&self, bytes: u64, elements: u64) -> bool {
+        let shape = self.memory.shape;
+        bytes <= self.room_bytes()
+            && (!shape.counts() || elements <= shape.capacity() - self.counted())
+    }
+
+    #[inline(always)]
+    fn give(&mut self, bytes: usize, elements: u64) {
+        self.written.position += bytes as u64;
+        self.index = self.memory.index_after(self.index, bytes);
+        let place = &self.memory.header().written.0;
+        // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the bytes are written
+        // before the position.
+        place
+            .position
+            .store(self.written.position, Ordering::Release);
+        if self.memory.shape.counts() {
+            self.written.elements += elements;
+            // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the position is
+            // stored before the count, so that every counted element is there.
+            place
+                .elements
+                .store(self.written.elements, Ordering::Release);
+        }
+    }
+
+    /// Loads and checks the consumer's position.
+    #[cold]
+    fn look(&mut self) -> Result<(), Corrupt> {
+        let place = &self.memory.header().read.0;
+        // SYNC POINT, pairs with the release store in `ElementConsumer::take`: the consumer no
+        // longer accesses anything before the position.
+        let position = place.position.load(Ordering::Acquire);
+        // A consumer cannot release bytes it never received, nor take back bytes it released.
+        if !(self.read_seen.position..=self.written.position).contains(&position) {
+            return Err(Corrupt);
+        }
+        if self.memory.shape.counts() {
+            let elements = place.elements.load(Ordering::Relaxed);
+            if !(self.read_seen.elements..=self.written.elements).contains(&elements) {
+                return Err(Corrupt);
+            }
+            self.read_seen.elements = elements;
+        }
+        self.read_seen.position = position;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ElementProducer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ElementProducer")
+            .field("written", &self.written)
+            .field("read_seen", &self.read_seen)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The reading end of a ring: the reading program of a stream, or the sender that serves the
+/// writing program.
+///
+/// # Real-time
+/// Every operation is wait-free and makes no system call.
+pub struct ElementConsumer {
+    memory: ElementMemory,
+    /// Own position. The copy in the header is for the other end only.
+    read: RingStart,
+    /// Index of `read` in the ring.
+    index: usize,
+    /// The producer's position at the last check that accepted it; the actual one may be ahead.
+    written_seen: RingStart,
+    waits: Waits,
+}
+
+impl ElementConsumer {
+    pub(super) fn new(memory: ElementMemory) -> Self {
+        Self {
+            read: memory.start,
+            index: memory.first_index(),
+            written_seen: memory.start,
+            waits: Waits::default(),
+            memory,
+        }
+    }
+
+    #[inline]
+    pub fn shape(&self) -> RingShape {
+        self.memory.shape
+    }
+
+    /// Position before which everything was released.
+    #[inline]
+    pub fn read(&self) -> u64 {
+        self.read.position
+    }
+
+    /// Number of elements released since the beginning.
+    #[inline]
+    pub fn read_elements(&self) -> u64 {
+        elements(self.memory.shape, self.read)
+    }
+
+    /// Copies out and releases the next `bytes.len()` bytes, in which `elements` elements end.
+    /// Takes either all of them or, if they have not all arrived, none.
+    #[inline(always)]
+    pub fn pull(&mut self, bytes: &mut [u8], elements: u64) -> Result<bool, Corrupt> {
+        if !self.has(bytes.len() as u64, elements)? {
+            return Ok(false);
+        }
+        // SAFETY: `index` is below the ring's size. That many bytes from it on have been written,
+        // and belong to the consumer until it releases them.
+        unsafe { self.memory.bytes.read(self.index, bytes) };
+        self.take(bytes.len(), elements);
+        Ok(true)
+    }
+
+    /// Returns true if `bytes` with `elements` elements are available. The producer can only add to
+    /// them.
+    #[inline(always)]
+    pub fn has(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
+        if self.knows(bytes, elements) {
+            return Ok(true);
+        }
+        self.look()?;
+        Ok(self.knows(bytes, elements))
+    }
+
+    /// Returns the bytes and whole elements that are available now.
+    pub fn available(&mut self) -> Result<(u64, u64), Corrupt> {
+        self.look()?;
+        let bytes = self.known_bytes();
+        let elements = match self.memory.shape.element_bytes() {
+            // An element does not count once the sender has released a part of it.
+            Some(size) => {
+                let (size, read) = (size as u64, self.read.position);
+                (self.written_seen.position / size).saturating_sub(read.div_ceil(size))
+            }
+            None => self.written_seen.elements - self.read.elements,
+        };
+        Ok((bytes, elements))
+    }
+
+    /// Returns the two pieces of `len` bytes from `position` on. The second is empty if the bytes
+    /// are contiguous, as they always are in mirrored memory. Returns `None` if not all of them are
+    /// known to be available: call [`has`](Self::has) first.
+    #[cfg(not(loom))]
+    pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
+        let ahead = self.ahead(position, len)?;
+        let at = self.memory.index_after(self.index, ahead);
+        // SAFETY: inside the written part, which belongs to the consumer until it releases it, and
+        // this borrow ends before that.
+        Some(unsafe { self.memory.bytes.pieces(at, len) })
+    }
+
+    /// Copies bytes out from `position` on without releasing them. Returns false if not all of them
+    /// are known to be available.
+    pub fn read_at(&self, position: u64, bytes: &mut [u8]) -> bool {
+        let Some(ahead) = self.ahead(position, bytes.len()) else {
+            return false;
+        };
+        let at = self.memory.index_after(self.index, ahead);
+        // SAFETY: inside the written part, which belongs to the consumer.
+        unsafe { self.memory.bytes.read(at, bytes) };
+        true
+    }
+
+    /// Releases the next `bytes`, in which `elements` elements end, after their use in place.
+    ///
+    /// # Panics
+    /// Fewer bytes or elements are available, which is a mistake in the program.
+    #[inline]
+    pub fn release(&mut self, bytes: u64, elements: u64) {
+        assert!(
+            self.knows(bytes, elements),
+            "{bytes} bytes with {elements} elements are given back where there are fewer"
+        );
+        // At most the ring's capacity, which is a usize.
+        self.take(bytes as usize, elements);
+    }
+
+    /// Returns true if the producer waits for the bytes just released and must be woken. Call it
+    /// after releasing. It costs a full fence, so one call for many releases is better than one for
+    /// each.
+    #[inline]
+    pub fn must_wake(&mut self) -> bool {
+        let header = self.memory.header();
+        self.waits.is_other_waiting(&header.producer_waits.0)
+    }
+
+    /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than reading an
+    /// element does. A producer that begins to wait at this very moment may be missed, so the
+    /// producer must check again some time after it announced that it waits.
+    #[inline]
+    pub fn glance_wake(&mut self) -> bool {
+        let header = self.memory.header();
+        self.waits.glance(&header.producer_waits.0)
+    }
+
+    /// Announces that the consumer is about to sleep because `bytes` with `elements` elements are
+    /// not available. From then on the producer's next
+    /// [`must_wake`](super::ElementProducer::must_wake) returns true. Returns false if they have
+    /// arrived: then the consumer must not sleep.
+    pub fn wait_for(&mut self, bytes: u64, elements: u64) -> Result<bool, Corrupt> {
+        self.waits.say(&self.memory.header().consumer_waits.0);
+        Ok(!self.has(bytes, elements)?)
+    }
+
+    /// Returns the position up to which the producer has published bytes.
+    pub fn written(&mut self) -> Result<u64, Corrupt> {
+        self.look()?;
+        Ok(self.written_seen.position)
+    }
+
+    /// Returns the number of elements the producer has published since the beginning.
+    pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
+        self.look()?;
+        Ok(elements(self.memory.shape, self.written_seen))
+    }
+
+    /// Returns the distance to `position` if `len` bytes from there on are known to be available.
+    fn ahead(&self, position: u64, len: usize) -> Option<usize> {
+        let ahead = position.checked_sub(self.read.position)?;
+        let end = ahead.checked_add(len as u64)?;
+        // At most the ring's capacity, which is a usize.
+        (end <= self.known_bytes()).then_some(ahead as usize)
+    }
+
+    #[inline(always)]
+    fn known_bytes(&self) -> u64 {
+        self.written_seen.position - self.read.position
+    }
+
+    #[inline(always)]
+    fn knows(&self, bytes: u64, elements: u64) -> bool {
+        bytes <= self.known_bytes()
+            && (!self.memory.shape.counts()
+                || elements <= self.written_seen.elements - self.read.elements)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, bytes: usize, elements: u64) {
+        self.read.position += bytes as u64;
+        self.index = self.memory.index_after(self.index, bytes);
+        let place = &self.memory.header().read.0;
+        if self.memory.shape.counts() {
+            self.read.elements += elements;
+            place.elements.store(self.read.elements, Ordering::Relaxed);
+        }
+        // SYNC POINT, pairs with the acquire load in `ElementProducer::look`: the bytes are used
+        // before they are released.
+        place.position.store(self.read.position, Ordering::Release);
+    }
+
+    /// Loads and checks the producer's position.
+    #[cold]
+    fn look(&mut self) -> Result<(), Corrupt> {
+        let shape = self.memory.shape;
+        let place = &self.memory.header().written.0;
+        if shape.counts() {
+            // SYNC POINT, pairs with the release store in `ElementProducer::give`: the position
+            // loaded next is not before the elements counted here.
+            let elements = place.elements.load(Ordering::Acquire);
+            let most = self.read.elements.saturating_add(shape.capacity());
+            if !(self.written_seen.elements..=most).contains(&elements) {
+                return Err(Corrupt);
+            }
+            self.written_seen.elements = elements;
+        }
+        // SYNC POINT, pairs with the release store in `ElementProducer::give`: the bytes before the
+        // position have been written.
+        let position = place.position.load(Ordering::Acquire);
+        // A producer cannot have more in the ring than fits, nor take back bytes it published.
+        let most = self.read.position.saturating_add(shape.bytes_max() as u64);
+        if !(self.written_seen.position..=most).contains(&position) {
+            return Err(Corrupt);
+        }
+        self.written_seen.position = position;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for ElementConsumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ElementConsumer")
+            .field("read", &self.read)
+            .field("written_seen", &self.written_seen)
+            .finish_non_exhaustive()
+    }
+}
+
+#[inline]
+pub(super) fn elements(shape: RingShape, place: RingStart) -> u64 {
+    match shape.element_bytes() {
+        Some(size) => place.position / size as u64,
+        None => place.elements,
+    }
+}
+
+/// The bytes of a ring, possibly mapped twice. Each byte belongs to one end at a time.
+#[cfg(not(loom))]
+pub(super) struct Bytes {
+    pub(super) start: NonNull<u8>,
+    pub(super) len: usize,
+    /// The memory is mapped twice in a row: the byte at `i` is also at `len + i`.
+    pub(super) is_mirrored: bool,
+}
+
+#[cfg(not(loom))]
+impl Bytes {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the number of contiguous bytes from `at` on.
+    #[inline]
+    pub(super) fn in_one_piece(&self, at: usize) -> usize {
+        if self.is_mirrored {
+            self.len
+        } else {
+            self.len - at
+        }
+    }
+
+    /// # Safety
+    /// `at` is below `len`, `bytes.len()` is at most `len`, and the range belongs to the
+    /// producer.
+    #[inline(always)]
+    pub(super) unsafe fn write(&self, at: usize, bytes: &[u8]) {
+        // SAFETY: as the caller guarantees; no slice of this program overlaps the producer's
+        // range.
+        unsafe {
+            if bytes.len() > self.in_one_piece(at) {
+                return self.write_in_two(at, bytes);
+            }
+            let target = self.start.as_ptr().add(at);
+            target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+    }
+
+    /// # Safety
+    /// As [`write`](Self::write), and the range wraps around the end.
+    #[cold]
+    unsafe fn write_in_two(&self, at: usize, bytes: &[u8]) {
+        let whole = self.in_one_piece(at);
+        let target = self.start.as_ptr();
+        // SAFETY: as the caller guarantees; the wrapped part ends at `at` at most.
+        unsafe {
+            let (first, rest) = bytes.split_at_unchecked(whole);
+            target
+                .add(at)
+                .copy_from_nonoverlapping(first.as_ptr(), whole);
+            target.copy_from_nonoverlapping(rest.as_ptr(), rest.len());
+        }
+    }
+
+    /// # Safety
+    /// `at` is below `len`, `bytes.len()` is at most `len`, and the range belongs to the
+    /// consumer.
+    #[inline(always)]
+    pub(super) unsafe fn read(&self, at: usize, bytes: &mut [u8]) {
+        // SAFETY: as the caller guarantees; every byte is a valid value, even if another
+        // program changes it during the copy.
+        unsafe {
+            if bytes.len() > self.in_one_piece(at) {
+                return self.read_in_two(at, bytes);
+            }
+            let source = self.start.as_ptr().add(at);
+            source.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
+        }
+    }
+
+    /// # Safety
+    /// As [`read`](Self::read), and the range wraps around the end.
+    #[cold]
+    unsafe fn read_in_two(&self, at: usize, bytes: &mut [u8]) {
+        let whole = self.in_one_piece(at);
+        let source = self.start.as_ptr();
+        // SAFETY: as the caller guarantees; the wrapped part ends at `at` at most.
+        unsafe {
+            let (first, rest) = bytes.split_at_mut_unchecked(whole);
+            source
+                .add(at)
+                .copy_to_nonoverlapping(first.as_mut_ptr(), whole);
+            source.copy_to_nonoverlapping(rest.as_mut_ptr(), rest.len());
+        }
+    }
+
+    /// Returns the two pieces of a range. The second is empty if the range is contiguous.
+    ///
+    /// # Safety
+    /// As [`read`](Self::read), for as long as the slices live.
+    pub(super) unsafe fn pieces<'a>(&self, at: usize, len: usize) -> [&'a [u8]; 2] {
+        let first = len.min(self.in_one_piece(at));
+        // SAFETY: as the caller guarantees; the pieces lie in the memory.
+        unsafe {
+            [
+                std::slice::from_raw_parts(self.start.as_ptr().add(at), first),
+                std::slice::from_raw_parts(self.start.as_ptr(), len - first),
+            ]
+        }
+    }
+
+    /// Returns the two pieces of a range for writing. The second is empty if the range is
+    /// contiguous.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write), for as long as the slices live.
+    pub(super) unsafe fn pieces_mut<'a>(&self, at: usize, len: usize) -> [&'a mut [u8]; 2] {
+        let first = len.min(self.in_one_piece(at));
+        // SAFETY: as the caller guarantees; the pieces lie in the memory, and do not overlap
+        // because together they are at most `len` long.
+        unsafe {
+            [
+                std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), first),
+                std::slice::from_raw_parts_mut(self.start.as_ptr(), len - first),
+            ]
+        }
+    }
+}
+
+/// The same under loom, byte by byte, so that loom sees every access and reports a race.
+#[cfg(loom)]
+pub(super) struct Bytes(pub(super) crate::sync::Arc<crate::slab::Slab<u8>>);
+
+#[cfg(loom)]
+impl Bytes {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) unsafe fn write(&self, at: usize, bytes: &[u8]) {
+        let (first, rest) = bytes.split_at(bytes.len().min(self.len() - at));
+        // SAFETY: as the caller guarantees; loom reports concurrent access.
+        unsafe {
+            self.0.write_slice(at, first);
+            self.0.write_slice(0, rest);
+        }
+    }
+
+    pub(super) unsafe fn read(&self, at: usize, bytes: &mut [u8]) {
+        let (first, rest) = bytes.split_at_mut(bytes.len().min(self.len() - at));
+        // SAFETY: as above.
+        unsafe {
+            self.0.read_slice(at, first);
+            self.0.read_slice(0, rest);
+        }
+    }
+}
