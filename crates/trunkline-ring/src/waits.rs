@@ -23,8 +23,7 @@ impl Waits {
     /// per wait.
     pub(crate) fn is_other_waiting(&mut self, other: &AtomicU64) -> bool {
         fence(Ordering::SeqCst);
-        let waits = other.load(Ordering::Relaxed);
-        std::mem::replace(&mut self.other_seen, waits) != waits
+        self.glance(other)
     }
 
     /// As [`is_other_waiting`](Self::is_other_waiting) without the fence: an end that begins to

@@ -137,8 +137,8 @@ impl ElementProducer {
     /// for each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
-        let header = self.memory.header();
-        self.waits.is_other_waiting(&header.consumer_waits.0)
+        self.waits
+            .is_other_waiting(&self.memory.header().consumer_waits.0)
     }
 
     /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than writing an
@@ -146,8 +146,7 @@ impl ElementProducer {
     /// consumer must check again some time after it announced that it waits.
     #[inline(always)]
     pub fn glance_wake(&mut self) -> bool {
-        let header = self.memory.header();
-        self.waits.glance(&header.consumer_waits.0)
+        self.waits.glance(&self.memory.header().consumer_waits.0)
     }
 
     /// Announces that the producer is about to sleep because `bytes` with `elements` elements do
@@ -376,8 +375,8 @@ impl ElementConsumer {
     /// each.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
-        let header = self.memory.header();
-        self.waits.is_other_waiting(&header.producer_waits.0)
+        self.waits
+            .is_other_waiting(&self.memory.header().producer_waits.0)
     }
 
     /// As [`must_wake`](Self::must_wake) without its fence, which would cost more than reading an
@@ -385,8 +384,7 @@ impl ElementConsumer {
     /// producer must check again some time after it announced that it waits.
     #[inline]
     pub fn glance_wake(&mut self) -> bool {
-        let header = self.memory.header();
-        self.waits.glance(&header.producer_waits.0)
+        self.waits.glance(&self.memory.header().producer_waits.0)
     }
 
     /// Announces that the consumer is about to sleep because `bytes` with `elements` elements are
@@ -494,8 +492,9 @@ pub(super) fn elements(shape: RingShape, place: RingStart) -> u64 {
 pub(super) struct Bytes {
     pub(super) start: NonNull<u8>,
     pub(super) len: usize,
-    /// The memory is mapped twice in a row: the byte at `i` is also at `len + i`.
-    pub(super) is_mirrored: bool,
+    /// Length of the memory: `len`, or twice that if it is mapped twice in a row and the byte at `i`
+    /// is also at `len + i`.
+    pub(super) mapped: usize,
 }
 
 #[cfg(not(loom))]
@@ -507,12 +506,8 @@ impl Bytes {
 
     /// Returns the number of contiguous bytes from `at` on.
     #[inline]
-    pub(super) fn in_one_piece(&self, at: usize) -> usize {
-        if self.is_mirrored {
-            self.len
-        } else {
-            self.len - at
-        }
+    fn in_one_piece(&self, at: usize) -> usize {
+        self.mapped - at
     }
 
     /// # Safety

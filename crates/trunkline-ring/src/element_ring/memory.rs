@@ -84,7 +84,7 @@ impl ElementMemory {
             bytes: Bytes {
                 start: bytes,
                 len: ring_bytes,
-                is_mirrored,
+                mapped: ring_bytes * if is_mirrored { 2 } else { 1 },
             },
             shape,
             start: RingStart::default(),
@@ -136,11 +136,7 @@ impl ElementMemory {
     #[inline]
     pub(super) fn index_after(&self, index: usize, steps: usize) -> usize {
         let sum = index + steps;
-        if sum < self.bytes.len() {
-            sum
-        } else {
-            sum - self.bytes.len()
-        }
+        sum.checked_sub(self.bytes.len()).unwrap_or(sum)
     }
 }
 
@@ -208,7 +204,7 @@ impl Plain {
         Bytes {
             start,
             len: self.len,
-            is_mirrored: false,
+            mapped: self.len,
         }
     }
 }

@@ -176,20 +176,19 @@ impl WriterCore {
     /// Appends to the ring if there is room, and makes sure that the elements are sent.
     #[inline(always)]
     fn push(&mut self, bytes: &[u8], elements: u64) -> bool {
-        if !self.can_ever_fit(bytes.len(), elements) || !self.push_into_ring(bytes, elements) {
+        if !self.can_ever_fit(bytes.len(), elements) {
             return false;
         }
-        self.wrote(bytes.len() as u64);
-        true
-    }
-
-    #[inline(always)]
-    fn push_into_ring(&mut self, bytes: &[u8], elements: u64) -> bool {
         // A poisoned lock is fine: it protects no state that could be left half changed.
         let writing = self.writing.as_ref();
-        let _held = writing.map(|writing| writing.lock().unwrap_or_else(PoisonError::into_inner));
+        let held = writing.map(|writing| writing.lock().unwrap_or_else(PoisonError::into_inner));
         // Only this program has the memory, so its positions are valid.
-        self.ring.push(bytes, elements).unwrap_or(false)
+        let is_pushed = self.ring.push(bytes, elements).unwrap_or(false);
+        drop(held);
+        if is_pushed {
+            self.wrote(bytes.len() as u64);
+        }
+        is_pushed
     }
 
     /// Returns true if this much fits the end's own buffer when empty (NS-33).
