@@ -102,7 +102,7 @@ pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> 
         IN_PLACE => ring::record(task, &path, Way::InPlace, &mut row)?,
         COPIED => ring::record(task, &path, Way::Copied, &mut row)?,
         COLLECTED => ring::record(task, &path, Way::Collected, &mut row)?,
-        SUMMED => ring::record(task, &path, Way::Summed, &mut row)?,
+        SUMMED => ring::record(task, &path, Way::WithChecksums, &mut row)?,
         CACHED => ring::write_cached(task, &path)?,
         _ => others::write(system, task, &path)?,
     };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trunkline_record::{
-    BackendWanted, Copying, Directness, QueueOptions, TdmsLayout, TdmsRecording, tdms_queue,
+    BackendChoice, Copying, Directness, QueueOptions, TdmsLayout, TdmsRecording, tdms_queue,
 };
 use trunkline_ring::{PagesWanted, ReadRegion, RegionFiller, RegionMemory, RegionReader};
 use trunkline_tdms::TdmsType;
@@ -40,7 +40,7 @@ pub(super) enum Way {
     /// Copied by the recorder; several chunks form a segment.
     Collected,
     /// Written in place, with a checksum file.
-    Summed,
+    WithChecksums,
 }
 
 /// A ring whose memory already contains samples.
@@ -113,12 +113,12 @@ pub(super) fn recording(
             below_bytes: usize::MAX,
             ..Copying::default()
         }),
-        has_sums: way == Way::Summed,
+        has_sums: way == Way::WithChecksums,
         ..QueueOptions::default()
     };
     let (queue, _) = tdms_queue(
         path,
-        BackendWanted::Uring,
+        BackendChoice::Uring,
         Directness::Required,
         options,
         vec![memory.clone()],

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rig::{
-    Bell, Recorder, Rig, Told, applied, balanced, define, drain, drain_some, only_updates,
+    Bell, ConsumerEvent, Recorder, Rig, applied, balanced, define, drain, drain_some, only_updates,
     sequences, updates,
 };
 use trunkline_engine::{Consumer, Variable, Wakes, Write};
@@ -51,9 +51,9 @@ fn scene(properties: Properties, max: usize) -> (Rig, Arc<Variable>, Arc<Variabl
 }
 
 /// The end of a subscription: the number of updates that its only item lost.
-fn overrun_of(told: &[Told]) -> Vec<(u32, u64)> {
-    let end = |told: &Told| match told {
-        Told::Overrun {
+fn overrun_of(told: &[ConsumerEvent]) -> Vec<(u32, u64)> {
+    let end = |told: &ConsumerEvent| match told {
+        ConsumerEvent::Overrun {
             subscription,
             items,
         } => Some((*subscription, items[0].lost)),

@@ -7,7 +7,7 @@ mod rig;
 
 use std::sync::Arc;
 
-use rig::{Rig, Told, balanced, drain, drain_some, updates};
+use rig::{ConsumerEvent, Rig, balanced, drain, drain_some, updates};
 use trunkline_engine::{AccessError, Variable, Wakes};
 use trunkline_types::{Contract, DataType, Value, VariableDefinition};
 
@@ -81,7 +81,7 @@ fn hundred_thousand_ends_are_delivered_in_slices() {
             (told, more) = drain_some(&mut consumer, 1000);
             gone += told
                 .iter()
-                .filter(|told| matches!(told, Told::Gone { .. }))
+                .filter(|told| matches!(told, ConsumerEvent::Gone { .. }))
                 .count();
         }
         assert_eq!((gone, consumer.item_count()), (COUNT, 0), "{contract}");

@@ -7,7 +7,9 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Rig, Told, balanced, drain, drain_some, numbers, only_updates, sequences, updates};
+use rig::{
+    ConsumerEvent, Rig, balanced, drain, drain_some, numbers, only_updates, sequences, updates,
+};
 use trunkline_engine::{Consumer, Origin, Wakes, Write};
 use trunkline_types::{
     Contract, DataType, Lost, Properties, Quality, Reason, Value, VariableDefinition,
@@ -560,7 +562,7 @@ fn source_and_client_updates_are_delivered_alike() {
     assert!(
         drain(&mut consumer)
             .iter()
-            .all(|told| matches!(told, Told::Update(_)))
+            .all(|told| matches!(told, ConsumerEvent::Update(_)))
     );
 }
 

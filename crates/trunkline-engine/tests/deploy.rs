@@ -7,7 +7,7 @@ mod rig;
 
 use std::sync::Arc;
 
-use rig::{Rig, Told, applied, define, drain, library_of, updates};
+use rig::{ConsumerEvent, Rig, applied, define, drain, library_of, updates};
 use trunkline_engine::{
     AccessError, Attempt, Caller, DeployError, Refusal, Subscribe, UnknownLibrary, VARIABLES_MAX,
     Wakes, Write, WriteOutcome,
@@ -340,7 +340,7 @@ fn gone_follows_the_last_update_under_every_contract() {
             .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
             .expect("the library is deployed");
         let mut told = drain(&mut consumer);
-        let gone = Told::Gone {
+        let gone = ConsumerEvent::Gone {
             subscription: 3,
             handle: x.handle(),
         };
@@ -375,7 +375,7 @@ fn end_of_one_library_leaves_the_subscriptions_of_another() {
     let told = drain(&mut consumer);
     assert_eq!(
         told.iter()
-            .filter(|told| matches!(told, Told::Gone { .. }))
+            .filter(|told| matches!(told, ConsumerEvent::Gone { .. }))
             .count(),
         1
     );

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rig::{Bell, Rig, Told, applied, balanced, define, drain, drain_some, updates};
+use rig::{Bell, ConsumerEvent, Rig, applied, balanced, define, drain, drain_some, updates};
 use trunkline_engine::{
     AccessError, Attempt, Consumer, Subscribe, Variable, Wakes, Write, WriteOutcome,
 };
@@ -92,7 +92,7 @@ fn engine_budget_is_bounded_and_does_not_affect_fast_consumers() {
     // It ended at the bound: the reported losses are the real ones.
     let told = drain(&mut stopped);
     let lost = told.iter().find_map(|told| match told {
-        Told::Overrun { items, .. } => Some(items[0].lost),
+        ConsumerEvent::Overrun { items, .. } => Some(items[0].lost),
         _ => None,
     });
     assert_eq!(lost, Some(ledger.dropped_overrun));

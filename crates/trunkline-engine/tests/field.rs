@@ -8,7 +8,7 @@ mod rig;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{Rig, Told, define, drain, library_of, updates};
+use rig::{ConsumerEvent, Rig, define, drain, library_of, updates};
 use trunkline_engine::fields::FIELDS;
 use trunkline_engine::{AccessError, Refusal, Variable, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{Contract, DataType, Level, Properties, Reason, Scope, Timestamp, Value};
@@ -99,7 +99,7 @@ fn change_of_a_field_is_notified_with_its_own_sequence() {
     let mut news = || -> Vec<(String, u64, Value)> {
         let told = drain(&mut consumer);
         let told = told.into_iter().filter_map(|told| match told {
-            Told::Update(got) => Some(got),
+            ConsumerEvent::Update(got) => Some(got),
             _ => None,
         });
         told.map(|got| {
@@ -209,7 +209,10 @@ fn fields_are_read_only_and_are_removed_with_their_variable() {
         .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
         .unwrap();
     assert!(units.is_gone());
-    assert!(matches!(drain(&mut consumer)[..], [Told::Gone { .. }]));
+    assert!(matches!(
+        drain(&mut consumer)[..],
+        [ConsumerEvent::Gone { .. }]
+    ));
     let missing = rig
         .engine
         .fields()

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rig::{Bell, EPOCH, Recorder, Rig, Told, applied, define, numbers, only_updates, updates};
+use rig::{
+    Bell, ConsumerEvent, EPOCH, Recorder, Rig, applied, define, numbers, only_updates, updates,
+};
 use trunkline_engine::{
     Caller, Consumer, GROUP_MAX, GroupAttempt, GroupMember, GroupOutcome, Provider, Refusal,
     Ticket, Variable, Wakes, Write, WriteOutcome, WriteVerb,
@@ -350,7 +352,11 @@ fn after_the_stall_the_full_subscription_ends_and_the_group_is_written() {
     rig.advance(STALL);
     assert_eq!(write(&rig, &members).commit, Some(1));
     let told = rig::drain(&mut slow);
-    let [Told::Update(_), Told::Overrun { items, .. }] = told.as_slice() else {
+    let [
+        ConsumerEvent::Update(_),
+        ConsumerEvent::Overrun { items, .. },
+    ] = told.as_slice()
+    else {
         panic!("{told:?}");
     };
     let lost: u64 = items.iter().map(|item| item.lost).sum();

@@ -209,7 +209,7 @@ fn feed_ended_by_an_alias_within_a_group_stays_balanced() {
     let told = rig::drain(&mut consumer);
     let (ends, rest): (Vec<_>, Vec<_>) = told
         .into_iter()
-        .partition(|told| matches!(told, rig::Told::Overrun { .. }));
+        .partition(|told| matches!(told, rig::ConsumerEvent::Overrun { .. }));
     assert_eq!(numbers(&rig::only_updates(rest)), [1.0, 1.0]);
     assert_eq!(ends.len(), 1);
     balanced(&variables);

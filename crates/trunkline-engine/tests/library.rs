@@ -7,7 +7,9 @@ mod rig;
 
 use std::sync::Arc;
 
-use rig::{Rig, Told, applied, define, drain, library_of, only_updates, sequences, updates};
+use rig::{
+    ConsumerEvent, Rig, applied, define, drain, library_of, only_updates, sequences, updates,
+};
 use trunkline_engine::{
     DeployError, Deployed, Encoded, LibraryState, Refusal, Retained, Subscribe, Wakes, WriteOutcome,
 };
@@ -97,11 +99,11 @@ fn changed_properties_reach_the_users_of_the_variable() {
     assert_ne!(rig.variable("plant/retyped").handle(), retyped.handle());
     let (gone, told): (Vec<_>, Vec<_>) = drain(&mut consumer)
         .into_iter()
-        .partition(|told| matches!(told, Told::Gone { .. }));
+        .partition(|told| matches!(told, ConsumerEvent::Gone { .. }));
     let handle = dropped.handle();
     assert_eq!(
         gone,
-        [Told::Gone {
+        [ConsumerEvent::Gone {
             subscription: 1,
             handle
         }]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{
-    Bell, Rig, STALL, Told, all, applied, at, balanced, define, drain, drain_some, numbers,
-    only_updates, sequences, stalling, updates,
+    Bell, ConsumerEvent, Rig, STALL, all, applied, at, balanced, define, drain, drain_some,
+    numbers, only_updates, sequences, stalling, updates,
 };
 use trunkline_engine::{Consumer, Variable, Wakes, WriteOutcome};
 use trunkline_types::ledger::EndedItem;
@@ -40,7 +40,7 @@ fn full_subscription_without_stall_ends_with_an_exact_count() {
     };
     assert_eq!(
         told.pop(),
-        Some(Told::Overrun {
+        Some(ConsumerEvent::Overrun {
             subscription: 4,
             items: vec![ended]
         })
@@ -114,7 +114,7 @@ fn subscription_ends_after_the_stall_and_the_write_continues() {
     };
     assert_eq!(
         told.last(),
-        Some(&Told::Overrun {
+        Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
         })
@@ -163,7 +163,7 @@ fn slow_subscriber_ends_alone() {
     }
     assert_eq!(balanced(&fast, 1, &x).received, 100);
     let told = drain(&mut slow);
-    assert!(matches!(told.last(), Some(Told::Overrun { .. })));
+    assert!(matches!(told.last(), Some(ConsumerEvent::Overrun { .. })));
     assert_eq!(sequences(&updates(&mut latest)), [100]);
 }
 
@@ -245,7 +245,7 @@ fn overrun_before_the_first_reading_was_taken_is_counted_exactly() {
     };
     assert_eq!(
         told.last(),
-        Some(&Told::Overrun {
+        Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
         })
@@ -276,7 +276,7 @@ fn overrun_does_not_count_updates_filtered_by_only_changes() {
     };
     assert_eq!(
         told.last(),
-        Some(&Told::Overrun {
+        Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
         })
@@ -307,7 +307,7 @@ fn every_item_of_an_ended_subscription_reports_its_own_count() {
     let items = vec![item(&x, 2, 1), item(&y, 1, 2), item(&z, 0, 0)];
     assert_eq!(
         told.last(),
-        Some(&Told::Overrun {
+        Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items
         })
@@ -403,7 +403,7 @@ fn parked_writer_is_woken_when_it_can_continue() {
     assert_eq!(rig.write(&x, 2.0), applied(2));
     assert!(matches!(
         drain(&mut reader).last(),
-        Some(Told::Overrun { .. })
+        Some(ConsumerEvent::Overrun { .. })
     ));
 }
 
@@ -428,7 +428,7 @@ fn change_of_quality_ends_a_full_subscription_rather_than_passing_it_by() {
     };
     assert_eq!(
         told.last(),
-        Some(&Told::Overrun {
+        Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
         })
@@ -474,7 +474,7 @@ fn credit_bounds_what_is_handed_over_first_readings_included() {
     assert!(
         told[1..]
             .iter()
-            .all(|told| matches!(told, Told::Gone { .. }))
+            .all(|told| matches!(told, ConsumerEvent::Gone { .. }))
     );
 }
 
@@ -499,7 +499,7 @@ fn overrun_without_credit_is_reported_after_the_rest() {
     };
     assert_eq!(
         told[1],
-        Told::Overrun {
+        ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
         }
@@ -516,7 +516,7 @@ fn ended_subscription_can_be_created_again() {
         rig.write(&x, 2.0);
         let told = drain(&mut consumer);
         assert!(
-            matches!(told.last(), Some(Told::Overrun { .. })),
+            matches!(told.last(), Some(ConsumerEvent::Overrun { .. })),
             "round {round}"
         );
         assert_eq!(x.subscribers(), 0);
@@ -553,7 +553,7 @@ fn item_added_to_an_ended_subscription_ends_with_it() {
     ];
     assert_eq!(
         told.last(),
-        Some(&Told::Overrun {
+        Some(&ConsumerEvent::Overrun {
             subscription: 1,
             items
         })
@@ -580,7 +580,7 @@ fn undeployment_after_the_overrun_does_not_hide_its_count() {
     };
     assert_eq!(
         told[2..],
-        [Told::Overrun {
+        [ConsumerEvent::Overrun {
             subscription: 1,
             items: vec![ended]
         }]

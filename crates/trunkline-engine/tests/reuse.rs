@@ -8,7 +8,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Mirrored, Rig, Told, drain, library_of};
+use rig::{ConsumerEvent, Mirrored, Rig, drain, library_of};
 use trunkline_engine::{
     AccessError, Attempt, Engine, GroupAttempt, GroupMember, LeaseRequest, Refusal, Wakes, Write,
     WriteOutcome,
@@ -201,10 +201,10 @@ fn stale_handle_reaches_no_other_variable() {
     table.check(&rig);
     // Through an item, which ends after its last delivery.
     let delivered = drain(&mut consumer);
-    let is_of_it = |told: &Told| match told {
-        Told::Update(got) => got.handle == stale,
-        Told::Gone { handle, .. } => *handle == stale,
-        Told::Overrun { .. } => false,
+    let is_of_it = |told: &ConsumerEvent| match told {
+        ConsumerEvent::Update(got) => got.handle == stale,
+        ConsumerEvent::Gone { handle, .. } => *handle == stale,
+        ConsumerEvent::Overrun { .. } => false,
     };
     assert!(
         delivered.len() == 2 && delivered.iter().all(is_of_it),

@@ -7,7 +7,7 @@ mod rig;
 
 use std::sync::Arc;
 
-use rig::{Got, Recorder, Rig, Told};
+use rig::{ConsumerEvent, Got, Recorder, Rig};
 use trunkline_engine::{Consumer, Variable, Wakes};
 use trunkline_types::{Contract, DataType, VariableDefinition};
 
@@ -27,7 +27,7 @@ fn take(consumer: &mut Consumer) -> (Vec<Got>, usize) {
     sink.takes_runs = true;
     consumer.drain(&mut sink, &mut Wakes::new());
     let updates = sink.told.into_iter().filter_map(|told| match told {
-        Told::Update(got) => Some(got),
+        ConsumerEvent::Update(got) => Some(got),
         _ => None,
     });
     (updates.collect(), sink.runs)

@@ -12,7 +12,7 @@ mod schedules;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
+use rig::{ConsumerEvent, EPOCH, Got, Recorder, START, define, library_of};
 use schedules::{Bell, NOW, engine, engine_with, explore, has, of, subscribe, try_write, write};
 use shuttle::thread;
 use trunkline_engine::{
@@ -31,8 +31,8 @@ fn drain_until(
     consumer: &mut Consumer,
     bell: &Bell,
     budget: Option<usize>,
-    mut enough: impl FnMut(&[Told]) -> bool,
-) -> Vec<Told> {
+    mut enough: impl FnMut(&[ConsumerEvent]) -> bool,
+) -> Vec<ConsumerEvent> {
     let mut told = Vec::new();
     loop {
         let mut sink = Recorder::wanting(budget);
@@ -225,7 +225,7 @@ fn unused_reservation_is_released_and_reported() {
         let told = drain_until(&mut reader, &bell, Some(1), |told| {
             let of_both = |id| {
                 let of_id = told.iter().filter(|told| {
-                    matches!(told, Told::Update(got) if got.subscription == id && got.sequence > 0)
+                    matches!(told, ConsumerEvent::Update(got) if got.subscription == id && got.sequence > 0)
                 });
                 of_id.count() == 4
             };
@@ -235,7 +235,8 @@ fn unused_reservation_is_released_and_reported() {
             writer.join().expect("no panic");
         }
         assert!(
-            told.iter().all(|told| matches!(told, Told::Update(_))),
+            told.iter()
+                .all(|told| matches!(told, ConsumerEvent::Update(_))),
             "nobody overran"
         );
         for variable in [&x, &y] {
@@ -342,7 +343,7 @@ fn overrun_is_reported_once_with_an_exact_count_under_races() {
             .collect();
         let told = drain_until(&mut consumer, &bell, None, |told| {
             let done = variables[..2].iter().all(|variable| has(told, variable, 4));
-            done || matches!(told.last(), Some(Told::Overrun { .. }))
+            done || matches!(told.last(), Some(ConsumerEvent::Overrun { .. }))
         });
         for writer in writers {
             writer.join().expect("no panic");
@@ -351,7 +352,7 @@ fn overrun_is_reported_once_with_an_exact_count_under_races() {
             let got = of(&told, variable);
             assert_contiguous(&got);
             let last = got.last().map_or(0, |got| got.sequence);
-            if let Some(Told::Overrun { items, .. }) = told.last() {
+            if let Some(ConsumerEvent::Overrun { items, .. }) = told.last() {
                 let ended = items.iter().find(|item| item.handle == variable.handle());
                 let ended = ended.expect("both are told");
                 assert_eq!(ended.last_sequence, last);
@@ -387,7 +388,7 @@ fn end_follows_the_last_update(contract: Contract) {
                 .expect("deployed")
         })
     };
-    let gone = Told::Gone {
+    let gone = ConsumerEvent::Gone {
         subscription: 1,
         handle: x.handle(),
     };

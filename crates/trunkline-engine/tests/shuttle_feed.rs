@@ -10,7 +10,7 @@ mod schedules;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{EPOCH, Got, Recorder, START, Told};
+use rig::{ConsumerEvent, EPOCH, Got, Recorder, START};
 use schedules::{Bell, NOW, engine, explore, has, of, subscribe, write};
 use shuttle::thread;
 use trunkline_engine::{
@@ -40,7 +40,7 @@ fn sharing(engine: &Engine, variables: &[Arc<Variable>], contract: Contract) -> 
     (consumer, bell)
 }
 
-fn drain(consumer: &mut Consumer, told: &mut Vec<Told>) -> bool {
+fn drain(consumer: &mut Consumer, told: &mut Vec<ConsumerEvent>) -> bool {
     let mut sink = Recorder::default();
     sink.takes_runs = true;
     let more = consumer.drain(&mut sink, &mut Wakes::new());
@@ -55,7 +55,7 @@ fn drain_all(
     bell: &Bell,
     variables: &[Arc<Variable>],
     mut change: Option<&dyn Fn(&mut Consumer)>,
-) -> Vec<Told> {
+) -> Vec<ConsumerEvent> {
     let mut told = Vec::new();
     loop {
         let more = drain(consumer, &mut told);
@@ -84,7 +84,7 @@ fn write_both(engine: &Engine, variables: &[Arc<Variable>]) -> Vec<thread::JoinH
     (0..2).map(one).collect()
 }
 
-fn assert_all(consumer: &Consumer, told: &[Told], variables: &[Arc<Variable>]) {
+fn assert_all(consumer: &Consumer, told: &[ConsumerEvent], variables: &[Arc<Variable>]) {
     for variable in variables.iter().take(2) {
         let got: Vec<Got> = of(told, variable);
         let numbers: Vec<u64> = got.iter().map(|got| got.sequence).collect();
@@ -160,7 +160,7 @@ fn stopped_member_ends_alone() {
         let ends: Vec<_> = second
             .iter()
             .filter_map(|told| match told {
-                Told::Overrun { items, .. } => Some(items.clone()),
+                ConsumerEvent::Overrun { items, .. } => Some(items.clone()),
                 _ => None,
             })
             .collect();

@@ -12,7 +12,7 @@ mod schedules;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rig::{EPOCH, Got, Recorder, START, Told, define, library_of};
+use rig::{ConsumerEvent, EPOCH, Got, Recorder, START, define, library_of};
 use schedules::{Bell, NOW, explore};
 use shuttle::thread;
 use trunkline_engine::{
@@ -85,7 +85,7 @@ fn take(consumer: &mut Consumer, bell: &Bell, count: usize) -> Vec<Got> {
         let mut sink = Recorder::default();
         let more = consumer.drain(&mut sink, &mut Wakes::new());
         got.extend(sink.told.into_iter().map(|told| match told {
-            Told::Update(got) => got,
+            ConsumerEvent::Update(got) => got,
             other => panic!("{other:?}"),
         }));
         got.retain(|got: &Got| got.sequence > 0);

@@ -64,7 +64,7 @@ mod tdms_series;
 mod variables;
 
 pub use backend::{
-    Backend, BackendKind, BackendWanted, Completed, Directness, FileReport, FileToRead, LocalFile,
+    Backend, BackendChoice, BackendKind, Completed, Directness, FileReport, FileToRead, LocalFile,
     OpenedFile, PlainWrites, Read, Span, Token, Uring, Wait, WhyNot, Write, open_file,
     open_to_read,
 };

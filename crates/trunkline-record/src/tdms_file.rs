@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trunkline_ring::RegionMemory;
 
-use crate::backend::{BackendWanted, Directness, FileReport, open_file};
+use crate::backend::{BackendChoice, Directness, FileReport, open_file};
 use crate::queue::{QueueOptions, WriteQueue};
 
 /// Returns the path of a file of a series: `name.tdms`, `name_0002.tdms`, and so on.
@@ -48,7 +48,7 @@ pub fn series_file(first: &Path, number: u32) -> PathBuf {
 /// new file is removed.
 pub fn tdms_queue(
     path: &Path,
-    wanted: BackendWanted,
+    wanted: BackendChoice,
     directness: Directness,
     options: QueueOptions,
     memories: Vec<Arc<RegionMemory>>,

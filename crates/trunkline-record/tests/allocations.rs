@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, assert_prefix, layout, ring, rows};
 use trunkline_record::{
-    BackendWanted, Copying, Directness, Durability, QueueOptions, TdmsRecording, tdms_queue,
+    BackendChoice, Copying, Directness, Durability, QueueOptions, TdmsRecording, tdms_queue,
 };
 
 thread_local! {
@@ -56,11 +56,11 @@ fn nothing_is_allocated_after_the_first_regions() {
     let folder = tempfile::tempdir().unwrap();
     // Unchanged; with checksums; and with collected regions.
     for (index, (wanted, has_sums, odd_rows)) in [
-        (BackendWanted::BestThereIs, false, 0),
-        (BackendWanted::PlainWrites, false, 0),
-        (BackendWanted::BestThereIs, true, 0),
-        (BackendWanted::PlainWrites, true, 0),
-        (BackendWanted::BestThereIs, true, 5),
+        (BackendChoice::BestThereIs, false, 0),
+        (BackendChoice::PlainWrites, false, 0),
+        (BackendChoice::BestThereIs, true, 0),
+        (BackendChoice::PlainWrites, true, 0),
+        (BackendChoice::BestThereIs, true, 5),
     ]
     .into_iter()
     .enumerate()

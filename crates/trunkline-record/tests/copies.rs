@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, assert_prefix, numbers, recording, ring, rows};
 use trunkline_record::{
-    BackendWanted, COPY_BELOW_BYTES, Copying, Directness, Durability, QueueError, QueueOptions,
+    BackendChoice, COPY_BELOW_BYTES, Copying, Directness, Durability, QueueError, QueueOptions,
     RecordError, SimDisk, SimFault, WritePath, WriteQueue, open_file,
 };
 use trunkline_ring::ReadRegion;
@@ -271,7 +271,7 @@ fn a_recording_with_copies_killed_at_any_write_holds_what_was_in_the_file() {
 #[test]
 fn regions_of_any_length_are_written_to_real_files() {
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {

@@ -18,7 +18,7 @@ use seccompiler::{
     SeccompRule,
 };
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Copying, Directness, Durability, LocalFile, OpenedFile,
+    Backend, BackendChoice, BackendKind, Copying, Directness, Durability, LocalFile, OpenedFile,
     QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Uring, WhyNot, open_file,
     sums_path, tdms_queue,
 };
@@ -28,7 +28,7 @@ use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Uns
 const REGION_ROWS: u64 = 4096;
 const REGION_BYTES: u64 = REGION_ROWS * rig::ROW as u64;
 
-fn opened(path: &Path, wanted: BackendWanted, directness: Directness) -> OpenedFile {
+fn opened(path: &Path, wanted: BackendChoice, directness: Directness) -> OpenedFile {
     open_file(
         path,
         wanted,
@@ -42,7 +42,7 @@ fn opened(path: &Path, wanted: BackendWanted, directness: Directness) -> OpenedF
 fn has_uring() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probe");
-    open_file(&path, BackendWanted::Uring, Directness::Cached, 1).is_ok()
+    open_file(&path, BackendChoice::Uring, Directness::Cached, 1).is_ok()
 }
 
 /// Behaviour: ZC-09, ZC-13, ZC-14, ZC-27, ZC-29.
@@ -54,15 +54,15 @@ fn every_backend_records_the_same_and_reports_its_name() {
         false => BackendKind::PlainWrites,
     };
     for (index, (wanted, directness, expected)) in [
-        (BackendWanted::BestThereIs, Directness::IfPossible, best),
-        (BackendWanted::BestThereIs, Directness::Cached, best),
+        (BackendChoice::BestThereIs, Directness::IfPossible, best),
+        (BackendChoice::BestThereIs, Directness::Cached, best),
         (
-            BackendWanted::PlainWrites,
+            BackendChoice::PlainWrites,
             Directness::IfPossible,
             BackendKind::PlainWrites,
         ),
         (
-            BackendWanted::PlainWrites,
+            BackendChoice::PlainWrites,
             Directness::Cached,
             BackendKind::PlainWrites,
         ),
@@ -137,7 +137,7 @@ fn a_recording_on_linux_is_asynchronous_unbuffered_and_in_place() {
     let mut ring = ring(4 * REGION_ROWS as usize);
     let (queue, report) = tdms_queue(
         &path,
-        BackendWanted::BestThereIs,
+        BackendChoice::BestThereIs,
         Directness::IfPossible,
         rig::options(),
         vec![ring.memory.clone()],
@@ -186,7 +186,7 @@ fn existing_file_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("there.tdms");
     std::fs::write(&path, "mine").unwrap();
-    let wanted = BackendWanted::BestThereIs;
+    let wanted = BackendChoice::BestThereIs;
     let error = open_file(&path, wanted, Directness::IfPossible, 4).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
@@ -256,12 +256,12 @@ fn forbidden_io_uring_is_reported_without_silent_fallback() {
             forbid_uring(error);
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("a.tdms");
-            let required = open_file(&path, BackendWanted::Uring, Directness::Cached, 4);
+            let required = open_file(&path, BackendChoice::Uring, Directness::Cached, 4);
             let text = required.unwrap_err().to_string();
             let is_off = text.contains("kernel.io_uring_disabled");
             assert!(text.contains(reason) || is_off, "{text}");
             assert!(!path.exists(), "nothing is left behind");
-            let best = opened(&path, BackendWanted::BestThereIs, Directness::Cached);
+            let best = opened(&path, BackendChoice::BestThereIs, Directness::Cached);
             assert_eq!(best.report.backend, BackendKind::PlainWrites);
             assert_eq!(best.report.why_not.len(), 1);
             assert_eq!(best.report.why_not[0].to_string(), text);
@@ -287,7 +287,7 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
         refuse(libc::SYS_io_uring_register, vec![rule], libc::ENOMEM);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.tdms");
-        let opened = opened(&path, BackendWanted::Uring, Directness::IfPossible);
+        let opened = opened(&path, BackendChoice::Uring, Directness::IfPossible);
         let mut ring = ring(4 * REGION_ROWS as usize);
         let mut sut = recording_of(opened.backend, &ring, rig::options());
         let why_not = sut.queue().not_registered().unwrap();
@@ -307,7 +307,7 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
 #[test]
 fn a_queue_that_is_dropped_waits_for_what_it_has_begun() {
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {
@@ -386,9 +386,9 @@ fn nptdms_opens_a_file_while_it_is_recorded() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut judge = NpTdms::new();
     for (index, (wanted, directness, is_copied)) in [
-        (BackendWanted::BestThereIs, Directness::IfPossible, false),
-        (BackendWanted::BestThereIs, Directness::IfPossible, true),
-        (BackendWanted::PlainWrites, Directness::Cached, false),
+        (BackendChoice::BestThereIs, Directness::IfPossible, false),
+        (BackendChoice::BestThereIs, Directness::IfPossible, true),
+        (BackendChoice::PlainWrites, Directness::Cached, false),
     ]
     .into_iter()
     .enumerate()
@@ -489,7 +489,7 @@ impl Drop for NpTdms {
 /// Records, and prints the number of durable rows whenever it grows.
 #[allow(clippy::print_stdout, reason = "what the test listens to")]
 fn record_indefinitely(path: &Path) {
-    let wanted = BackendWanted::BestThereIs;
+    let wanted = BackendChoice::BestThereIs;
     let options = QueueOptions {
         has_sums: std::env::var(HAS_SUMS).unwrap() == "true",
         ..rig::options()

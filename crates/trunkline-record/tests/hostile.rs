@@ -12,7 +12,7 @@ use std::time::Duration;
 use exercise::exercise;
 use made::write;
 use trunkline_record::{
-    BackendWanted, Directness, Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
+    BackendChoice, Directness, Gaps, Pace, Pacer, PlaybackError, RecordedVariables, Recording,
     Selection, open_to_read,
 };
 use trunkline_tdms::{
@@ -178,7 +178,7 @@ fn only_regular_files_are_opened() {
             assert!(matches!(refused, PlaybackError::File { .. }), "{refused}");
             assert!(refused.to_string().contains("not a regular file"));
         }
-        let wanted = BackendWanted::PlainWrites;
+        let wanted = BackendChoice::PlainWrites;
         let refused = open_to_read(path, wanted, Directness::Cached, 1).unwrap_err();
         assert!(refused.to_string().contains("not a regular file"));
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rig::LONG;
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Directness, ReadFault, ReadOptions, ReadQueue,
+    Backend, BackendChoice, BackendKind, Directness, ReadFault, ReadOptions, ReadQueue,
     ReadQueueError, SimDisk, SimFault, WhyNot, open_to_read,
 };
 use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWriter};
@@ -103,21 +103,21 @@ fn every_backend_reads_the_same_and_reports_its_name() {
     // Whole blocks, and an odd end.
     let all = content(100 * 4096 + 5 * ELEMENT);
     std::fs::write(&path, &all).unwrap();
-    let has_uring = open_to_read(&path, BackendWanted::Uring, Directness::Cached, 1).is_ok();
+    let has_uring = open_to_read(&path, BackendChoice::Uring, Directness::Cached, 1).is_ok();
     let best = match has_uring {
         true => BackendKind::Uring,
         false => BackendKind::PlainWrites,
     };
     for (wanted, directness, expected) in [
-        (BackendWanted::BestThereIs, Directness::IfPossible, best),
-        (BackendWanted::BestThereIs, Directness::Cached, best),
+        (BackendChoice::BestThereIs, Directness::IfPossible, best),
+        (BackendChoice::BestThereIs, Directness::Cached, best),
         (
-            BackendWanted::PlainWrites,
+            BackendChoice::PlainWrites,
             Directness::IfPossible,
             BackendKind::PlainWrites,
         ),
         (
-            BackendWanted::PlainWrites,
+            BackendChoice::PlainWrites,
             Directness::Cached,
             BackendKind::PlainWrites,
         ),
@@ -150,7 +150,7 @@ fn every_backend_reads_the_same_and_reports_its_name() {
 fn only_regular_files_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let open = |path: &Path| {
-        open_to_read(path, BackendWanted::BestThereIs, Directness::Cached, 4).map(|_| ())
+        open_to_read(path, BackendChoice::BestThereIs, Directness::Cached, 4).map(|_| ())
     };
     assert!(open(folder.path()).is_err());
     assert!(open(&folder.path().join("missing")).is_err());
@@ -379,7 +379,7 @@ fn a_queue_that_is_dropped_waits_for_what_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("values");
     std::fs::write(&path, content(64 * 4096)).unwrap();
-    for wanted in [BackendWanted::BestThereIs, BackendWanted::PlainWrites] {
+    for wanted in [BackendChoice::BestThereIs, BackendChoice::PlainWrites] {
         let options = ReadOptions::default();
         let file = open_to_read(&path, wanted, Directness::Cached, options.reads_max()).unwrap();
         let mut ring = ring();

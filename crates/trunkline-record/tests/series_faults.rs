@@ -13,7 +13,7 @@ use std::time::Duration;
 use rig::{LONG, ROW, layout, numbers, ring, rows};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use trunkline_record::{
-    BackendWanted, Copying, Directness, EndedFile, QueueOptions, RecordError, Recording, Rotation,
+    BackendChoice, Copying, Directness, EndedFile, QueueOptions, RecordError, Recording, Rotation,
     Selection, SimDisk, SimFault, TdmsSeries, WriteQueue, series_path, tdms_queue,
 };
 use trunkline_ring::ReadRegion;
@@ -332,7 +332,7 @@ fn next_file_that_failed_to_start_can_be_created_again() {
     };
     let open = |number| {
         let path = series_path(folder, "run", number)?;
-        let (wanted, directness) = (BackendWanted::PlainWrites, Directness::Cached);
+        let (wanted, directness) = (BackendChoice::PlainWrites, Directness::Cached);
         let memories = vec![memory.clone()];
         tdms_queue(&path, wanted, directness, options, memories).map(|(queue, _)| queue)
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, Ring, Sut, assert_prefix, layout, numbers, ring, rows};
 use trunkline_record::{
-    BackendWanted, Directness, Durability, FailedStep, QueueError, QueueOptions, RecordError,
+    BackendChoice, Directness, Durability, FailedStep, QueueError, QueueOptions, RecordError,
     SimDisk, SimFault, TdmsRecording, WriteQueue, sums_path, tdms_queue,
 };
 use trunkline_tdms::{Limits, SumsCheck, SumsState, TdmsFile, Unsummed};
@@ -96,7 +96,7 @@ fn vouched_for(data: &[u8], sums: &[u8]) -> Vec<i64> {
     let opened = TdmsFile::open_summed(data, sums, Unsummed::Cut, Limits::default()).unwrap();
     assert_eq!(opened.check.state, SumsState::OfThisFile);
     // Truncated by its repair, it is a normal file.
-    let repair = opened.file.repair(trunkline_tdms::Mending::Cut).unwrap();
+    let repair = opened.file.repair(trunkline_tdms::RepairMode::Cut).unwrap();
     let length = repair.map_or(data.len(), |repair| repair.length as usize);
     let cut = &data[..length];
     assert!(TdmsFile::open(cut).unwrap().report().is_sound());
@@ -319,7 +319,7 @@ fn checksums_are_stored_next_to_the_file_and_stale_ones_removed() {
             has_sums,
             ..rig::options()
         };
-        let (wanted, directness) = (BackendWanted::BestThereIs, Directness::IfPossible);
+        let (wanted, directness) = (BackendChoice::BestThereIs, Directness::IfPossible);
         let memories = vec![ring.memory.clone()];
         let (queue, _) = tdms_queue(&path, wanted, directness, options, memories).unwrap();
         let mut sut = TdmsRecording::start(queue, &layout(), LONG).unwrap();

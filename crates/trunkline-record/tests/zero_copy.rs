@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rig::{LONG, ROW, layout, ring, rows};
 use trunkline_record::{
-    Backend, BackendKind, BackendWanted, Completed, Directness, FullDisk, QueueOptions, Read,
+    Backend, BackendChoice, BackendKind, Completed, Directness, FullDisk, QueueOptions, Read,
     SimDisk, Span, TdmsLayout, TdmsRecording, Token, Wait, WhyNot, Write, WriteQueue, open_file,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
@@ -292,7 +292,7 @@ fn the_clock_of_every_backend_is_the_monotonic_one() {
         Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
     };
     let folder = tempfile::tempdir().unwrap();
-    for (index, wanted) in [BackendWanted::BestThereIs, BackendWanted::PlainWrites]
+    for (index, wanted) in [BackendChoice::BestThereIs, BackendChoice::PlainWrites]
         .into_iter()
         .enumerate()
     {

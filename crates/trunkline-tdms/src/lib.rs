@@ -94,12 +94,12 @@ pub use path::{ObjectPath, PathError};
 pub use property::{Properties, PropertyValue};
 pub use raw_index::Scaler;
 pub use read_at::ReadAt;
-pub use recover::{Mending, Repair, Verification};
+pub use recover::{Repair, RepairMode, Verification};
 pub use rewrite::{RewriteError, Rewritten};
 pub use rows::{RowExtent, RowPlace};
 pub use scale::{ScaleChain, ScaleError, Scaling};
 pub use sums::{
-    BodySum, SUMS_ENTRY_BYTES, SegmentSum, Summed, SumsCheck, SumsId, SumsState, Unsummed,
+    BodySum, ChecksummedFile, SUMS_ENTRY_BYTES, SegmentSum, SumsCheck, SumsId, SumsState, Unsummed,
 };
 pub use text::Text;
 pub use time::TdmsTime;

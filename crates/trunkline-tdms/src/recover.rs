@@ -19,7 +19,7 @@ const PIECE_STRINGS: u64 = 4_096;
 
 /// The way to repair a file that lost its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mending {
+pub enum RepairMode {
     /// Cut off the last segment if it is incomplete. Earlier segments are unchanged.
     Cut,
     /// Keep the whole chunks of the last segment, and write its length into its lead-in.
@@ -57,7 +57,7 @@ impl<R: ReadAt> TdmsFile<R> {
     /// Returns the steps that repair the file; `None` if it needs none.
     ///
     /// If there is an index file, it must be written again afterwards: [`TdmsFile::write_index`].
-    pub fn repair(&self, mending: Mending) -> io::Result<Option<Repair>> {
+    pub fn repair(&self, mode: RepairMode) -> io::Result<Option<Repair>> {
         let Some(finding) = self.map.incomplete.clone() else {
             return Ok(None);
         };
@@ -67,10 +67,10 @@ impl<R: ReadAt> TdmsFile<R> {
         let (mut length, mut patch, mut values_lost) = (self.map.end, None, 0);
         if let Some(last) = last {
             length = last.position;
-            let (kept, lost) = self.closed(&last, mending);
+            let (kept, lost) = self.closed(&last, mode);
             values_lost = lost;
             let bytes = last.metadata_bytes + kept;
-            if mending == Mending::Close && (kept > 0 || last.metadata_bytes > 0) {
+            if mode == RepairMode::Close && (kept > 0 || last.metadata_bytes > 0) {
                 length = last.position + LEAD_IN_BYTES + bytes;
                 let bytes = match last.is_big_endian {
                     true => bytes.to_be_bytes(),
@@ -90,7 +90,7 @@ impl<R: ReadAt> TdmsFile<R> {
 
     /// Returns the bytes of the last segment's data that are kept, and the number of values that
     /// are lost.
-    fn closed(&self, last: &LastSegment, mending: Mending) -> (u64, u64) {
+    fn closed(&self, last: &LastSegment, mode: RepairMode) -> (u64, u64) {
         let run = self.map.runs.last();
         let data = last.position + LEAD_IN_BYTES + last.metadata_bytes;
         let of_last = run.and_then(|run| {
@@ -103,7 +103,7 @@ impl<R: ReadAt> TdmsFile<R> {
         let layout = &run.layout;
         let in_chunks: u64 = layout.columns.iter().map(|c| c.count).sum();
         let in_tail = tail_values(layout, run.tail);
-        if mending == Mending::Cut {
+        if mode == RepairMode::Cut {
             return (0, extent.chunks * in_chunks + in_tail);
         }
         let whole = extent.chunks * layout.chunk_bytes;

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use trunkline_tdms::{
-    Arrangement, Data, Fault, Limits, Mending, ObjectPath, ReadAt, ReadError, Repair, ScaleError,
-    Scaling, Share, TdmsFile, TdmsType, Text, Values, Version, Writer, WriterOptions,
+    Arrangement, Data, Fault, Limits, ObjectPath, ReadAt, ReadError, Repair, RepairMode,
+    ScaleError, Scaling, Share, TdmsFile, TdmsType, Text, Values, Version, Writer, WriterOptions,
     unwritten_segment,
 };
 
@@ -37,9 +37,9 @@ fn values_of(bytes: &[u8]) -> u64 {
 }
 
 /// Applies a repair. Returns the result and the repair.
-fn mend(bytes: &[u8], mending: Mending) -> (Vec<u8>, Option<Repair>) {
+fn mend(bytes: &[u8], mode: RepairMode) -> (Vec<u8>, Option<Repair>) {
     let mut mended = bytes.to_vec();
-    let repair = TdmsFile::open(bytes).unwrap().repair(mending).unwrap();
+    let repair = TdmsFile::open(bytes).unwrap().repair(mode).unwrap();
     if let Some(repair) = &repair {
         mended.truncate(repair.length as usize);
         assert_eq!(mended.len() as u64 + repair.bytes_lost, bytes.len() as u64);
@@ -68,19 +68,19 @@ fn losses_of_a_repair_are_reported() {
         .i32s([3])
         .not_closed();
     let bytes = file([segment(FIRST).plain(A, I32, 1).i32s([0]), torn]);
-    let (closed, repair) = mend(&bytes, Mending::Close);
+    let (closed, repair) = mend(&bytes, RepairMode::Close);
     let repair = repair.unwrap();
     assert_eq!(repair.finding.fault, Fault::NotClosed);
     assert_eq!((repair.bytes_lost, repair.values_lost), (4, 1));
     assert!(TdmsFile::open(&closed).unwrap().report().is_sound());
     assert_eq!(values_of(&closed), 5);
 
-    let (cut, repair) = mend(&bytes, Mending::Cut);
+    let (cut, repair) = mend(&bytes, RepairMode::Cut);
     let repair = repair.unwrap();
     assert_eq!((repair.patch, repair.values_lost), (None, 5));
     assert_eq!(cut, bytes[..cut.len()]);
     assert_eq!(values_of(&cut), 1);
-    assert_eq!(mend(&cut, Mending::Cut).1, None);
+    assert_eq!(mend(&cut, RepairMode::Cut).1, None);
 }
 
 /// A file that is being recorded, or whose recorder was killed: bytes after the position of the
@@ -107,8 +107,8 @@ fn a_file_ends_where_the_next_segment_is_not_written_yet() {
             assert_eq!(a.read(0, 9).unwrap(), Values::I32(vec![7]));
             assert!(sut.report().findings.is_empty());
         }
-        for mending in [Mending::Cut, Mending::Close] {
-            let (mended, repair) = mend(&bytes, mending);
+        for mode in [RepairMode::Cut, RepairMode::Close] {
+            let (mended, repair) = mend(&bytes, mode);
             assert_eq!(repair.unwrap().values_lost, 0);
             assert_eq!(mended, whole);
         }
@@ -124,7 +124,7 @@ fn closing_keeps_whole_rows_and_the_byte_order() {
     for toc in [INTERLEAVED | FIRST, INTERLEAVED | FIRST | BIG_ENDIAN] {
         let sut = segment(toc).plain(A, I32, 3).plain(B, I32, 3);
         let bytes = sut.i32s([1, 10, 2, 11, 3]).says(5_000).bytes();
-        let (closed, repair) = mend(&bytes, Mending::Close);
+        let (closed, repair) = mend(&bytes, RepairMode::Close);
         let repair = repair.unwrap();
         assert_eq!((repair.bytes_lost, repair.values_lost), (4, 0));
         let file = TdmsFile::open(&closed).unwrap();
@@ -139,14 +139,14 @@ fn every_truncation_of_a_vector_is_repaired() {
     for name in ["one_channel", "five_segments", "big_endian_time", "daqmx"] {
         let whole = vector(&format!("{name}.tdms"));
         for cut in 0..=whole.len() {
-            for mending in [Mending::Cut, Mending::Close] {
-                let (mended, repair) = mend(&whole[..cut], mending);
+            for mode in [RepairMode::Cut, RepairMode::Close] {
+                let (mended, repair) = mend(&whole[..cut], mode);
                 if mended.is_empty() {
                     continue;
                 }
                 let file = TdmsFile::open(&mended).unwrap();
                 assert_eq!(file.report().incomplete, None, "{name} {cut} {repair:?}");
-                assert_eq!(file.repair(mending).unwrap(), None);
+                assert_eq!(file.repair(mode).unwrap(), None);
                 let mut index = Vec::new();
                 file.write_index(&mut index).unwrap();
                 let verified = file.verify(Some(&index)).unwrap();
@@ -347,8 +347,8 @@ proptest! {
     ) {
         let written = random_file(seed);
         let cut = cut.index(written.bytes.len() + 1);
-        for mending in [Mending::Cut, Mending::Close] {
-            let (mended, _) = mend(&written.bytes[..cut], mending);
+        for mode in [RepairMode::Cut, RepairMode::Close] {
+            let (mended, _) = mend(&written.bytes[..cut], mode);
             if !mended.is_empty() {
                 let file = TdmsFile::open(&mended).unwrap();
                 prop_assert_eq!(file.report().incomplete, None);

@@ -7,9 +7,9 @@ mod random_file;
 
 use proptest::prelude::*;
 use trunkline_tdms::{
-    Arrangement, BodySum, Fault, Limits, Mending, ObjectPath, OpenError, SUMS_ENTRY_BYTES,
-    SegmentSum, Summed, SumsCheck, SumsId, SumsState, TdmsFile, TdmsType, Unsummed, Writer,
-    WriterOptions,
+    Arrangement, BodySum, ChecksummedFile, Fault, Limits, ObjectPath, OpenError, RepairMode,
+    SUMS_ENTRY_BYTES, SegmentSum, SumsCheck, SumsId, SumsState, TdmsFile, TdmsType, Unsummed,
+    Writer, WriterOptions,
 };
 
 use self::random_file::random_file;
@@ -42,7 +42,7 @@ fn check(data: &[u8], sums: &[u8]) -> SumsCheck {
     SumsCheck::of(data, sums).unwrap()
 }
 
-fn opened<'a>(data: &'a [u8], sums: &[u8], unsummed: Unsummed) -> Summed<&'a [u8]> {
+fn opened<'a>(data: &'a [u8], sums: &[u8], unsummed: Unsummed) -> ChecksummedFile<&'a [u8]> {
     TdmsFile::open_summed(data, sums, unsummed, Limits::default()).unwrap()
 }
 
@@ -101,7 +101,7 @@ fn file_is_opened_and_cut_at_the_first_altered_segment() {
                 let report = sut.file.report();
                 let bytes = (whole.len() - starts[segment]) as u64;
                 assert_eq!(report.bytes_lost, bytes);
-                let repair = sut.file.repair(Mending::Cut).unwrap().unwrap();
+                let repair = sut.file.repair(RepairMode::Cut).unwrap().unwrap();
                 assert_eq!(
                     (repair.length, repair.patch),
                     (starts[segment] as u64, None)
@@ -152,7 +152,7 @@ fn segments_without_checksum_are_reported_and_omitted_on_request() {
     assert_eq!(found.findings[0].fault, Fault::NoSum { bytes: 5_000 });
     let repair = opened(&long, &sums, Unsummed::Cut)
         .file
-        .repair(Mending::Cut);
+        .repair(RepairMode::Cut);
     assert_eq!(repair.unwrap().unwrap().length, data.len() as u64);
 }
 
@@ -339,7 +339,7 @@ fn one_damaged_lead_in_hides_no_sound_segment() {
             assert_eq!(report.findings[0].position, at as u64, "{what}");
             assert_eq!(report.findings[0].fault, Fault::DamagedLeadIn, "{what}");
             // Nothing is to be cut off.
-            assert_eq!(sut.repair(Mending::Cut).unwrap(), None, "{what}");
+            assert_eq!(sut.repair(RepairMode::Cut).unwrap(), None, "{what}");
             if byte < 4 {
                 // Without the checksums too: the segment after it is where it should be.
                 let sut = TdmsFile::open_with(data.as_slice(), salvaging).unwrap();

@@ -94,7 +94,7 @@ pub(super) struct Arg {
 #[derive(Debug)]
 pub(super) enum Answer {
     /// It answered: its help, and the schema of its output.
-    Told(Help, String),
+    Help(Help, String),
     /// There is none, and none was required.
     NoBinary(String),
 }
@@ -134,7 +134,7 @@ pub(super) fn ask(tree: &Tree, options: &Options) -> Result<Answer, String> {
     let help = parse(&ask(["help", "--json"])?);
     let help = help.map_err(|e| format!("`{shown} help --json`: {e}"))?;
     let schema = String::from_utf8_lossy(&ask(["help", "schema"])?).into_owned();
-    Ok(Answer::Told(help, schema))
+    Ok(Answer::Help(help, schema))
 }
 
 /// Returns the newer one of the binaries under the target folder.

@@ -60,7 +60,7 @@ pub(crate) fn run(tree: &Tree, words: &[String]) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let mut pages = blocks::fill(tree, &mut outcome.findings)?;
     match cli::ask(tree, &options)? {
-        cli::Answer::Told(help, schema) => {
+        cli::Answer::Help(help, schema) => {
             pages.extend(blocks::json_page(tree, &schema, &mut outcome.findings)?);
             pages.push(Page {
                 path: blocks::SCHEMA.to_owned(),

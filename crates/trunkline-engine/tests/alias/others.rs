@@ -125,7 +125,7 @@ fn full_subscription_of_an_alias_ends_without_blocking_the_target() {
     }
     let told = drain(&mut consumer);
     assert!(
-        matches!(told.last(), Some(crate::rig::Told::Overrun { items, .. }) if items[0].lost == 2),
+        matches!(told.last(), Some(crate::rig::ConsumerEvent::Overrun { items, .. }) if items[0].lost == 2),
         "{told:?}"
     );
     balanced(&[&x, &seen]);

@@ -7,7 +7,7 @@ use trunkline_types::ledger::EndedItem;
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Contract, Lost, Position, Quality, Tick, Value};
 
-use crate::rig::{EPOCH, Got, Told};
+use crate::rig::{ConsumerEvent, EPOCH, Got};
 
 /// One variable as it was deployed once; deployed again it is another.
 pub struct Variable {
@@ -377,14 +377,14 @@ impl Model {
     }
 
     /// Checks and records one delivery to a consumer.
-    pub fn told(&mut self, consumer: usize, told: &Told) {
+    pub fn told(&mut self, consumer: usize, told: &ConsumerEvent) {
         match told {
-            Told::Update(got) => self.update(consumer, got),
-            Told::Gone {
+            ConsumerEvent::Update(got) => self.update(consumer, got),
+            ConsumerEvent::Gone {
                 subscription,
                 handle,
             } => self.gone((consumer, *subscription), *handle),
-            Told::Overrun {
+            ConsumerEvent::Overrun {
                 subscription,
                 items,
             } => {

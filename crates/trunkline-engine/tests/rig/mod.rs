@@ -373,7 +373,7 @@ impl Wake for Bell {
 
 /// One delivery to a consumer.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Told {
+pub enum ConsumerEvent {
     Update(Got),
     Overrun {
         subscription: u32,
@@ -401,7 +401,7 @@ pub struct Got {
 /// Records its deliveries, and accepts at most `budget` of them.
 #[derive(Default)]
 pub struct Recorder {
-    pub told: Vec<Told>,
+    pub told: Vec<ConsumerEvent>,
     budget: Option<usize>,
     deliveries: usize,
     /// True if it accepts runs that others have encoded.
@@ -427,7 +427,7 @@ impl Sink for Recorder {
         assert!(self.wants(), "it was given more than it wanted");
         self.deliveries += 1;
         let sample = delivery.variable.sample_of(delivery.update);
-        self.told.push(Told::Update(Got {
+        self.told.push(ConsumerEvent::Update(Got {
             subscription: delivery.subscription,
             handle: delivery.variable.handle(),
             sequence: delivery.update.sequence,
@@ -475,7 +475,7 @@ impl Sink for Recorder {
         for record in records {
             let head = word(record, 0);
             assert!(run.is_of(word(record, 16) as u32));
-            self.told.push(Told::Update(Got {
+            self.told.push(ConsumerEvent::Update(Got {
                 subscription,
                 handle: head as u32,
                 sequence: word(record, 8),
@@ -489,14 +489,14 @@ impl Sink for Recorder {
     }
 
     fn overrun(&mut self, subscription: u32, items: &[EndedItem]) {
-        self.told.push(Told::Overrun {
+        self.told.push(ConsumerEvent::Overrun {
             subscription,
             items: items.to_vec(),
         });
     }
 
     fn gone(&mut self, subscription: u32, handle: u32) {
-        self.told.push(Told::Gone {
+        self.told.push(ConsumerEvent::Gone {
             subscription,
             handle,
         });
@@ -504,7 +504,7 @@ impl Sink for Recorder {
 }
 
 /// Everything that waits.
-pub fn drain(consumer: &mut Consumer) -> Vec<Told> {
+pub fn drain(consumer: &mut Consumer) -> Vec<ConsumerEvent> {
     let mut sink = Recorder::default();
     let more = consumer.drain(&mut sink, &mut Wakes::new());
     assert!(!more, "a sink that wants everything leaves nothing");
@@ -512,7 +512,7 @@ pub fn drain(consumer: &mut Consumer) -> Vec<Told> {
 }
 
 /// At most `budget` deliveries, and whether more is left.
-pub fn drain_some(consumer: &mut Consumer, budget: usize) -> (Vec<Told>, bool) {
+pub fn drain_some(consumer: &mut Consumer, budget: usize) -> (Vec<ConsumerEvent>, bool) {
     let mut sink = Recorder::wanting(Some(budget));
     let more = consumer.drain(&mut sink, &mut Wakes::new());
     (sink.told, more)
@@ -523,9 +523,9 @@ pub fn updates(consumer: &mut Consumer) -> Vec<Got> {
     only_updates(drain(consumer))
 }
 
-pub fn only_updates(told: Vec<Told>) -> Vec<Got> {
+pub fn only_updates(told: Vec<ConsumerEvent>) -> Vec<Got> {
     let update = |told| match told {
-        Told::Update(got) => got,
+        ConsumerEvent::Update(got) => got,
         other => panic!("not an update: {other:?}"),
     };
     told.into_iter().map(update).collect()

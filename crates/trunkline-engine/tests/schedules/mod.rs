@@ -12,7 +12,7 @@ use trunkline_engine::{
 };
 use trunkline_types::{Contract, DataType, Properties, Tick, Value};
 
-use crate::rig::{EPOCH, Got, START, Told, define, library_of};
+use crate::rig::{ConsumerEvent, EPOCH, Got, START, define, library_of};
 
 pub const NOW: Tick = Tick::from_nanos(1_000);
 
@@ -94,15 +94,15 @@ pub fn write(engine: &Engine, session: u32, variable: &Variable, value: f64) {
     );
 }
 
-pub fn of(told: &[Told], variable: &Variable) -> Vec<Got> {
+pub fn of(told: &[ConsumerEvent], variable: &Variable) -> Vec<Got> {
     let got = told.iter().filter_map(|told| match told {
-        Told::Update(got) if got.handle == variable.handle() => Some(got.clone()),
+        ConsumerEvent::Update(got) if got.handle == variable.handle() => Some(got.clone()),
         _ => None,
     });
     got.collect()
 }
 
-pub fn has(told: &[Told], variable: &Variable, sequence: u64) -> bool {
+pub fn has(told: &[ConsumerEvent], variable: &Variable, sequence: u64) -> bool {
     of(told, variable)
         .last()
         .is_some_and(|got| got.sequence >= sequence)

@@ -20,9 +20,9 @@ fn now() -> Moment {
 
 /// Records the calls it receives.
 #[derive(Default)]
-struct Told(RefCell<Vec<&'static str>>);
+struct RecordedCalls(RefCell<Vec<&'static str>>);
 
-impl Sleep<()> for Told {
+impl Sleep<()> for RecordedCalls {
     fn end(&self) {
         self.0.borrow_mut().push("end");
     }
@@ -36,7 +36,7 @@ impl Sleep<()> for Told {
 
 struct Rig {
     role: DriverRole<()>,
-    told: Told,
+    calls: RecordedCalls,
 }
 
 impl Rig {
@@ -45,7 +45,7 @@ impl Rig {
         NOW.set(1_000_000_000);
         let rig = Self {
             role: DriverRole::new((), IDLE, now),
-            told: Told::default(),
+            calls: RecordedCalls::default(),
         };
         let mut guard = rig.role.lock();
         guard.set_offline(false);
@@ -68,10 +68,10 @@ impl Rig {
                 }
             },
             |guard, _| guard,
-            &self.told,
+            &self.calls,
         );
         assert_eq!(done, Some(()));
-        self.told.0.take()
+        self.calls.0.take()
     }
 }
 
@@ -107,10 +107,10 @@ fn thread_that_woke_up_by_itself_is_not_resumed() {
             assert!(!guard.wake_up(), "it was displaced");
             guard
         },
-        &sut.told,
+        &sut.calls,
     );
     assert_eq!(done, Some(()));
-    assert_eq!(sut.told.0.take(), ["mute"]);
+    assert_eq!(sut.calls.0.take(), ["mute"]);
 }
 
 #[test]
@@ -129,10 +129,10 @@ fn shutdown_ends_a_muted_sleep() {
                 }
                 guard
             },
-            &sut.told,
+            &sut.calls,
         );
         assert_eq!(never, None);
-        assert_eq!(sut.told.0.take(), ["mute", "end"]);
+        assert_eq!(sut.calls.0.take(), ["mute", "end"]);
     }
 }
 
@@ -160,7 +160,7 @@ impl Rig {
                 turns.push(timeout);
                 guard
             },
-            &self.told,
+            &self.calls,
         );
         assert_eq!(answer.is_some(), finds);
         turns
@@ -205,7 +205,7 @@ fn calls_without_time_leave_a_driven_connection_alone() {
     for _ in 0..10 {
         assert_eq!(sut.call(IDLE / 5, false), []);
     }
-    assert_eq!(sut.told.0.take(), [""; 0], "the sleep goes on");
+    assert_eq!(sut.calls.0.take(), [""; 0], "the sleep goes on");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_call_whose_time_runs_out_while_it_drives_gets_no_further_turn() {
             turns += 1;
             guard
         },
-        &sut.told,
+        &sut.calls,
     );
     assert_eq!((never, turns), (None, 1));
 }

@@ -12,7 +12,7 @@ use super::{Backend, BackendKind, LocalFile, PlainWrites, Uring};
 use crate::place::{Place, sync_folder};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum BackendWanted {
+pub enum BackendChoice {
     /// io_uring if it is available, otherwise plain writes; [`FileReport`] says which was chosen.
     #[default]
     BestThereIs,
@@ -133,7 +133,7 @@ pub struct OpenedFile {
 /// carries the reason ([`WhyNot`]). No file is left behind.
 pub fn open_file(
     path: &Path,
-    wanted: BackendWanted,
+    wanted: BackendChoice,
     directness: Directness,
     writes_max: usize,
 ) -> io::Result<OpenedFile> {
@@ -165,7 +165,7 @@ pub struct FileToRead {
 /// the error carries the reason ([`WhyNot`]).
 pub fn open_to_read(
     path: &Path,
-    wanted: BackendWanted,
+    wanted: BackendChoice,
     directness: Directness,
     reads_max: usize,
 ) -> io::Result<FileToRead> {
@@ -228,7 +228,7 @@ fn open_direct(
 fn with_backend(
     file: File,
     place: Option<Place>,
-    wanted: BackendWanted,
+    wanted: BackendChoice,
     is_direct: bool,
     writes_max: usize,
     mut why_not: Vec<WhyNot>,
@@ -238,10 +238,10 @@ fn with_backend(
         is_direct,
         place,
     };
-    if wanted != BackendWanted::PlainWrites {
+    if wanted != BackendChoice::PlainWrites {
         match Uring::new(local, writes_max) {
             Ok(uring) => return Ok(opened(Box::new(uring), is_direct, why_not)),
-            Err((_, reason)) if wanted == BackendWanted::Uring => return Err(unsupported(reason)),
+            Err((_, reason)) if wanted == BackendChoice::Uring => return Err(unsupported(reason)),
             Err((file, reason)) => {
                 local = file;
                 why_not.push(reason);

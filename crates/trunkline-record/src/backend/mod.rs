@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use self::choice::check_regular;
 pub use self::choice::{
-    BackendWanted, Directness, FileReport, FileToRead, OpenedFile, WhyNot, open_file, open_to_read,
+    BackendChoice, Directness, FileReport, FileToRead, OpenedFile, WhyNot, open_file, open_to_read,
 };
 pub use self::plain::PlainWrites;
 #[cfg(feature = "sim")]

@@ -12,7 +12,7 @@ use trunkline_tdms::{RowExtent, RowPlace, TdmsFile};
 
 use super::error::PlaybackError;
 use super::recording::{PlayedFile, Recording, find, open};
-use crate::backend::{Backend, BackendWanted, Directness, FileReport, open_to_read};
+use crate::backend::{Backend, BackendChoice, Directness, FileReport, open_to_read};
 use crate::read_queue::{ReadOptions, ReadQueue};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub struct PlayOptions {
     /// Maximum number of outstanding reads. Default: 4.
     pub outstanding_max: NonZeroUsize,
     /// The requested backend. Default: the best one available.
-    pub backend: BackendWanted,
+    pub backend: BackendChoice,
     /// The requested use of the page cache. Default: bypassed if the file system supports it.
     pub directness: Directness,
 }
@@ -34,7 +34,7 @@ impl Default for PlayOptions {
         Self {
             region_rows: 4096,
             outstanding_max: of_queue.outstanding_max,
-            backend: BackendWanted::default(),
+            backend: BackendChoice::default(),
             directness: Directness::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use trunkline_record::{
-    BackendWanted, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    BackendChoice, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
     RecordedVariables, Recording, Selection, TdmsPlayback,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
@@ -122,7 +122,7 @@ fn play(recording: Recording) -> Result<(), PlaybackError> {
     let pacer = Pacer::new(&recording, Pace::Full, Gaps::AsTime)?;
     let options = PlayOptions {
         region_rows: 16,
-        backend: BackendWanted::PlainWrites,
+        backend: BackendChoice::PlainWrites,
         directness: Directness::Cached,
         ..PlayOptions::default()
     };

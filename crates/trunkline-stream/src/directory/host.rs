@@ -57,14 +57,14 @@ struct Owner {
     program: String,
     pid: u32,
     way: Way,
-    told: Told,
+    status: StatusSource,
 }
 
-enum Told {
-    Nothing,
-    Status(Box<EndpointStatus>),
+enum StatusSource {
+    NotReported,
+    Reported(Box<EndpointStatus>),
     /// The status is read on request.
-    Asked(Reporter),
+    OnRequest(Reporter),
 }
 
 /// Endpoints per page of a listing.
@@ -133,7 +133,7 @@ impl DirectoryHost {
             program: program.to_owned(),
             pid: std::process::id(),
             way: Way::Here(arrivals),
-            told: Told::Asked(Reporter::new(self.machine.now())),
+            status: StatusSource::OnRequest(Reporter::new(self.machine.now())),
         };
         self.register(number, url, incarnation, owner)?;
         Ok(number)
@@ -151,7 +151,7 @@ impl DirectoryHost {
             program: register.program.clone(),
             pid: register.pid,
             way: Way::Session(notifier),
-            told: Told::Nothing,
+            status: StatusSource::NotReported,
         };
         self.register(number, &url, register.incarnation, owner)
     }
@@ -176,15 +176,15 @@ impl DirectoryHost {
             state.directory.keep(number);
         }
         state.owners.insert(number, owner);
-        let mut told = Vec::new();
+        let mut to_notify = Vec::new();
         for (asker, grant) in answers {
             if let Some((notifier, answer)) = state.asked.get_mut(&asker) {
                 *answer = Some(fault.clone().map_or(Ok(grant), Err));
-                told.push(notifier.clone());
+                to_notify.push(notifier.clone());
             }
         }
         drop(state);
-        told.iter().for_each(Bell::notify);
+        to_notify.iter().for_each(Bell::notify);
         Ok(())
     }
 
@@ -257,7 +257,7 @@ impl DirectoryHost {
     /// Stores the status that the owner of a name has reported.
     pub(super) fn tell(&self, number: u64, status: EndpointStatus) {
         if let Some(owner) = self.lock().owners.get_mut(&number) {
-            owner.told = Told::Status(Box::new(status));
+            owner.status = StatusSource::Reported(Box::new(status));
         }
     }
 
@@ -281,9 +281,9 @@ impl DirectoryHost {
             let Some(owner) = owners.get(&number) else {
                 continue;
             };
-            let mut status = match &owner.told {
-                Told::Status(status) => (**status).clone(),
-                Told::Nothing | Told::Asked(_) => EndpointStatus::default(),
+            let mut status = match &owner.status {
+                StatusSource::Reported(status) => (**status).clone(),
+                StatusSource::NotReported | StatusSource::OnRequest(_) => EndpointStatus::default(),
             };
             // Taken from the registration, not from the status.
             status.url = url.to_string();
@@ -309,8 +309,8 @@ impl DirectoryHost {
     /// Completes the status of an endpoint of this process.
     fn ask(&self, number: u64, found: &Properties, status: &mut EndpointStatus) {
         let mut state = self.lock();
-        let told = state.owners.get_mut(&number).map(|owner| &mut owner.told);
-        if let Some(Told::Asked(reporter)) = told {
+        let source = state.owners.get_mut(&number).map(|owner| &mut owner.status);
+        if let Some(StatusSource::OnRequest(reporter)) = source {
             let EndpointStatus {
                 url, program, pid, ..
             } = std::mem::take(status);

@@ -76,10 +76,10 @@ impl<S: EndRole> Endpoint for StreamEndpoint<S> {
             let is_active = now < self.handed_at.saturating_add(ACTIVE);
             let rest = match is_active {
                 true if self.is_told => Rest::Yes,
-                true => Rest::Told,
+                true => Rest::Requested,
                 false => self.inner.rest(&self.link),
             };
-            self.gather_until = (rest == Rest::Told).then(|| now.saturating_add(GATHER));
+            self.gather_until = (rest == Rest::Requested).then(|| now.saturating_add(GATHER));
             if rest != Rest::Found {
                 return false;
             }

@@ -308,7 +308,7 @@ impl EndRole for LaneEnd {
                 self.is_resting = false;
                 Rest::Found
             }
-            _ => Rest::Told,
+            _ => Rest::Requested,
         }
     }
 }

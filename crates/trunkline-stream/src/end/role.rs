@@ -97,6 +97,6 @@ pub(crate) enum Rest {
     Found,
     /// Yes, but the request to the program is new. The program may have written at the same moment
     /// without seeing it, so one more look is due later.
-    Told,
+    Requested,
     Yes,
 }

@@ -204,7 +204,7 @@ impl EndRole for WriterEnd {
                 self.is_resting = false;
                 Rest::Found
             }
-            false => Rest::Told,
+            false => Rest::Requested,
         }
     }
 

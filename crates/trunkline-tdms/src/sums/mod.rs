@@ -22,7 +22,7 @@ mod check;
 mod open;
 
 pub use self::check::{SumsCheck, SumsState};
-pub use self::open::{Summed, Unsummed};
+pub use self::open::{ChecksummedFile, Unsummed};
 
 /// Bytes of an entry, and of the part before the first one.
 pub const SUMS_ENTRY_BYTES: usize = 24;

@@ -19,7 +19,7 @@ pub enum Unsummed {
 
 /// A file opened as far as its checksums confirm it.
 #[derive(Debug)]
-pub struct Summed<R> {
+pub struct ChecksummedFile<R> {
     /// The file. If something was left out, it is incomplete
     /// ([`Report::incomplete`](crate::Report::incomplete)), and [`repair`](TdmsFile::repair)
     /// returns how to cut it off.
@@ -40,7 +40,7 @@ impl<R: ReadAt> TdmsFile<R> {
         sums: &S,
         unsummed: Unsummed,
         limits: Limits,
-    ) -> Result<Summed<R>, OpenError> {
+    ) -> Result<ChecksummedFile<R>, OpenError> {
         let failed = |source| OpenError::source(0, source);
         let check = SumsCheck::of(&source, sums).map_err(failed)?;
         let len = source.byte_len().map_err(failed)?;
@@ -74,7 +74,7 @@ impl<R: ReadAt> TdmsFile<R> {
             values_of_all = all.map_or(0, |map| TdmsFile::of(&source, map).values());
         }
         let file = Self::of(source, map);
-        Ok(Summed {
+        Ok(ChecksummedFile {
             values_left_out: values_of_all.saturating_sub(file.values()),
             file,
             check,

@@ -1,7 +1,7 @@
 //! Every operation on a file with arbitrary content.
 
 use trunkline_tdms::{
-    BodySum, LEAD_IN_BYTES, Limits, Mending, ReadAt, SegmentSum, SumsId, SumsState, TdmsFile,
+    BodySum, LEAD_IN_BYTES, Limits, ReadAt, RepairMode, SegmentSum, SumsId, SumsState, TdmsFile,
     Unsummed, Version,
 };
 
@@ -50,7 +50,7 @@ pub fn exercise(bytes: &[u8]) {
             }
         }
         let _ = file.verify(Some(bytes));
-        let _ = file.repair(Mending::Close);
+        let _ = file.repair(RepairMode::Close);
         let _ = file.write_index(&mut std::io::sink());
         check_rewritten(&file);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trunkline::Engine;
 use trunkline::record::regions::{PagesWanted, RegionFiller, RegionMemory, RegionReader};
 use trunkline::record::{
-    BackendWanted, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
+    BackendChoice, Directness, Gaps, Pace, PacedDrain, Pacer, PlayOptions, PlaybackError,
     QueueOptions, Recording, RecordingError, RoomState, Selection, SimDisk, TdmsPlayback,
     TdmsRecording, WriteQueue, play_into_stream, receive_into_ring, record_stream, stopper,
     stream_layout, tdms_queue,
@@ -34,7 +34,7 @@ fn record(of_reader: Options, data_type: &DataType, path: &Path) -> (u64, bool) 
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         path,
-        BackendWanted::BestThereIs,
+        BackendChoice::BestThereIs,
         Directness::IfPossible,
         QueueOptions {
             copying: None,
@@ -141,7 +141,7 @@ fn elements_of_a_slow_stream_are_written_while_it_runs() {
     let (memory, mut filler, mut reader) = made.unwrap();
     let (queue, _) = tdms_queue(
         &path,
-        BackendWanted::BestThereIs,
+        BackendChoice::BestThereIs,
         Directness::IfPossible,
         QueueOptions::default(),
         vec![memory],

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trunkline::record::regions::{NoRegion, Pages, PagesWanted};
 use trunkline::record::{
-    BackendWanted, Directness, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
+    BackendChoice, Directness, FileReport, QueueOptions, RecordingError, TdmsLayout, TdmsRecording,
     tdms_queue,
 };
 use trunkline::tdms::{ObjectPath, TdmsFile, TdmsType};
@@ -232,7 +232,7 @@ fn show(far: &[Mutex<Far>], folder: &Path, meter: &mut Meter, context: &Context)
 fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, RecordingError> {
     let (queue, report) = tdms_queue(
         path,
-        BackendWanted::BestThereIs,
+        BackendChoice::BestThereIs,
         Directness::IfPossible,
         QueueOptions {
             wait: WAIT,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline::record::regions::{Pages, PagesWanted, RegionMemory};
 use trunkline::record::{
-    BackendWanted, Directness, Displaced, ElementSeries, FileReport, QueueOptions,
+    BackendChoice, Directness, Displaced, ElementSeries, FileReport, QueueOptions,
     RecordElementsOptions, RecordError, RecordingError, RoomState, SegmentFile, Stopped,
     StreamRecorded, TdmsLayout, TdmsRecording, TdmsSeries, VariableRecordError, check_elements,
     record_elements, record_stream, series_file, stopper, stream_layout, tdms_queue,
@@ -90,7 +90,7 @@ impl Recorder<'_> {
         let open = |number| {
             tdms_queue(
                 &series_file(path, number),
-                BackendWanted::BestThereIs,
+                BackendChoice::BestThereIs,
                 Directness::IfPossible,
                 queue_options,
                 vec![memory.clone()],

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use trunkline_tdms::{Fault, LEAD_IN_BYTES, Mending, ReadAt, Repair, TdmsFile, Unsummed};
+use trunkline_tdms::{Fault, LEAD_IN_BYTES, ReadAt, Repair, RepairMode, TdmsFile, Unsummed};
 
 use super::events::{Cut, Repaired, TdmsEvent};
 use super::opened::{
@@ -65,12 +65,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         values_left_out,
     } = open(args)?;
     // In another file the eight bytes of a length may change, which keeps more values.
-    let mending = match args.out {
-        None => Mending::Cut,
-        Some(_) => Mending::Close,
+    let mode = match args.out {
+        None => RepairMode::Cut,
+        Some(_) => RepairMode::Close,
     };
     let Some(mut repair) = file
-        .repair(mending)
+        .repair(mode)
         .map_err(|error| failed(path, "cannot be read", &error))?
     else {
         return nothing_to_cut(&file, compared.as_ref(), args, context);
@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 
 fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
     let path = args.file.as_path();
-    let closed = file.repair(Mending::Close);
+    let closed = file.repair(RepairMode::Close);
     let closed = closed.map_err(|error| failed(path, "cannot be read", &error))?;
     Ok(match closed {
         Some(closed) if closed.length > 0 => format!(

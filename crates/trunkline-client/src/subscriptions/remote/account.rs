@@ -64,7 +64,7 @@ impl Missed {
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     position: Option<Position>,
-    told: Option<Box<Told>>,
+    reported: Option<Box<ReportedLosses>>,
 }
 
 /// The cause of missing updates that no report accounts for.
@@ -80,7 +80,7 @@ pub(crate) enum Remainder {
 
 /// Reported losses that belong to the item's next update.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct ReportedLosses {
     filtered: u64,
     queue: u64,
     overrun: u64,
@@ -98,31 +98,31 @@ impl Account {
     }
 
     pub(crate) fn tell(&mut self, record: &LostRecord) {
-        let told = self.told.get_or_insert_default();
+        let losses = self.reported.get_or_insert_default();
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
-        add(&mut told.filtered, record.filtered);
-        add(&mut told.queue, record.queue);
-        add(&mut told.overrun, record.overrun);
-        add(&mut told.disconnect, record.disconnect);
-        told.unknown |= record.unknown;
+        add(&mut losses.filtered, record.filtered);
+        add(&mut losses.queue, record.queue);
+        add(&mut losses.overrun, record.overrun);
+        add(&mut losses.disconnect, record.disconnect);
+        losses.unknown |= record.unknown;
     }
 
     /// Records that the subscription ended with `lost` updates undelivered.
     pub(crate) fn tell_end(&mut self, lost: u64) {
-        let told = self.told.get_or_insert_default();
-        told.ended = told.ended.saturating_add(lost);
+        let losses = self.reported.get_or_insert_default();
+        losses.ended = losses.ended.saturating_add(lost);
     }
 
     /// Records that the subscription ended here, because the program's queue is full.
     pub(crate) fn tell_end_here(&mut self) {
-        self.told.get_or_insert_default().ended_here = true;
+        self.reported.get_or_insert_default().ended_here = true;
     }
 
     /// Records that another variable with the same name replaced this one: the updates between them
     /// cannot be counted.
     pub(crate) fn replaced(&mut self) {
         if self.position.take().is_some() {
-            self.told.get_or_insert_default().unknown = true;
+            self.reported.get_or_insert_default().unknown = true;
         }
     }
 
@@ -134,14 +134,14 @@ impl Account {
             return 0;
         };
         let gap = position.sequence.saturating_sub(before.sequence + 1);
-        match &self.told {
+        match &self.reported {
             _ if gap == 0 => 0,
             None => gap,
-            Some(told) if told.ended_here => 0,
-            Some(told) => [told.filtered, told.ended, told.queue, told.overrun]
+            Some(losses) if losses.ended_here => 0,
+            Some(losses) => [losses.filtered, losses.ended, losses.queue, losses.overrun]
                 .iter()
-                .fold(gap, |gap, told| gap.saturating_sub(*told))
-                .saturating_sub(told.disconnect),
+                .fold(gap, |gap, lost| gap.saturating_sub(*lost))
+                .saturating_sub(losses.disconnect),
         }
     }
 
@@ -162,7 +162,7 @@ impl Account {
     #[inline(always)]
     pub(crate) fn update(&mut self, position: Position, remainder: Remainder) -> Option<Missed> {
         // Fast path: the next sequence, and nothing reported.
-        if let (None, Some(before)) = (&self.told, &mut self.position)
+        if let (None, Some(before)) = (&self.reported, &mut self.position)
             && before.epoch == position.epoch
             && before.sequence.checked_add(1) == Some(position.sequence)
         {
@@ -178,9 +178,9 @@ impl Account {
             return None;
         }
         self.position = Some(position);
-        let told = self.told.take().map(|told| *told);
+        let losses = self.reported.take().map(|losses| *losses);
         let (mut gap, unknown) = match before {
-            None if told.is_none() => return Some(Missed::NOTHING),
+            None if losses.is_none() => return Some(Missed::NOTHING),
             None => (u64::MAX, false),
             Some(before) if before.epoch != position.epoch => (u64::MAX, true),
             Some(before) => (position.sequence - before.sequence - 1, false),
@@ -190,20 +190,20 @@ impl Account {
             ..Lost::NONE
         };
         let bounded = gap != u64::MAX;
-        if let Some(told) = told {
+        if let Some(losses) = losses {
             let mut part = |count: u64| {
                 let count = count.min(gap);
                 gap -= count;
                 count
             };
-            part(told.filtered);
-            let everything = told.ended_here && bounded;
-            lost.overrun = part(if everything { u64::MAX } else { told.ended });
-            lost.queue = part(told.queue);
-            lost.overrun += part(told.overrun);
-            lost.disconnect = part(told.disconnect);
+            part(losses.filtered);
+            let everything = losses.ended_here && bounded;
+            lost.overrun = part(if everything { u64::MAX } else { losses.ended });
+            lost.queue = part(losses.queue);
+            lost.overrun += part(losses.overrun);
+            lost.disconnect = part(losses.disconnect);
             // Ended here before its first reading: the updates missed so far were not counted.
-            lost.unknown |= told.unknown || (told.ended_here && !bounded);
+            lost.unknown |= losses.unknown || (losses.ended_here && !bounded);
         }
         if bounded && gap > 0 {
             match remainder {
@@ -231,7 +231,7 @@ mod tests {
         Position { epoch: 1, sequence }
     }
 
-    fn told(queue: u64, disconnect: u64) -> LostRecord {
+    fn lost(queue: u64, disconnect: u64) -> LostRecord {
         LostRecord {
             queue,
             disconnect,
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(sut.untold(at(18)), 0);
         assert_eq!(sut.untold(at(17)), 0, "again");
         assert_eq!(sut.untold(at(24)), 6);
-        sut.tell(&told(2, 3));
+        sut.tell(&lost(2, 3));
         assert_eq!(sut.untold(at(24)), 1);
         assert_eq!(sut.untold(at(20)), 0);
         let other = Position {
@@ -283,7 +283,7 @@ mod tests {
     fn unreported_updates_were_coalesced() {
         let mut sut = Account::default();
         sut.lost_at(at(1), Remainder::Coalesced);
-        sut.tell(&told(2, 3));
+        sut.tell(&lost(2, 3));
         let lost = Lost {
             coalesced: 4,
             queue: 2,
@@ -321,7 +321,7 @@ mod tests {
         let mut sut = Account::default();
         sut.lost_at(at(1), Remainder::Unknown);
         sut.tell_end(5);
-        sut.tell(&told(0, 7));
+        sut.tell(&lost(0, 7));
         let lost = Lost {
             overrun: 5,
             disconnect: 2,
@@ -335,7 +335,7 @@ mod tests {
         let mut sut = Account::default();
         sut.lost_at(at(1), Remainder::Unknown);
         sut.tell_end_here();
-        sut.tell(&told(0, 7));
+        sut.tell(&lost(0, 7));
         assert_eq!(
             sut.lost_at(at(9), Remainder::Unknown),
             Some(Lost {
