@@ -22,9 +22,8 @@ use crate::options::ServeOptions;
 use crate::request_budget::Account;
 use crate::unfinished::Unfinished;
 use crate::updates::Records;
-use crate::waiting_writes::{Parked, Unanswered};
 use crate::window::Window;
-use crate::write_run::Packed;
+use crate::write_run::{Parked, Unanswered};
 
 /// Maximum number of items in one slice of a search, a watch, a list of forced variables or a
 /// sweep. A page may end before, at about `PAGE_BYTES`.
@@ -148,16 +147,6 @@ impl Context {
     pub(crate) fn put_fault(&mut self, request: u32, fault: &Fault) {
         let fault = fault.as_ref();
         FaultMessage { fault }.encode(request, &mut self.answers.frames);
-    }
-
-    /// Answers a write, once [`flush_writes`](Self::flush_writes) is called.
-    pub(crate) fn put_write(&mut self, id: u64, answer: Packed) {
-        let run = &mut self.unanswered.run;
-        run.push(&mut self.answers.frames, id, answer);
-    }
-
-    pub(crate) fn flush_writes(&mut self) {
-        self.unanswered.run.flush(&mut self.answers.frames);
     }
 
     /// Confirms that the client has received this many records since the session began.

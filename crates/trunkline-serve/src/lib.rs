@@ -26,9 +26,9 @@
 //! - [`Session`]: the life of the connection, input and output.
 //! - `requests`: the requests, each in the file with its name; `provider`: clients as sources;
 //!   `watch`: watched patterns; `convergence`: the sweep, and repairs.
-//! - `context`: what requests share, and the queue in which they wait; `waiting_writes`: writes
-//!   without an answer; `unfinished`: requests in several frames.
-//! - `write_run`: outcomes of writes, in packed runs.
+//! - `context`: what requests share, and the queue in which they wait; `unfinished`: requests in
+//!   several frames.
+//! - `write_run`: writes without an answer, and their outcomes in packed runs.
 //! - `request_budget`: the memory of requests and items.
 //! - `answers`, `updates`, `window`: output; deliveries as UPDATES, LOST, ENDED and GONE frames,
 //!   within the client's window.
@@ -49,7 +49,6 @@ mod session;
 mod sync;
 mod unfinished;
 mod updates;
-mod waiting_writes;
 mod window;
 mod write_run;
 

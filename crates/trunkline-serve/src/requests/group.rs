@@ -12,8 +12,7 @@ use trunkline_types::{Moment, WriteVerb};
 use super::Rejection;
 use super::write::check_extension;
 use crate::context::{Context, Effect, Progress, Request};
-use crate::waiting_writes::{OwnedWrite, bytes_of};
-use crate::write_run::{Answer, with_wire};
+use crate::write_run::{Answer, OwnedWrite, bytes_of, with_wire};
 
 /// A group that has arrived and is not yet answered.
 #[derive(Debug)]

@@ -7,14 +7,13 @@
 use trunkline_engine::{Attempt, FollowedHandles, Origin, Write, WriteValue, check_room_to_decode};
 use trunkline_proto::message::write::{WriteOptions, WriteRecord, Writes};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
-use trunkline_types::wire::{self, Reader};
+use trunkline_types::wire;
 use trunkline_types::{Moment, Quality, Tick};
 
 use crate::context::{Context, Effect, Progress, REQUEST_BYTES, Request, units_of};
 use crate::fault::not_agreed;
 use crate::request_budget::Use;
-use crate::waiting_writes::{OwnedWrite, bytes_of};
-use crate::write_run::{Answer, Packed};
+use crate::write_run::{Answer, OwnedWrite, Packed, bytes_of};
 
 /// The result of an attempt to write.
 enum Attempted {
@@ -51,7 +50,8 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
         } else {
             match attempt(context, &followed, &write, is_published) {
                 Ok(Attempted::Ended(answer)) => {
-                    context.put_write(write.write, answer);
+                    let run = &mut context.unanswered.run;
+                    run.push(&mut context.answers.frames, write.write, answer);
                     Ok(())
                 }
                 Ok(Attempted::Later) => Ok(()),
@@ -63,12 +63,13 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
         };
         if let Err(fault) = kept {
             let refused = Packed::from(Answer::Fault(fault));
-            context.put_write(write.write, refused);
+            let run = &mut context.unanswered.run;
+            run.push(&mut context.answers.frames, write.write, refused);
         }
     }
     drop(followed);
     context.handles = handles;
-    context.flush_writes();
+    context.unanswered.run.flush(&mut context.answers.frames);
     if behind.is_empty() {
         // The payload is longer than the values, but a quarter of the credit is only
         // approximate.
@@ -146,13 +147,14 @@ fn run_waiting(context: &mut Context, writes: impl Iterator<Item = OwnedWrite>) 
             Err(fault) => Some(Packed::from(Answer::Fault(fault))),
         };
         if let Some(answer) = answer {
-            context.put_write(write.id, answer);
+            let run = &mut context.unanswered.run;
+            run.push(&mut context.answers.frames, write.id, answer);
         }
         context.unanswered.go_on(write.value.len());
     }
     drop(followed);
     context.handles = handles;
-    context.flush_writes();
+    context.unanswered.run.flush(&mut context.answers.frames);
 }
 
 fn park(context: &mut Context, write: OwnedWrite, until: Tick) {
@@ -223,13 +225,11 @@ fn attempt(
     if origin == Origin::SourceRaw {
         let properties = variable.properties();
         let raw_type = properties.raw_type();
-        let mut reader = Reader::new(record.value);
         // The value has the type that the provider was told. The engine reports any error in
         // it.
         if raw_type != variable.data_type()
             && check_room_to_decode(raw_type, record.value).is_ok()
-            && let Ok(decoded) = wire::decode_value(raw_type, &mut reader)
-            && reader.is_empty()
+            && let Ok(decoded) = wire::decode_whole(raw_type, record.value)
         {
             raw_value = decoded;
             value = WriteValue::Value(&raw_value);
@@ -279,9 +279,10 @@ pub(crate) fn answer_completions(context: &mut Context) {
     while let Some((id, outcome)) = context.consumer.take_completion() {
         context.unanswered.answer(id);
         let answer = Packed::from(Answer::Outcome(outcome));
-        context.put_write(id, answer);
+        let run = &mut context.unanswered.run;
+        run.push(&mut context.answers.frames, id, answer);
     }
-    context.flush_writes();
+    context.unanswered.run.flush(&mut context.answers.frames);
 }
 
 /// Returns true if the write has only a value: it is written as is, and stamped on arrival.

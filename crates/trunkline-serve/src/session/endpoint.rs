@@ -1,15 +1,42 @@
 //! The driver's interface to a session: input, output, time, and the end.
+//!
+//! Input: frames are admitted and handed to the requests. Output: answers first, then updates,
+//! through the gather buffer in throughput mode.
 
-use trunkline_proto::limits::REQUEST_DEADLINE;
-use trunkline_proto::{Disconnect, Endpoint, LivenessAction};
+use trunkline_engine::Update;
+use trunkline_engine::search::Matcher;
+use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_DEFAULT, REQUEST_DEADLINE};
+use trunkline_proto::message::closing::Goodbye;
+use trunkline_proto::message::hello::Hello;
+use trunkline_proto::message::keepalive::{Ack, Keepalive};
+use trunkline_proto::message::subscribe::SubscribeItem;
+use trunkline_proto::{Disconnect, Endpoint, Features, Frame, FrameKind, LivenessAction};
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::answers::Answers;
+use crate::context::{Context, Effect, Progress, REQUEST_BYTES, UNITS_MAX};
+use crate::fault::not_agreed;
 use crate::request_budget::Use;
 use crate::requests::orders::answer_reports;
-use crate::requests::write::answer_completions;
+use crate::requests::provider::Provided;
+use crate::requests::write::{answer_completions, retry_parked};
+use crate::requests::{
+    Rejection, engine, find, flush, forcing, group, lease, open, orders, read, snapshot, subscribe,
+    why, write,
+};
+use crate::updates::UpdateSink;
+use crate::write_run::OwnedWrite;
 
-use super::{ANSWERS_BYTES_MAX, Phase, Session, WORK_BYTES_MAX, may_come_back};
+use super::{Phase, Session, may_come_back};
+
+/// Maximum number of answer bytes waiting for a client that does not read. Beyond it, the client's
+/// input is left unread.
+const ANSWERS_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of bytes in waiting requests. Beyond it, the session's input is left unread.
+const WORK_BYTES_MAX: usize = 8 << 20;
+
+/// Maximum payload of a request. Only values may be longer; lists are split into several frames.
+const REQUEST_BYTES_MAX: usize = 2 * FRAME_MAX_DEFAULT as usize;
 
 impl Endpoint for Session {
     fn handle_connected(&mut self, now: Tick, wall: Timestamp) {
@@ -50,18 +77,7 @@ impl Endpoint for Session {
         self.context.moment = Moment { now, wall };
         let (start, end) = (out.len(), out.len().saturating_add(budget));
         let was_reading = self.wants_input();
-        let mut more = false;
-        if self.is_open() {
-            answer_completions(&mut self.context);
-            answer_reports(&mut self.context);
-            let more_orders = self.provided.send_provider_orders(&mut self.context);
-            more = self.run_requests(budget) || more_orders;
-            let context = &mut self.context;
-            more |= self.watches.run_watches(context, budget);
-            more |= self.convergence.run_repairs(context, budget);
-            more |= self.convergence.run_sweep(context, budget);
-            context.account.lower(Use::Work, context.waiting_bytes());
-        }
+        let mut more = self.is_open() && self.run_work(budget);
         self.context.answers.send(out, budget, self.frame_max);
         if !self.context.answers.is_empty() {
             // An update must not overtake the answer to the write that made it.
@@ -203,4 +219,333 @@ impl Endpoint for Session {
             _ => None,
         }
     }
+}
+
+impl Session {
+    /// Handles the frames that are complete, and keeps the rest.
+    fn read_frames(&mut self, mut input: &[u8]) -> Result<(), Disconnect> {
+        loop {
+            // The frame borrows the buffer, so the buffer is moved out of `self`; the hello changes
+            // its limits.
+            let mut frames = std::mem::take(&mut self.frames);
+            let was_open = self.is_open();
+            let result = match frames.next_frame(self.context.moment.now, &mut input) {
+                Ok(Some(frame)) => self.dispatch(&frame),
+                Ok(None) => {
+                    self.frames = frames;
+                    return self.settle_account();
+                }
+                Err(error) => Err(error.into()),
+            };
+            if was_open {
+                self.frames = frames;
+            }
+            result?;
+        }
+    }
+
+    /// Records the memory that waiting requests and incomplete frames take now. The bytes of one
+    /// read from the transport are already taken over, so a session that may not keep them ends.
+    fn settle_account(&mut self) -> Result<(), Disconnect> {
+        // A request was admitted with at least the memory that it takes.
+        self.context
+            .account
+            .lower(Use::Work, self.context.queue.bytes());
+        let held = self.frames.held_bytes();
+        let settled = self.context.account.set(Use::Frames, held);
+        settled.map_err(|fault| Disconnect::OutOfMemory {
+            sentence: fault.sentence.to_string(),
+        })
+    }
+
+    fn dispatch(&mut self, frame: &Frame<'_>) -> Result<(), Disconnect> {
+        // Frame kinds of a newer minor version are skipped (B-51).
+        let Some(kind) = frame.kind() else {
+            return Ok(());
+        };
+        if !self.is_open() {
+            return match kind {
+                FrameKind::Hello => self.handle_hello(&Hello::decode(frame)?),
+                FrameKind::Goodbye => Err(Goodbye::decode(frame)?.into()),
+                _ => Err(Disconnect::Malformed {
+                    sentence: format!("{kind} before HELLO"),
+                }),
+            };
+        }
+        let bytes = frame.payload().len();
+        let has_value = matches!(
+            kind,
+            FrameKind::Write
+                | FrameKind::GroupWrite
+                | FrameKind::Publish
+                | FrameKind::ProviderAnswer
+        );
+        if bytes > REQUEST_BYTES_MAX && !has_value {
+            let sentence = format!(
+                "a {kind} of {bytes} bytes, longer than {REQUEST_BYTES_MAX}; long lists come in \
+                 several frames"
+            );
+            return Err(Disconnect::Malformed { sentence });
+        }
+        match self.handle_request(kind, frame) {
+            Err(Rejection::Disconnect(cause)) => return Err(cause),
+            Err(Rejection::Fault(fault)) => self.context.put_fault(frame.request(), &fault),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    fn handle_request(&mut self, kind: FrameKind, frame: &Frame<'_>) -> Result<(), Rejection> {
+        let context = &mut self.context;
+        if let Some(feature) = feature_of(kind).filter(|one| !context.features.contains(*one)) {
+            return Err(not_agreed(&kind.to_string(), feature).into());
+        }
+        if !admit(context, kind, frame)? {
+            return Ok(());
+        }
+        match kind {
+            FrameKind::Keepalive => {
+                let keepalive = Keepalive::decode(frame)?;
+                self.liveness
+                    .handle_keepalive(context.moment.now, &keepalive);
+                context.confirm(keepalive.records_received)?;
+            }
+            FrameKind::Ack => {
+                let ack = Ack::decode(frame)?;
+                context.confirm(ack.head().records_received)?;
+                for grant in ack {
+                    let grant = grant?;
+                    context.consumer.grant(grant.subscription, grant.more);
+                }
+            }
+            FrameKind::Compare => self.convergence.handle_compare(context, frame)?,
+            FrameKind::Goodbye => {
+                let goodbye = Goodbye::decode(frame)?;
+                self.finish_writes();
+                return Err(Disconnect::from(goodbye).into());
+            }
+            FrameKind::Hello => {
+                let sentence = "a second HELLO".to_owned();
+                return Err(Disconnect::Malformed { sentence }.into());
+            }
+            FrameKind::Open => open::handle(context, frame)?,
+            FrameKind::Subscribe => subscribe::handle(context, frame)?,
+            FrameKind::Unsubscribe
+            | FrameKind::Close
+            | FrameKind::Read
+            | FrameKind::Info
+            | FrameKind::RequestValue => read::handle(context, frame, kind)?,
+            FrameKind::Write | FrameKind::Publish => write::handle(context, frame)?,
+            FrameKind::GroupWrite => group::handle(context, frame)?,
+            FrameKind::Snapshot => snapshot::handle(context, frame)?,
+            FrameKind::Lease => lease::handle(context, frame)?,
+            FrameKind::Find => find::handle(context, frame)?,
+            FrameKind::Why => why::handle(context, frame)?,
+            FrameKind::Engine => engine::handle(context, frame)?,
+            FrameKind::Flush => flush::handle(context, frame)?,
+            FrameKind::Watch => self.watches.handle(context, frame)?,
+            FrameKind::Unwatch => self.watches.handle_unwatch(frame)?,
+            FrameKind::Deploy => self.deploys.handle(context, frame)?,
+            FrameKind::Order => orders::handle(context, frame)?,
+            FrameKind::Audit => orders::handle_audit(context, frame)?,
+            FrameKind::Forcing => forcing::handle(context, frame)?,
+            FrameKind::Provide => Provided::handle(context, frame)?,
+            FrameKind::ProviderAnswer => self.provided.handle_provider_answer(context, frame)?,
+            other => {
+                let sentence = format!("{other} is a frame that engines send, not clients");
+                return Err(Disconnect::Malformed { sentence }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out a leaving client's writes, as far as they need not wait.
+    fn finish_writes(&mut self) {
+        let context = &mut self.context;
+        retry_parked(context);
+        while let Some(mut queued) = context.queue.take() {
+            let progress = match queued.request.effect() {
+                Effect::Other => continue,
+                Effect::Group if !context.parked.is_empty() => return,
+                Effect::Group | Effect::Writes => queued.request.run(context),
+            };
+            if progress == Progress::Parked {
+                return;
+            }
+        }
+    }
+
+    /// Same as `poll_output` without a buffer, but through the gather buffer.
+    fn gather_output(
+        &mut self,
+        now: Tick,
+        wall: Timestamp,
+        budget: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(mut gathering) = self.gathering.take() else {
+            return false;
+        };
+        let is_flush = gathering.take_flush();
+        let produce = |room: usize, out: &mut Vec<u8>| self.poll_output(now, wall, room, out);
+        let more = gathering.gather.poll_output(now, budget, out, produce);
+        let is_credit = self.context.unanswered.take_returned(&self.context.options);
+        let is_due = std::mem::take(&mut self.context.send_gathered) || is_flush || is_credit;
+        if is_due || self.is_over() {
+            gathering.gather.release(out);
+        }
+        self.gathering = Some(gathering);
+        more
+    }
+
+    /// Answers what others have done, and carries out requests. Returns true if there is more to do
+    /// at once.
+    fn run_work(&mut self, budget: usize) -> bool {
+        answer_completions(&mut self.context);
+        answer_reports(&mut self.context);
+        let more_orders = self.provided.send_provider_orders(&mut self.context);
+        let mut more = self.run_requests(budget) || more_orders;
+        let context = &mut self.context;
+        more |= self.watches.run_watches(context, budget);
+        more |= self.convergence.run_repairs(context, budget);
+        more |= self.convergence.run_sweep(context, budget);
+        context.account.lower(Use::Work, context.waiting_bytes());
+        more
+    }
+
+    /// Carries out requests until none is left, the answers have reached `room` bytes, a write
+    /// waits for room in a feed, or other sessions get their turn. Returns true if there is more to
+    /// do at once.
+    fn run_requests(&mut self, room: usize) -> bool {
+        let context = &mut self.context;
+        retry_parked(context);
+        let mut units = 0;
+        while units < UNITS_MAX && context.answers.len() < room {
+            let Some(mut queued) = context.queue.take() else {
+                return false;
+            };
+            units += queued.request.units();
+            // Other requests must see the writes made before them.
+            let waits = !context.parked.is_empty() && queued.request.effect() != Effect::Writes;
+            let progress = match waits {
+                true => Progress::Parked,
+                false => queued.request.run(context),
+            };
+            match progress {
+                Progress::Done => context.queue.done(&queued),
+                Progress::More => context.queue.put_back(queued),
+                Progress::Parked => {
+                    context.queue.put_back(queued);
+                    return false;
+                }
+            }
+        }
+        !context.queue.is_empty()
+    }
+
+    /// Sends updates as far as there is room in `out` up to `end`. Returns true if there is more to
+    /// send at once.
+    fn send_updates(&mut self, end: usize, out: &mut Vec<u8>) -> bool {
+        let context = &mut self.context;
+        let start = out.len();
+        let room = end.saturating_sub(start);
+        if room == 0 {
+            return !context.consumer.is_idle();
+        }
+        if !context.window.has_room() {
+            return false;
+        }
+        let (epoch, window) = (context.engine.epoch(), &mut context.window);
+        let mut sink = UpdateSink::new(out, room, window, context.records, epoch);
+        let left = context.consumer.drain(&mut sink, &mut context.wakes);
+        let is_full = sink.finish();
+        trunkline_proto::part::split_oversized(out, start, self.frame_max);
+        self.put_answers_before(start, out);
+        // Updates taken from a feed may have made the room that a parked write waits for.
+        (left && is_full) || (self.context.parked_until.is_some() && out.len() > start)
+    }
+
+    /// Puts answers of providers that arrived while updates were taken before those updates,
+    /// because the updates may include the result of the answered write.
+    fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
+        answer_completions(&mut self.context);
+        if !self.context.answers.is_empty() {
+            let mut frames = Vec::new();
+            self.context
+                .answers
+                .send(&mut frames, usize::MAX, self.frame_max);
+            out.splice(start..start, frames);
+        }
+    }
+
+    /// Restarts the peer's deadlines, because silence or half a frame is not the peer's fault while
+    /// this end does not read.
+    fn excuse_peer(&mut self, now: Tick) {
+        self.liveness.handle_received(now);
+        self.excused_until = now.saturating_add(FRAME_DEADLINE);
+    }
+}
+
+/// Takes the memory for a request before it is decoded. Returns false if the request was refused
+/// before.
+fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bool, Rejection> {
+    let bytes = bytes_waiting(kind, frame);
+    if bytes == 0 {
+        return Ok(true);
+    }
+    let request = frame.request();
+    let was_refused = context.unfinished.is_refused(request);
+    let admitted = match was_refused {
+        true => Ok(false),
+        false => {
+            let waiting = context.waiting_bytes().saturating_add(bytes);
+            context.account.set(Use::Work, waiting).map(|()| true)
+        }
+    };
+    if admitted != Ok(true) {
+        context.unfinished.end(request);
+        if frame.has_more() {
+            let now = context.moment.now;
+            context.unfinished.go_on(now, request, 0, true)?;
+        }
+    }
+    Ok(admitted?)
+}
+
+/// Returns the feature that frames of this kind belong to, or `None` if every client has them.
+fn feature_of(kind: FrameKind) -> Option<Features> {
+    Some(match kind {
+        FrameKind::Provide | FrameKind::Publish | FrameKind::ProviderAnswer => Features::PROVIDER,
+        FrameKind::Deploy | FrameKind::Order => Features::ADMINISTRATION,
+        FrameKind::GroupWrite | FrameKind::Snapshot | FrameKind::Lease => Features::GROUPS,
+        // UNWATCH has no answer, and does nothing if no WATCH was accepted.
+        FrameKind::Watch => Features::PATTERNS,
+        FrameKind::Flush => Features::THROUGHPUT,
+        FrameKind::Forcing => Features::FORCING,
+        FrameKind::Compare => Features::CONVERGENCE,
+        FrameKind::Audit => Features::AUDIT,
+        _ => return None,
+    })
+}
+
+/// Returns the maximum memory of a request of this kind while it waits. Returns 0 if it does not
+/// wait, or if its memory is counted where it is decoded.
+fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
+    let payload = frame.payload().len();
+    // An item takes at least one byte, whatever the header says.
+    let count = (frame.count() as usize).min(payload);
+    let item = match kind {
+        FrameKind::Open | FrameKind::Close | FrameKind::Read | FrameKind::Info => size_of::<u32>(),
+        FrameKind::Unsubscribe | FrameKind::RequestValue => size_of::<u32>(),
+        FrameKind::Subscribe => size_of::<SubscribeItem>(),
+        FrameKind::Lease => size_of::<(u32, u64)>(),
+        FrameKind::GroupWrite => size_of::<OwnedWrite>(),
+        FrameKind::Snapshot => size_of::<u32>().saturating_add(size_of::<Update>()),
+        // A condition stores its text twice.
+        FrameKind::Find => size_of::<Matcher>().saturating_add(payload),
+        FrameKind::Why | FrameKind::Engine | FrameKind::Flush | FrameKind::Forcing => 0,
+        _ => return 0,
+    };
+    let items = count.saturating_mul(item);
+    REQUEST_BYTES.saturating_add(payload).saturating_add(items)
 }

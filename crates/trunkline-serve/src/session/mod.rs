@@ -1,8 +1,6 @@
 //! The engine's end of one connection: its state, its start and its end.
 
 mod endpoint;
-mod input;
-mod output;
 
 use std::sync::Arc;
 
@@ -20,21 +18,15 @@ use crate::answers::Answers;
 use crate::context::{Context, Queue};
 use crate::gathering::{Gathering, SharedWake};
 use crate::options::ServeOptions;
-use crate::request_budget::{Account, Use};
+use crate::request_budget::Account;
 use crate::requests::convergence::Convergence;
 use crate::requests::deploy::Deploys;
 use crate::requests::provider::Provided;
 use crate::requests::watch::Watches;
 use crate::unfinished::Unfinished;
 use crate::updates::Records;
-use crate::waiting_writes::{Parked, Unanswered};
 use crate::window::Window;
-
-/// Maximum number of answer bytes waiting for a client that does not read. Beyond it, the client's
-/// input is left unread.
-const ANSWERS_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of bytes in waiting requests. Beyond it, the session's input is left unread.
-const WORK_BYTES_MAX: usize = 8 << 20;
+use crate::write_run::{Parked, Unanswered};
 
 /// The session of one connection, from its hello to its end.
 #[derive(Debug)]
@@ -300,20 +292,6 @@ impl Session {
             consumer.leave(&self.context.caller, until);
         }
         self.context.wakes.flush();
-    }
-
-    /// Records the memory that waiting requests and incomplete frames take now. The bytes of one
-    /// read from the transport are already taken over, so a session that may not keep them ends.
-    fn settle_account(&mut self) -> Result<(), Disconnect> {
-        // A request was admitted with at least the memory that it takes.
-        self.context
-            .account
-            .lower(Use::Work, self.context.queue.bytes());
-        let held = self.frames.held_bytes();
-        let settled = self.context.account.set(Use::Frames, held);
-        settled.map_err(|fault| Disconnect::OutOfMemory {
-            sentence: fault.sentence.to_string(),
-        })
     }
 }
 

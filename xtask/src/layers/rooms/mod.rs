@@ -59,10 +59,10 @@ const CRATES: &[(&str, Ranks)] = &[
         &["housekeeper"],
     ]),
     ("trunkline-serve", &[
-        &["answers", "fault", "sync", "unfinished", "window", "write_run"],
+        &["answers", "fault", "sync", "unfinished", "window"],
         &["gathering", "request_budget", "updates"],
         &["options"],
-        &["waiting_writes"],
+        &["write_run"],
         &["context"],
         &["requests"],
         &["session"],
