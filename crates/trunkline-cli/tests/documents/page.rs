@@ -19,7 +19,7 @@
 //! | `<!-- append: NAME -->` | is added to this file |
 //! | `<!-- background -->`, `<!-- background; until: TEXT -->` | goes on running |
 //! | `<!-- interrupt -->` | has commands that do not end: each gets Ctrl-C after its first line |
-//! | `<!-- exit: N -->` | ends with this code |
+//! | `<!-- exit: N -->` | ends with this code, or with one of several: `0 or 7` |
 //! | `<!-- prints -->` | shows what the block before printed |
 //! | `<!-- prints: PART -->` | shows lines that the command with this part, still running, prints |
 //! | `<!-- not run: WHY -->` | is left to the reader |
@@ -49,7 +49,8 @@ pub enum Code {
     },
     Run {
         command: String,
-        exit: i32,
+        /// The permitted exit codes.
+        exits: Vec<i32>,
     },
     Interrupted {
         commands: Vec<String>,
@@ -96,7 +97,7 @@ pub fn steps(text: &str) -> Result<Vec<Step>, String> {
                     }
                     "run" => Code::Run {
                         command: value,
-                        exit: 0,
+                        exits: vec![0],
                     },
                     "kill" => Code::Kill { part: value },
                     "file" | "append" | "background" | "interrupt" | "exit" | "prints"
@@ -165,15 +166,16 @@ fn code_of(
     let code = match (language, remark) {
         ("sh", None) => Code::Run {
             command: text,
-            exit: 0,
+            exits: vec![0],
         },
-        ("sh", Some(("exit", code))) => {
-            let exit = code
-                .parse()
-                .map_err(|_| format!("`{code}` is no exit code"))?;
+        ("sh", Some(("exit", codes))) => {
+            let exits = codes
+                .split(" or ")
+                .map(str::parse)
+                .collect::<Result<_, _>>();
             Code::Run {
                 command: text,
-                exit,
+                exits: exits.map_err(|_| format!("`{codes}` are no exit codes"))?,
             }
         }
         ("sh", Some(("background", value))) => {
