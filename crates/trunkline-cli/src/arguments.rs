@@ -50,7 +50,9 @@ pub(crate) enum Command {
     /// `set` followed by `send` is a `put` in two steps. For a variable without a device, `send`
     /// does nothing.
     Send(verbs::put::OrderArgs),
-    /// Request fresh values from devices, and wait until the devices have read them
+    /// Make devices measure again, and wait for the new values
+    ///
+    /// `get` prints the values that the engine already has.
     Request(verbs::put::OrderArgs),
     Force(verbs::force::Args),
     Unforce(verbs::unforce::Args),
@@ -109,12 +111,13 @@ pub(crate) struct GlobalArgs {
         hide_env_values = true,
         default_value = "2s",
         value_parser = duration,
+        allow_hyphen_values = true,
         global = true
     )]
     pub(crate) timeout: Duration,
 
-    /// Throughput mode: client and engine collect data, and send it at this size or after this
-    /// time; without a value, 8KiB,10ms
+    /// Throughput mode: the client and the engine collect data, and send it when this size is
+    /// reached or this time has passed; without a value, 8KiB,10ms
     #[arg(
         long,
         value_name = "BYTES,TIME",
@@ -146,7 +149,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, value_name = "STYLE", global = true)]
     pub(crate) time: Option<TimeStyle>,
 
-    /// Which time to print: of the measurement, of the update in the engine, or of the arrival at
+    /// Which time to print: when the value was measured, accepted by the engine, or received by
     /// this command
     #[arg(long, value_name = "CLOCK", default_value = "source", global = true)]
     pub(crate) clock: ClockChoice,
@@ -267,8 +270,11 @@ pub(crate) enum ClockChoice {
 
 /// Parses a time such as `2`, `2s`, `500ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text)
-        .ok_or_else(|| "it is not a time; write seconds, or a number with ms, s, m or h".to_owned())
+    let wrong = match text.strip_prefix('-') {
+        Some(time) if parse_duration(time).is_some() => "a time cannot be negative",
+        _ => "it is not a time; write seconds, or a number with ms, s, m or h",
+    };
+    parse_duration(text).ok_or_else(|| wrong.to_owned())
 }
 
 pub(crate) fn data_type(text: &str) -> Result<DataType, String> {

@@ -345,7 +345,13 @@ pub(crate) fn not_known() -> Problem {
 pub(crate) const SUPERSEDED: &str = "superseded by a later write";
 
 pub(crate) fn nothing_matches(pattern: &str) -> Problem {
-    let sentence = "no name matches; `trunkline ls` lists the libraries";
+    no_match(
+        pattern,
+        "no name matches; `trunkline ls` lists the libraries",
+    )
+}
+
+pub(crate) fn no_match(pattern: &str, sentence: impl AsRef<str>) -> Problem {
     Problem::failed(NO_MATCH, sentence).of(pattern)
 }
 

@@ -5,13 +5,13 @@ const EXAMPLES: &[&str] = &[
     "trunkline get -a 'boiler/*'",
     "trunkline get boiler/level --format '{value} {units}'",
     "trunkline put boiler/setpoint 75",
-    "trunkline put boiler/setpoint=75 boiler/mode=AUTO",
+    "trunkline put boiler/setpoint=75 boiler/pump/mode=AUTO",
     "trunkline put --atomic oven/zone1=180 oven/zone2=185",
     "trunkline set boiler/setpoint 75",
-    "trunkline set boiler/setpoint=75 boiler/mode=AUTO",
+    "trunkline set boiler/setpoint=75 boiler/pump/mode=AUTO",
     "trunkline set --json boiler/setpoint 75",
     "trunkline send boiler/setpoint",
-    "trunkline send boiler/setpoint boiler/mode",
+    "trunkline send boiler/setpoint boiler/pump/mode",
     "trunkline send --timeout 5s boiler/setpoint",
     "trunkline request boiler/level",
     "trunkline request boiler/level boiler/temp",
@@ -103,6 +103,7 @@ pub(crate) fn shown(command: &str, verb: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use trunkline_types::LibraryDefinition;
 
     use super::*;
     use crate::arguments::Cli;
@@ -117,6 +118,29 @@ mod tests {
             }
         }
         words
+    }
+
+    #[test]
+    fn every_variable_of_the_boiler_in_an_example_exists() {
+        let plant = (trunkline_boiler::DRIVER.make)(&Default::default()).unwrap();
+        let libraries = plant.libraries("sim");
+        let full = |library: &LibraryDefinition| {
+            let names = library.variables.iter();
+            let names = names.map(|variable| format!("boiler/{}", variable.path));
+            names.collect::<Vec<_>>()
+        };
+        let boiler = libraries.iter().filter(|library| library.name == "boiler");
+        let names: Vec<String> = boiler.flat_map(full).collect();
+        for line in EXAMPLES {
+            for word in words(line) {
+                let name = word.split('=').next().unwrap();
+                let is_name = name.starts_with("boiler/") && !name.contains('*');
+                let is_known = names
+                    .iter()
+                    .any(|known| known == name || known.starts_with(&format!("{name}/")));
+                assert!(!is_name || is_known, "{line}: {name}");
+            }
+        }
     }
 
     #[test]

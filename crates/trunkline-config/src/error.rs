@@ -127,7 +127,7 @@ pub enum ConfigErrorKind {
         data_type: String,
         reason: String,
     },
-    #[error("\"range\" is empty: {low} is not below {high}")]
+    #[error("the lower limit of \"range\", {low}, is not below the upper limit, {high}")]
     RangeEmpty { low: String, high: String },
     #[error("coerce needs a range to pull values into; add range = [LOW, HIGH]")]
     CoerceWithoutRange,
@@ -373,12 +373,12 @@ impl fmt::Display for Position {
     }
 }
 
-/// Formats as `plant.toml:17:9 unknown key "unit", did you mean "units"?`
+/// Formats as `plant.toml:17:9 unknown key "unit"; did you mean "units"?`
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.place(), self.kind)?;
         if let Some(hint) = self.hint() {
-            write!(f, ", {hint}")?;
+            write!(f, "; {hint}")?;
         }
         if let Some(place) = &self.used_at {
             write!(f, " (used at {place})")?;

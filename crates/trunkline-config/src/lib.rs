@@ -5,7 +5,7 @@
 //! one run reports everything that is wrong:
 //!
 //! ```text
-//! plant.toml:17:9 unknown key "unit", did you mean "units"?
+//! plant.toml:17:9 unknown key "unit"; did you mean "units"?
 //! ```
 //!
 //! ```text

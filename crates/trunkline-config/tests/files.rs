@@ -128,7 +128,7 @@ fn mistakes_in_a_csv_file_are_named_with_line_and_column() {
         ),
         (
             "tag,adr,on,tag\n",
-            "sub/rows.csv:1:5 unknown key \"adr\", did you mean \"addr\"?\n\
+            "sub/rows.csv:1:5 unknown key \"adr\"; did you mean \"addr\"?\n\
              sub/rows.csv:1:12 \"tag\" is already given a value by another column",
         ),
         (

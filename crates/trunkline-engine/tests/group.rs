@@ -132,9 +132,13 @@ fn member_at_an_unexpected_position_refuses_the_group() {
     });
     let ended = write(&rig, &members);
     assert_eq!((ended.commit, ended.culprit), (None, Some(2)));
-    let conflict = Refusal::Conflict {
+    let position = |sequence| Position {
         epoch: EPOCH,
-        actual: 1,
+        sequence,
+    };
+    let conflict = Refusal::Conflict {
+        actual: position(1),
+        expected: position(5),
     };
     assert_eq!(ended.outcomes[2], WriteOutcome::Refused(conflict));
     assert_eq!(ended.outcomes[0], because_of("rig/2"));

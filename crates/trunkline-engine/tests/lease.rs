@@ -158,12 +158,15 @@ fn lease_is_granted_only_at_the_expected_position() {
             .leases()
             .request(&caller(1), rig.now(), x.handle(), request)
     };
-    let conflict = Err(Refusal::Conflict {
-        epoch: EPOCH,
-        actual: 1,
-    });
-    assert_eq!(order(EPOCH, 0), conflict);
-    assert_eq!(order(EPOCH + 1, 1), conflict);
+    let position = |epoch, sequence| Position { epoch, sequence };
+    let conflict = |expected| {
+        Err(Refusal::Conflict {
+            actual: position(EPOCH, 1),
+            expected,
+        })
+    };
+    assert_eq!(order(EPOCH, 0), conflict(position(EPOCH, 0)));
+    assert_eq!(order(EPOCH + 1, 1), conflict(position(EPOCH + 1, 1)));
     assert_eq!(order(EPOCH, 1).unwrap().sequence, 1);
 }
 

@@ -202,9 +202,23 @@ fn value_is_set_only_where_it_was_expected() {
         done(rig.attempt(&x, &write))
     };
     assert_eq!(expecting(epoch, 1, 2.0), applied(2));
-    let conflict = WriteOutcome::Refused(Refusal::Conflict { epoch, actual: 2 });
-    assert_eq!(expecting(epoch, 1, 3.0), conflict);
-    assert_eq!(expecting(epoch + 1, 2, 3.0), conflict, "of another start");
+    let position = |epoch, sequence| Position { epoch, sequence };
+    let conflict = |expected| Refusal::Conflict {
+        actual: position(epoch, 2),
+        expected,
+    };
+    let refused = |expected| WriteOutcome::Refused(conflict(expected));
+    let earlier = position(epoch, 1);
+    assert_eq!(expecting(epoch, 1, 3.0), refused(earlier));
+    assert_eq!(
+        conflict(earlier).to_string(),
+        "the variable has changed: its sequence number is 2, not 1 as expected; read it again, \
+         then decide"
+    );
+    let of_other_start = position(epoch + 1, 2);
+    assert_eq!(expecting(epoch + 1, 2, 3.0), refused(of_other_start));
+    let sentence = conflict(of_other_start).to_string();
+    assert!(sentence.contains("epoch"), "{sentence}");
     assert_eq!(value_of(&x).0, Value::F64(2.0));
     assert!(x.ledger().is_balanced());
 }

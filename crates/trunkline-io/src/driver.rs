@@ -2,7 +2,7 @@
 
 use trunkline_types::name::suggest;
 
-use crate::settings::did_you_mean;
+use crate::settings::suggested_or_known;
 use crate::{IoError, IoServer, SettingError, Settings, host};
 
 /// The reason why an I/O server could not be created: an error of the configuration or of this
@@ -10,8 +10,8 @@ use crate::{IoError, IoServer, SettingError, Settings, host};
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DriverError {
     #[error(
-        "there is no driver \"{name}\"{}; the drivers are: {known}",
-        did_you_mean(suggestion)
+        "there is no driver \"{name}\"; {}",
+        suggested_or_known(suggestion, "the drivers are", known)
     )]
     Unknown {
         name: String,

@@ -15,8 +15,8 @@ pub struct Settings {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum SettingError {
     #[error(
-        "unknown setting \"{key}\"{}; it takes: {known}",
-        did_you_mean(suggestion)
+        "unknown setting \"{key}\"; {}",
+        suggested_or_known(suggestion, "it takes", known)
     )]
     Unknown {
         key: String,
@@ -144,10 +144,10 @@ fn wrong_type(key: &str, expected: &'static str, given: &Setting) -> SettingErro
     }
 }
 
-/// Returns `, did you mean "x"?` or nothing.
-pub(crate) fn did_you_mean(suggestion: &Option<String>) -> String {
+/// Returns `did you mean "x"? (what: known)`, or only the second part.
+pub(crate) fn suggested_or_known(suggestion: &Option<String>, what: &str, known: &str) -> String {
     match suggestion {
-        Some(name) => format!(", did you mean \"{name}\"?"),
-        None => String::new(),
+        Some(name) => format!("did you mean \"{name}\"? ({what}: {known})"),
+        None => format!("{what}: {known}"),
     }
 }

@@ -57,7 +57,7 @@ fn a_driver_replaces_one_of_the_same_name() {
 fn an_unknown_driver_is_refused_with_a_suggestion() {
     assert_eq!(
         error("Host", &Settings::new()),
-        "there is no driver \"Host\", did you mean \"host\"?; the drivers are: host, press"
+        "there is no driver \"Host\"; did you mean \"host\"? (the drivers are: host, press)"
     );
     assert_eq!(
         error("modbus-tcp", &Settings::new()),

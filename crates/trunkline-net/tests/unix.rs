@@ -161,7 +161,7 @@ fn missing_socket_is_reported_with_a_hint() {
     assert_eq!(
         cause.to_string(),
         format!(
-            "the connection failed ({path}: there is no such socket); no program is listening there; start \
+            "the connection failed ({path}: there is no such socket): no program is listening there; start \
              the engine, or check the path"
         )
     );

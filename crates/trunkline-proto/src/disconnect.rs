@@ -276,12 +276,17 @@ fn is_unreachable(kind: ErrorKind) -> bool {
 
 fn io_sentence(kind: ErrorKind, text: &str) -> String {
     let advice = match kind {
-        // The path of a Unix socket; an IP address does not begin with a slash.
-        ErrorKind::ConnectionRefused if text.starts_with('/') => {
-            "no program is listening there; start the engine, or check the path"
-        }
         ErrorKind::ConnectionRefused => {
-            "no program is listening there; start the engine, or check the port"
+            // The path of a Unix socket; an IP address does not begin with a slash.
+            let what = if text.starts_with('/') {
+                "path"
+            } else {
+                "port"
+            };
+            return format!(
+                "the connection failed ({text}): no program is listening there; start the engine, \
+                 or check the {what}"
+            );
         }
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
             "the peer was stopped or killed, or the network between broke the connection"

@@ -15,7 +15,7 @@ pub enum FailedStep {
     /// `fdatasync`. Data written since the last successful one may be lost, even if a later one
     /// succeeds.
     Sync,
-    /// The file was removed or replaced while it was written; none of its data is left.
+    /// The file was removed or replaced while it was being written; none of its data is left.
     Removed,
     /// Truncating the file to its length when it ends.
     Trim,
@@ -51,7 +51,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.step == FailedStep::Removed {
             return f.write_str(
-                "the file was removed or replaced while it was written, and its content is lost; \
+                "the file was removed or replaced while it was being written, and its content is lost; \
                  record to another file, and make sure that no program removes it",
             );
         }

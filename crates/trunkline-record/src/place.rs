@@ -23,7 +23,7 @@ pub enum Whereabouts {
     },
 }
 
-/// A file that was removed, replaced or renamed while it was written.
+/// A file that was removed, replaced or renamed while it was being written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Displaced {
     /// The name the file was created with.
@@ -44,16 +44,19 @@ impl fmt::Display for Displaced {
         let path = self.path.display();
         match &self.now {
             Whereabouts::Removed { .. } => {
-                write!(f, "{path} was removed or replaced while it was written")
+                write!(
+                    f,
+                    "{path} was removed or replaced while it was being written"
+                )
             }
             Whereabouts::Renamed { to: Some(to) } => write!(
                 f,
-                "{path} was renamed while it was written; it is {} now",
+                "{path} was renamed while it was being written; it is {} now",
                 to.display()
             ),
             Whereabouts::Renamed { to: None } => write!(
                 f,
-                "{path} was renamed while it was written; its data is in a file of another name"
+                "{path} was renamed while it was being written; its data is in a file of another name"
             ),
         }
     }

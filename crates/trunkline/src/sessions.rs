@@ -96,8 +96,7 @@ impl EngineFacts for Facts {
             code: FaultCode::ShuttingDown,
             // The engine may be back at once, and clients already reconnect one by one.
             retry_after: None,
-            sentence: "the engine was stopped; clients reconnect by themselves when it runs again"
-                .to_owned(),
+            sentence: "the engine was stopped".to_owned(),
         })
     }
 }

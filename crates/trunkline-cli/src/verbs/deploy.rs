@@ -10,7 +10,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// Deploy libraries to a running engine
 ///
 /// The libraries stay deployed until `trunkline undeploy`, even across restarts if the engine has a
-/// store. Each library is deployed completely or not at all.
+/// store (`serve --store`). Each library is deployed completely or not at all.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Configuration files, and directories of files that end in .toml; only their libraries are

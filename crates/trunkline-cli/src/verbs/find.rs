@@ -4,7 +4,8 @@ use trunkline::{Comparison, Condition};
 use trunkline_types::{Access, DataType, Pattern};
 
 use super::ls::Entry;
-use crate::connection::{Connection, nothing_matches};
+use crate::arguments::data_type;
+use crate::connection::{Connection, no_match, nothing_matches};
 use crate::targets::{self, Wanted};
 use crate::{CliError, Context, Exit};
 
@@ -20,11 +21,13 @@ pub(crate) struct Args {
 
     /// Only variables of this type, such as f64; enum, array, struct and waveform match all types
     /// of that kind
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", value_parser = type_or_kind)]
     data_type: Option<String>,
 
-    /// Only variables with a field that meets this condition: units=degC, description~pump,
-    /// 'range.high>100', '*~feed' for any text field; may be given several times
+    /// Only variables with a field that meets this condition: FIELD=VALUE, FIELD!=VALUE,
+    /// FIELD~TEXT (contains), 'FIELD>NUMBER' or 'FIELD<NUMBER', such as units=degC,
+    /// description~pump, 'range.high>100'; the field * is any text field. May be given several
+    /// times
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Condition>,
 
@@ -67,9 +70,43 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
     }
     table.finish()?;
-    match has_any {
-        true => Ok(Exit::Done),
-        false => context.show(&nothing_matches(&args.pattern), 0),
+    if has_any {
+        return Ok(Exit::Done);
+    }
+    let all = connection.call(|client, wait| client.find(&pattern, None, wait))?;
+    let problem = match all.len() as u64 {
+        0 => nothing_matches(&args.pattern),
+        1 => no_match(
+            &args.pattern,
+            format!("1 name matches, but not with {}", args.filter(context)),
+        ),
+        count => no_match(
+            &args.pattern,
+            format!(
+                "{count} names match, but none of them with {}",
+                args.filter(context)
+            ),
+        ),
+    };
+    context.show(&problem, 0)
+}
+
+impl Args {
+    /// Returns the options that remove names that match the pattern, as they were given.
+    fn filter(&self, context: &Context) -> String {
+        let types = self.data_type.iter().map(|ty| format!("--type {ty}"));
+        let conditions = self.conditions.iter().map(|one| format!("--where {one}"));
+        let states = [
+            ("--bad", self.bad),
+            ("--stale", self.stale),
+            ("--forced", self.forced),
+        ];
+        let states = states.into_iter().filter(|(_, is_given)| *is_given);
+        let excluded = context.settings.exclude.iter();
+        let excluded = excluded.map(|pattern| format!("--exclude {pattern}"));
+        let given = types.chain(conditions);
+        let given = given.chain(states.map(|(name, _)| name.to_owned()));
+        given.chain(excluded).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -79,6 +116,14 @@ fn in_every_segment(text: &str) -> String {
     match is_word {
         true => format!("**/*{text}*/**"),
         false => text.to_owned(),
+    }
+}
+
+/// Checks a type, or the name of a kind such as `array`, which needs no details here.
+fn type_or_kind(text: &str) -> Result<String, String> {
+    match text {
+        "enum" | "array" | "struct" | "waveform" => Ok(text.to_owned()),
+        _ => data_type(text).map(|ty| ty.to_string()),
     }
 }
 
@@ -110,6 +155,24 @@ mod tests {
         assert!(!pattern.matches("boiler/level"));
         assert_eq!(in_every_segment("boiler/**"), "boiler/**");
         assert_eq!(in_every_segment("boiler/level"), "boiler/level");
+    }
+
+    #[test]
+    fn an_unknown_type_is_refused_with_a_suggestion() {
+        for text in [
+            "enum",
+            "array",
+            "struct",
+            "waveform",
+            "f64",
+            "array(f64, 3)",
+        ] {
+            assert_eq!(type_or_kind(text).as_deref(), Ok(text));
+        }
+        assert_eq!(type_or_kind("array(f64,3)").as_deref(), Ok("array(f64, 3)"));
+        let error = type_or_kind("f46").unwrap_err();
+        assert!(error.contains("did you mean f64?"), "{error}");
+        assert!(type_or_kind("nonsense").is_err());
     }
 
     #[test]

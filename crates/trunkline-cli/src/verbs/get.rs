@@ -8,9 +8,15 @@ use crate::{CliError, Context, Exit, Tally};
 
 /// Read variables once
 ///
-/// Variables that can be read are printed on standard output, errors of the others on standard
-/// error. The placeholders of `--format` are {name} {value} {units} {type} {time} {ts} {engine_ts}
-/// {quality} {epoch} {seq} {lost} {coalesced} {age}.
+/// Variables that can be read are printed on standard output, errors for the others on standard
+/// error.
+///
+/// The placeholders of `--format` are {name}, {value}, {units}, {type} and {quality}; {time}, the
+/// time in the style of --time and --clock; {ts} and {engine_ts}, when the value was measured and
+/// when the engine accepted it, as ISO times in UTC; {age}, the time since the measurement;
+/// {epoch}, the number of the engine's current run; {seq}, the sequence number of the update;
+/// {lost} and {coalesced}, the updates before this one that were lost, or that the contract let
+/// the engine skip.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/**'

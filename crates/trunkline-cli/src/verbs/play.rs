@@ -78,7 +78,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", conflicts_with = "renaming")]
     stream: Option<String>,
 
-    /// With --stream, the reader to write to (default: any that names this endpoint)
+    /// With --stream, the reader to write to (default: any reader that connects to this
+    /// endpoint)
     #[arg(long, value_name = "PEER", requires = "stream")]
     to: Option<String>,
 

@@ -59,7 +59,7 @@ pub(crate) struct ListenArgs {
 }
 
 const LISTEN_FORM: &str =
-    "it is not an address; write one such as 127.0.0.1:5851, a port, or unix:/path/of/a.sock";
+    "it is not an address; write one such as 127.0.0.1:5851, a port, or unix:/path/to/a.sock";
 
 /// Number of attempts to open a store that another engine uses, and the pause between them.
 const STORE_ATTEMPTS: u32 = 50;
@@ -503,9 +503,14 @@ fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, DEFAULT_PORT));
     }
+    let (_, last) = text.rsplit_once(':').unwrap_or(("", text));
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
     port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-        .map_err(|_| LISTEN_FORM.to_owned())
+        .map_err(|_| match last.parse::<u16>() {
+            Err(_) if is_number => format!("{last} is not a port: ports are 0 to 65535"),
+            _ => LISTEN_FORM.to_owned(),
+        })
 }
 
 #[cfg(test)]
@@ -551,6 +556,10 @@ mod tests {
             assert_eq!(address.as_deref(), Ok(expected), "{text}");
         }
         assert!(listen_address("plant7:port").is_err());
+        for text in ["99999", ":99999", "127.0.0.1:99999"] {
+            let error = listen_address(text).unwrap_err();
+            assert_eq!(error, "99999 is not a port: ports are 0 to 65535", "{text}");
+        }
         assert!(listen_address("unix:plant.sock").is_err());
     }
 }

@@ -67,6 +67,35 @@ fn find_searches_by_pattern_by_word_and_by_type() {
     assert_eq!(all.lines().next(), Some("rig/level\tf64\tread-write"));
     let nothing = rig.run(&["find", "nothing"]);
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""));
+    assert!(nothing.err.contains("no name matches"), "{}", nothing.err);
+    let filtered = |filter: &[&str]| rig.run(&[&["find", "rig/pump/*"], filter].concat()).err;
+    let bad = filtered(&["--bad", "--type", "f64"]);
+    assert!(
+        bad.contains("2 names match, but none of them with --type f64 --bad"),
+        "{bad}"
+    );
+    let one = filtered(&["--exclude", "rig/pump/*", "--where", "units=%"]);
+    assert!(
+        one.contains("none of them with --where units=% --exclude rig/pump/*"),
+        "{one}"
+    );
+    let misspelled = rig.run(&["find", "**", "--type", "f46"]);
+    assert_eq!(misspelled.code, Some(2));
+    assert!(
+        misspelled.err.contains("did you mean f64?"),
+        "{}",
+        misspelled.err
+    );
+    let field = rig.run(&["find", "**", "--where", "unit=%"]).err;
+    assert!(field.contains("did you mean \"units\"?"), "{field}");
+    let negative = rig.run(&["find", "**", "--timeout", "-3s"]);
+    assert_eq!(negative.code, Some(2));
+    assert!(
+        negative.err.contains("cannot be negative"),
+        "{}",
+        negative.err
+    );
+    assert!(!negative.err.contains("tip"), "{}", negative.err);
     let wrong = rig.run(&["find", &"*/".repeat(17)]);
     assert_eq!(wrong.code, Some(1), "{}", wrong.err);
     assert_eq!(rig.run(&["find", "**", "--format", "{name}"]).code, Some(2));

@@ -111,7 +111,7 @@ fn a_missing_engine_is_found_with_and_without_a_name() {
         let conclusion = last_lines(&output, 2).join(" ");
         assert!(conclusion.contains("the connection failed"), "{conclusion}");
         assert!(
-            conclusion.contains("Next: no program is listening there"),
+            conclusion.contains("Next: start the engine, or check the port."),
             "{conclusion}"
         );
     }

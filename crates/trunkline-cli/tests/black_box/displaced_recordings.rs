@@ -34,7 +34,7 @@ fn removed_recording_is_reported_at_once_and_not_called_durable() {
             std::fs::write(&file, "of another program").unwrap();
         }
         // While it runs, and once.
-        recorder.error_with("removed or replaced while it was written");
+        recorder.error_with("removed or replaced while it was being written");
         let stopped = served.run(&["record", "stop", &file, "--json"]);
         assert_eq!(stopped.code, Some(7), "{stopped:?}");
         let told = line(&stopped.out);
@@ -57,7 +57,7 @@ fn renamed_recording_is_reported_with_its_new_name() {
     let (file, moved) = (path(&served, "run.tdms"), path(&served, "moved.tdms"));
     let recorder = recorder(&served, &file, &["--sums"]);
     std::fs::rename(&file, &moved).unwrap();
-    recorder.error_with("was renamed while it was written; it is ");
+    recorder.error_with("was renamed while it was being written; it is ");
     let stopped = served.run(&["record", "stop", &file]);
     assert_eq!(stopped.code, Some(7), "{stopped:?}");
     assert!(stopped.out.contains("moved.tdms now"), "{stopped:?}");
@@ -82,7 +82,7 @@ fn a_stream_whose_file_is_removed_is_not_called_safe() {
         let mut writer = Running::spawn_reading(&mut writer, std::process::Stdio::piped());
         recorder.error_with("recording with");
         std::fs::remove_file(&file).unwrap();
-        recorder.error_with("removed or replaced while it was written");
+        recorder.error_with("removed or replaced while it was being written");
         drop(writer.child.stdin.take());
         let (code, _) = recorder.end();
         assert_eq!(code, Some(7), "{data_type}");

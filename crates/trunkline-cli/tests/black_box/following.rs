@@ -239,7 +239,8 @@ fn lost_connection_is_reported_and_re_established() {
     plain.line();
     json.line();
     rig.restart();
-    plain.error_with("*** connection lost, reconnecting:");
+    let lost = plain.error_with("*** connection lost: ");
+    assert!(lost.ends_with("; reconnecting automatically"), "{lost}");
     plain.error_with("*** reconnected to 127.0.0.1:");
     assert_eq!(plain.line(), "72.4");
     let event: Json = serde_json::from_str(&json.error_with("disconnected")).unwrap();

@@ -57,7 +57,7 @@ fn every_configuration_error_is_reported_with_its_position() {
     let path = path.to_str().unwrap();
     let output = run(&["serve", path]);
     assert_eq!((output.code, output.out.as_str()), (Some(8), ""));
-    let first = format!("{path}:6:1 unknown key \"unit\", did you mean \"units\"?");
+    let first = format!("{path}:6:1 unknown key \"unit\"; did you mean \"units\"?");
     assert!(
         output.err.lines().any(|line| line == first),
         "{}",

@@ -91,7 +91,7 @@ const WIDTH_MAX: usize = 20;
 
 fn hint(suggestion: &Option<String>) -> String {
     match suggestion {
-        Some(word) => format!(", did you mean \"{word}\"?"),
+        Some(word) => format!("; did you mean \"{word}\"?"),
         None => "; for a literal brace, write {{".to_owned(),
     }
 }

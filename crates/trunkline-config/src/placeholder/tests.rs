@@ -80,7 +80,7 @@ fn invalid_placeholders_are_reported() {
         ),
         (
             "{rak}",
-            "there is no parameter \"rak\", did you mean \"rack\"?",
+            "there is no parameter \"rak\"; did you mean \"rack\"?",
         ),
         (
             "{zoom + 1}",

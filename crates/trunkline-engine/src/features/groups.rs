@@ -211,8 +211,9 @@ impl Groups<'_> {
             return Err(Refusal::NotGroupable { why });
         }
         if write.verb == WriteVerb::Put && variable.is_provided() {
-            let why = "written through an I/O server; cannot be in an atomic group; set it, or put \
-                       it apart from the group";
+            let why = "it is written through an I/O server and cannot be part of an atomic group; \
+                       write it separately, or use `trunkline set` to change only the value in the \
+                       engine";
             return Err(Refusal::NotGroupable { why });
         }
         if variable.is_alias() {

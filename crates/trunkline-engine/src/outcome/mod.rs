@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trunkline_types::scaling::ScalingError;
 use trunkline_types::wire::DecodeError;
-use trunkline_types::{Access, Fault, FaultCode, Tick, Timestamp};
+use trunkline_types::{Access, Fault, FaultCode, Position, Tick, Timestamp};
 
 use crate::update::NoMemory;
 
@@ -64,11 +64,11 @@ pub enum Refusal {
     AuditFull,
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
-    #[error(
-        "the variable is at update {actual} of epoch {epoch}, not where the writer expected it; \
-             read it again, then decide"
-    )]
-    Conflict { epoch: u64, actual: u64 },
+    #[error("{}; read it again, then decide", conflict(*actual, *expected))]
+    Conflict {
+        actual: Position,
+        expected: Position,
+    },
     #[error("the variable is an alias, and {sentence}")]
     Unbound {
         /// A sentence that names the fault of the target and the remedy.
@@ -183,6 +183,22 @@ pub enum AccessError {
     MemoryFull { max: u64 },
     #[error("{0}")]
     Contract(&'static str),
+}
+
+fn conflict(actual: Position, expected: Position) -> String {
+    if actual == expected {
+        // The target of an alias has changed, and the alias does not show that yet.
+        return "the variable has changed in the meantime".to_owned();
+    }
+    let (what, actual, expected) = match actual.epoch == expected.epoch {
+        true => (
+            "changed: its sequence number",
+            actual.sequence,
+            expected.sequence,
+        ),
+        false => ("started a new epoch: it", actual.epoch, expected.epoch),
+    };
+    format!("the variable has {what} is {actual}, not {expected} as expected")
 }
 
 fn unknown_name(name: &str, suggestion: Option<&str>) -> String {

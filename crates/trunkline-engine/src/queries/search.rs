@@ -3,6 +3,7 @@
 //! A condition compares a [field](crate::features::fields) of each variable with a text. All conditions of a
 //! search must hold. No field is opened for it.
 
+use trunkline_types::name::suggest;
 use trunkline_types::{Comparison, Condition, DataType, Pattern, StepBudget, Value};
 
 use super::Queries;
@@ -36,8 +37,16 @@ enum Wanted {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MatcherError {
-    #[error("there is no field {field:?} to search by; there are {known}, and * for any text")]
-    Field { field: String, known: String },
+    #[error(
+        "there is no field {field:?}; {}the fields are {known}; * searches every text field",
+        meant(suggestion)
+    )]
+    Field {
+        field: String,
+        /// The most similar field.
+        suggestion: Option<String>,
+        known: String,
+    },
     #[error("{field} is {what}; {value:?} cannot be compared with it in this way")]
     Value {
         field: String,
@@ -216,10 +225,18 @@ fn is_equality(comparison: Comparison) -> bool {
     matches!(comparison, Comparison::Equal | Comparison::Differs)
 }
 
+fn meant(suggestion: &Option<String>) -> String {
+    match suggestion {
+        Some(name) => format!("did you mean {name:?}? "),
+        None => String::new(),
+    }
+}
+
 fn unknown(field: &str) -> MatcherError {
     let known: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
     MatcherError::Field {
         field: field.to_owned(),
+        suggestion: suggest(field, known.iter().copied()),
         known: known.join(", "),
     }
 }

@@ -301,10 +301,11 @@ pub(crate) fn check_expected(
     variable: &Variable,
     expected: Position,
 ) -> Result<(), Refusal> {
-    let actual = variable.sequence();
-    match (expected.epoch, expected.sequence) == (epoch, actual) {
+    let sequence = variable.sequence();
+    let actual = Position { epoch, sequence };
+    match actual == expected {
         true => Ok(()),
-        false => Err(Refusal::Conflict { epoch, actual }),
+        false => Err(Refusal::Conflict { actual, expected }),
     }
 }
 

@@ -236,18 +236,21 @@ fn expected_position_is_the_aliass_own() {
     rig.deploy("view", vec![alias("x", "plant/x")]);
     drop(seen);
     let seen = rig.variable("view/x");
+    let position = |sequence| Position {
+        sequence,
+        epoch: crate::rig::EPOCH,
+    };
     let at = |sequence| {
         let value = Value::F64(9.0);
         let mut write = Write::value(&value);
-        let epoch = crate::rig::EPOCH;
-        write.expected = Some(Position { sequence, epoch });
+        write.expected = Some(position(sequence));
         done(rig.attempt(&seen, &write))
     };
     assert_eq!(
         at(5),
         WriteOutcome::Refused(Refusal::Conflict {
-            epoch: crate::rig::EPOCH,
-            actual: 1
+            actual: position(1),
+            expected: position(5)
         })
     );
     assert_eq!(at(1), applied(2));

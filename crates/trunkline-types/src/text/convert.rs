@@ -167,7 +167,7 @@ impl ConvertError {
 }
 
 /// Returns the type with its article for use in a sentence: `an f64`, `an i8`, `a u8`.
-pub(crate) fn with_article(ty: &DataType) -> String {
+pub fn with_article(ty: &DataType) -> String {
     let name = ty.to_string();
     let is_float = name.starts_with("f32") || name.starts_with("f64");
     let article = if is_float || name.starts_with(['a', 'e', 'i']) {

@@ -46,9 +46,10 @@ fn next_cell(text: &str) -> Result<(String, &str), &'static str> {
         let (cell, rest) = text.split_at(end);
         let cell = cell.strip_suffix('\r').unwrap_or(cell);
         return match cell.contains('"') {
-            true => {
-                Err("a cell has a quote inside; double the quote and put the whole cell in quotes")
-            }
+            true => Err(
+                "a field contains a quotation mark; write it twice, and enclose the whole field in quotation \
+                     marks",
+            ),
             false => Ok((cell.to_owned(), rest)),
         };
     };

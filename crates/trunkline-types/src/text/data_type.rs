@@ -241,11 +241,11 @@ fn hint(word: &str) -> String {
                 .min();
             match near {
                 Some((distance, name)) if distance <= 2 && other.len() > distance => name,
-                _ => return format!(": write one of {LIST}"),
+                _ => return format!("; write one of {LIST}"),
             }
         }
     };
-    format!(": did you mean {name}?")
+    format!("; did you mean {name}?")
 }
 
 const LIST: &str = "bool, i8 to i64, u8 to u64, f32, f64, string, bytes, timestamp, enum(...), \

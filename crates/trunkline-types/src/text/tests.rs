@@ -57,16 +57,16 @@ mod types {
     fn errors_are_reported() {
         for (text, sentence) in [
             ("", "at byte 0: expected a type such as f64"),
-            ("double", "\"double\" is not a type: did you mean f64?"),
-            ("F64", "\"F64\" is not a type: did you mean f64?"),
-            ("boool", "\"boool\" is not a type: did you mean bool?"),
+            ("double", "\"double\" is not a type; did you mean f64?"),
+            ("F64", "\"F64\" is not a type; did you mean f64?"),
+            ("boool", "\"boool\" is not a type; did you mean bool?"),
             (
                 "array(float, *)",
-                "\"float\" is not a type: did you mean f32?",
+                "\"float\" is not a type; did you mean f32?",
             ),
             (
                 "quaternion",
-                "\"quaternion\" is not a type: write one of bool, i8 to i64, u8 to u64, f32, f64, \
+                "\"quaternion\" is not a type; write one of bool, i8 to i64, u8 to u64, f32, f64, \
               string, bytes, timestamp, enum(...), array(...), struct(...), waveform(...)",
             ),
             ("f64 f64", "at byte 3: expected the end of the type"),

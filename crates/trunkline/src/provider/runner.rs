@@ -8,7 +8,7 @@ use trunkline_client::request::Deploy;
 use trunkline_client::{ProviderEvent, ProviderReply, Publication, RequestId};
 use trunkline_io::{IoServer, ItemId};
 use trunkline_proto::message::library::LibraryReport;
-use trunkline_types::{DataType, LibraryDefinition, Quality, Reason, Value};
+use trunkline_types::{DataType, FaultCode, LibraryDefinition, Quality, Reason, Value};
 
 use super::raw::{applied, bad, converted};
 use super::{ProviderOptions, State};
@@ -21,6 +21,9 @@ enum Woken {
     Event(ProviderEvent),
     Deployed(Result<LibraryReport, CallError>),
 }
+
+const STANDBY: &str = "an I/O server of this name is already running; this one is a standby, and takes \
+                       over when that one ends";
 
 pub(super) struct Runner {
     shared: Arc<Shared>,
@@ -128,7 +131,10 @@ impl Runner {
                 self.deploy();
             }
             ProviderEvent::Refused(fault) => {
-                let trouble = Some(fault.sentence);
+                let trouble = Some(match fault.code {
+                    FaultCode::NameTaken => STANDBY.to_owned(),
+                    _ => fault.sentence,
+                });
                 self.state.change(|status| status.engine_trouble = trouble);
             }
             ProviderEvent::Disconnected => {

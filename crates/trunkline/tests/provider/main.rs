@@ -181,7 +181,7 @@ fn a_second_io_server_of_the_name_waits_and_takes_over() {
     let status = wait_for(&second, |status| status.engine_trouble.is_some());
     let trouble = status.engine_trouble.unwrap();
     assert!(
-        trouble.contains("named plant is already running"),
+        trouble.contains("already running; this one is a standby"),
         "{trouble}"
     );
     assert!(!status.is_provided);

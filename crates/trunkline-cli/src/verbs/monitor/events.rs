@@ -73,6 +73,9 @@ pub(crate) enum MonitorEvent {
     },
 }
 
+/// The beginning of a message that `connection lost` already says.
+const PEER_CLOSED: &str = "the peer closed the connection: ";
+
 impl Notice for MonitorEvent {
     fn style(&self) -> Style {
         match self {
@@ -93,8 +96,13 @@ impl Display for MonitorEvent {
                 reconnecting,
                 ..
             } => {
-                let not = if *reconnecting { "" } else { "not " };
-                write!(f, "connection lost, {not}reconnecting: {message}")
+                let how = if *reconnecting {
+                    "reconnecting automatically"
+                } else {
+                    "not reconnecting"
+                };
+                let message = message.strip_prefix(PEER_CLOSED).unwrap_or(message);
+                write!(f, "connection lost: {message}; {how}")
             }
             Self::Connected {
                 restarted,
@@ -104,9 +112,9 @@ impl Display for MonitorEvent {
             } => {
                 write!(f, "reconnected to {address}")?;
                 match (restarted, is_replaced) {
-                    (_, true) => {
-                        f.write_str("; the engine was restarted without its previous store")
-                    }
+                    (_, true) => f.write_str(
+                        ": the engine was restarted, without the data of its previous run",
+                    ),
                     (true, false) => f.write_str(", which was restarted"),
                     (false, false) => Ok(()),
                 }

@@ -23,9 +23,9 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 ///
 /// The command runs until Ctrl-C, --count, --for or --until. If updates before a reading were
 /// missed, its line shows how many: `lost` counts updates that the contract promised, `coalesced`
-/// updates that it allows the engine to skip. Changes of the connection are printed on standard
-/// error, and the command reconnects automatically. If the engine is not running yet, the command
-/// reports this on standard error and waits for it. A pattern also follows variables that are
+/// updates that it allows the engine to skip. Connection losses and reconnections are reported on
+/// standard error. If the engine is not running yet, the command reports this on standard error and
+/// waits for it. A pattern also follows variables that are
 /// deployed later; variables that appear or disappear are reported on standard error.
 #[derive(Clone, Debug, clap::Args)]
 #[command(visible_aliases = ["mon", "sub"])]
@@ -35,7 +35,8 @@ pub(crate) struct Args {
     names: Vec<String>,
 
     /// Contract, which determines what happens if updates arrive faster than they are printed:
-    /// latest, last:N, first:N, all, all:N, all:N:BYTES, sampled:PERIOD
+    /// latest (the newest value), last:N (the newest N), first:N (the oldest N), all (every update;
+    /// all:N and all:N:BYTES limit the buffer), sampled:PERIOD (at most one per PERIOD)
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000")]
     contract: Contract,
 

@@ -33,8 +33,9 @@ pub(crate) struct Args {
     #[arg(long)]
     atomic: bool,
 
-    /// Write only if the variable's last update has this sequence, the key `seq` of the JSON
-    /// output; EPOCH:SEQ also names the epoch. For one variable only
+    /// Write only if the variable's last update has this sequence number (the key `seq` in JSON
+    /// output). EPOCH:SEQ also checks the epoch, the number of the engine's current run. For one
+    /// variable only
     #[arg(long, value_name = "SEQ", value_parser = expected)]
     expect: Option<Expected>,
 

@@ -84,7 +84,7 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
 fn files_text(path: &Path, files: u32) -> String {
     match files {
         0 | 1 => shown(path),
-        files => format!("{files} files from {} on", shown(path)),
+        files => format!("{files} files, starting with {}", shown(path)),
     }
 }
 

@@ -183,7 +183,10 @@ impl Notices {
         }
         if seen.lost > self.lost && is_due(&mut self.lost_at, now) {
             let more = seen.lost - self.lost;
-            let text = format!("{} lost, {more} of them since the last notice", seen.lost);
+            let text = match self.lost {
+                0 => format!("{more} lost"),
+                _ => format!("{} lost, {more} of them since the last notice", seen.lost),
+            };
             say("losing", Style::Bad, text);
             self.lost = seen.lost;
         }
@@ -249,7 +252,9 @@ mod tests {
         assert_eq!(events(&mut sut, &full, 10), ["disk-full", "trouble"]);
         assert!(events(&mut sut, &full, 20).is_empty());
         full.lost = 5;
-        assert_eq!(events(&mut sut, &full, 30), ["losing"]);
+        let now = Tick::from_nanos(30_000_000);
+        let first = sut.changes(&full, Path::new("run.tdms"), now);
+        assert_eq!(first[0].message, "5 lost", "there was no notice before");
         for at in (40..1_000).step_by(50) {
             full.lost += 1_000;
             assert!(events(&mut sut, &full, at).is_empty());

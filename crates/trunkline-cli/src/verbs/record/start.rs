@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// `record start FILE PATTERN...` records every update of the matching variables, with its time and
 /// quality. Variables that appear later are recorded too. Lost updates are marked in the file and
 /// reported at the end, with exit code 7. While the disk is full, the recorder waits for space;
-/// --contract sets how many updates may wait. Names and patterns without a match are reported at
+/// --contract limits how many updates are buffered. Names and patterns without a match are reported at
 /// the beginning and at the end. If a name never matched, the exit code is 1.
 ///
 /// `record start FILE --stream URL --type TYPE` records a stream, whose elements can be of any
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", conflicts_with = "names")]
     pub(super) stream: Option<String>,
 
-    /// The writer to read from (default: any that names this endpoint)
+    /// The writer to read from (default: any writer that connects to this endpoint)
     #[arg(long, value_name = "PEER", requires = "stream")]
     pub(super) from: Option<String>,
 

@@ -42,11 +42,11 @@ use crate::{CliError, Context, Exit, Problem};
 /// the two endpoints names its peer, with --to or --from. That endpoint connects, and reconnects
 /// after each interruption.
 ///
-/// Both commands wait without limit for the peer, for buffer space and for elements, unless
+/// Both commands wait indefinitely for the peer, for buffer space and for elements, unless
 /// --timeout is given. Ctrl-C stops them cleanly: elements already written are still delivered. A
 /// second Ctrl-C stops them at once. Exit code 7 means that some elements were not delivered.
 ///
-/// With --journal at both endpoints, the stream survives the end of either program: elements that
+/// With --journal at both endpoints, no element is lost when either program stops: elements that
 /// were written but not yet read stay on the disk, and the next program that uses the same folder
 /// continues. It reports how many elements were written or read before.
 #[derive(Clone, Debug, clap::Subcommand)]

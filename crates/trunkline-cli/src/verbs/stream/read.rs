@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) end: EndArgs,
 
-    /// The writer to read from (default: any that names this endpoint)
+    /// The writer to read from (default: any writer that connects to this endpoint)
     #[arg(long, value_name = "PEER")]
     pub(super) from: Option<String>,
 

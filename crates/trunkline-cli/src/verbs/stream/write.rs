@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) end: EndArgs,
 
-    /// The reader to write to (default: any that names this endpoint)
+    /// The reader to write to (default: any reader that connects to this endpoint)
     #[arg(long, value_name = "PEER")]
     pub(super) to: Option<String>,
 

@@ -88,7 +88,9 @@ fn put_through(core: &EngineCore, call: &Call<'_>, wakes: &mut Wakes) -> Result<
         }
         Ok(attempt) => Ok(attempt),
         // The conflict names the alias's own sequence, which the target does not know.
-        Err(Refusal::Conflict { .. }) => Err(conflict(core, alias)),
+        Err(Refusal::Conflict { .. }) => {
+            Err(conflict(core, alias, write.expected.unwrap_or_default()))
+        }
         Err(refusal) => {
             count_refused(&target, refusal.clone());
             Err(refusal.of_target(target.name()))
@@ -118,18 +120,19 @@ fn target_for(
             let sequence = seen;
             Some(Position { sequence, epoch })
         }
-        Some(_) => {
+        Some(expected) => {
             drop(state);
-            return Err(conflict(core, alias));
+            return Err(conflict(core, alias, expected));
         }
     };
     let target = core.variable(handle).ok_or(Refusal::Gone)?;
     Ok((target, expected))
 }
 
-fn conflict(core: &EngineCore, alias: &Variable) -> Refusal {
+fn conflict(core: &EngineCore, alias: &Variable, expected: Position) -> Refusal {
+    let (epoch, sequence) = (core.epoch(), alias.sequence());
     Refusal::Conflict {
-        epoch: core.epoch(),
-        actual: alias.sequence(),
+        actual: Position { epoch, sequence },
+        expected,
     }
 }
