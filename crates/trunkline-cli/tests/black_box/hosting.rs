@@ -263,7 +263,7 @@ fn keys_of_a_configuration_are_listed_by_help_and_by_errors() {
     assert!(
         refused
             .err
-            .contains("unknown key \"frobnicate\", the keys here are name, description"),
+            .contains("unknown key \"frobnicate\"; the keys here are name, description"),
         "{refused:?}"
     );
 }

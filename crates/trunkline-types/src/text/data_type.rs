@@ -237,7 +237,7 @@ fn hint(word: &str) -> String {
             let names = SCALARS.iter().map(|(name, _)| *name);
             let near = names.chain(COMPOSED);
             let near = near
-                .map(|name| (strsim::levenshtein(other, name), name))
+                .map(|name| (strsim::osa_distance(other, name), name))
                 .min();
             match near {
                 Some((distance, name)) if distance <= 2 && other.len() > distance => name,
