@@ -64,7 +64,7 @@ pub enum Refusal {
     AuditFull,
     #[error("the variable is no longer deployed; open it again by its name")]
     Gone,
-    #[error("{}; read it again, then decide", conflict(*actual, *expected))]
+    #[error("{}; read the variable again, then decide", conflict(*actual, *expected))]
     Conflict {
         actual: Position,
         expected: Position,
@@ -186,19 +186,20 @@ pub enum AccessError {
 }
 
 fn conflict(actual: Position, expected: Position) -> String {
-    if actual == expected {
-        // The target of an alias has changed, and the alias does not show that yet.
-        return "the variable has changed in the meantime".to_owned();
+    if actual.epoch != expected.epoch {
+        let (actual, expected) = (actual.epoch, expected.epoch);
+        return format!(
+            "the engine was restarted: its epoch is {actual}, not {expected} as expected"
+        );
     }
-    let (what, actual, expected) = match actual.epoch == expected.epoch {
-        true => (
-            "changed: its sequence number",
-            actual.sequence,
-            expected.sequence,
+    let (actual, expected) = (actual.sequence, expected.sequence);
+    match actual == expected {
+        // The target of an alias has changed, and the alias does not show that yet.
+        true => "the variable has changed in the meantime".to_owned(),
+        false => format!(
+            "the variable has changed: its sequence number is {actual}, not {expected} as expected"
         ),
-        false => ("started a new epoch: it", actual.epoch, expected.epoch),
-    };
-    format!("the variable has {what} is {actual}, not {expected} as expected")
+    }
 }
 
 fn unknown_name(name: &str, suggestion: Option<&str>) -> String {
