@@ -14,7 +14,7 @@ use trunkline_record::{
     RecordError, SimDisk, SimFault, WritePath, WriteQueue, open_file,
 };
 use trunkline_ring::ReadRegion;
-use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, unwritten_segment};
+use trunkline_tdms::{ObjectPath, PropertyValue, TdmsFile, unwritten_lead_in};
 
 const BLOCK: usize = 512;
 const BLOCK_ROWS: i64 = (BLOCK / ROW) as i64;
@@ -131,7 +131,7 @@ fn unaligned_region_is_copied_and_returned_at_once() {
     sut.flush(Durability::InFile, LONG).unwrap();
     let expected = [vec![7; BLOCK], rows(1..BLOCK_ROWS + 2), odd.to_vec()].concat();
     // And the place of the next segment.
-    let placeholder = [&unwritten_segment()[..], &[0; BLOCK - 28]].concat();
+    let placeholder = [&unwritten_lead_in()[..], &[0; BLOCK - 28]].concat();
     assert!(disk.file() == [expected, placeholder].concat());
 }
 

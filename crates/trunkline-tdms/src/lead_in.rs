@@ -11,7 +11,7 @@
 
 use crate::element::ByteOrder;
 
-/// Bytes of a lead-in.
+/// Size of a lead-in, in bytes.
 pub const LEAD_IN_BYTES: u64 = 28;
 /// Offset of the segment length in a lead-in.
 pub(crate) const SEGMENT_BYTES_AT: usize = 12;
@@ -29,20 +29,20 @@ pub(crate) const TOC_DAQMX: u32 = 0x80;
 const TOC_KNOWN: u32 =
     TOC_METADATA | TOC_NEW_LIST | TOC_RAW_DATA | TOC_INTERLEAVED | TOC_BIG_ENDIAN | TOC_DAQMX;
 
-/// Bytes of metadata in the lead-in of a segment that is not written yet: more than any file has.
+/// Metadata size in the lead-in of a segment that is not written yet: more than any file has.
 const UNWRITTEN_METADATA_BYTES: u64 = 1 << 62;
 
 /// Returns the lead-in of a segment that is not written yet, to be put where the segment will
 /// begin.
 ///
-/// Readers take it for a last segment with truncated metadata and stop there, whatever follows:
-/// [`Fault::Unwritten`](crate::Fault::Unwritten).
-pub fn unwritten_segment() -> [u8; LEAD_IN_BYTES as usize] {
-    LeadIn::UNWRITTEN.to_bytes()
+/// Readers take it for a truncated last segment and stop there, whatever follows. This crate's
+/// reader reports [`Fault::Unwritten`](crate::Fault::Unwritten).
+pub fn unwritten_lead_in() -> [u8; LEAD_IN_BYTES as usize] {
+    LeadIn::UNWRITTEN.to_little_endian()
 }
 
-/// Adds the bytes of [`Writer::add_chunk`](crate::Writer::add_chunk) to the length in a segment's
-/// header. Does nothing if `header` is too short.
+/// Adds `bytes`, the size of a chunk from [`Writer::add_chunk`](crate::Writer::add_chunk), to the
+/// segment length in `header`, which begins with the lead-in. Does nothing if `header` is too short.
 pub fn lengthen_segment(header: &mut [u8], bytes: u64) {
     let lead_in = header.first_chunk_mut::<{ LEAD_IN_BYTES as usize }>();
     let length = lead_in.and_then(|lead_in| lead_in[SEGMENT_BYTES_AT..].first_chunk_mut());
@@ -58,7 +58,7 @@ pub fn lengthen_segment(header: &mut [u8], bytes: u64) {
 pub(crate) struct LeadIn {
     pub(crate) toc: u32,
     pub(crate) version: u32,
-    /// Bytes of metadata and raw data; [`NOT_CLOSED`] if the writer did not finish the segment.
+    /// Size of metadata and raw data; [`NOT_CLOSED`] if the writer did not finish the segment.
     pub(crate) segment_bytes: u64,
     pub(crate) metadata_bytes: u64,
 }
@@ -72,7 +72,7 @@ impl LeadIn {
         metadata_bytes: UNWRITTEN_METADATA_BYTES,
     };
 
-    /// Decodes the part after the tag.
+    /// Decodes a lead-in. Ignores the tag.
     pub(crate) fn decode(bytes: &[u8; LEAD_IN_BYTES as usize]) -> Self {
         let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let toc = u32::from_le_bytes(four(4));
@@ -96,13 +96,8 @@ impl LeadIn {
         }
     }
 
-    /// Appends the lead-in of a little-endian segment of a data file.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(self.to_bytes());
-    }
-
     /// Returns the lead-in of a little-endian segment of a data file.
-    fn to_bytes(self) -> [u8; LEAD_IN_BYTES as usize] {
+    pub(crate) fn to_little_endian(self) -> [u8; LEAD_IN_BYTES as usize] {
         let mut bytes = [0; LEAD_IN_BYTES as usize];
         bytes[..4].copy_from_slice(&DATA_TAG);
         bytes[4..8].copy_from_slice(&self.toc.to_le_bytes());
@@ -113,9 +108,9 @@ impl LeadIn {
     }
 
     /// Appends the lead-in of a segment of a data file, in the segment's byte order.
-    pub(crate) fn encode_as(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         if self.order() == ByteOrder::Little {
-            return self.encode(out);
+            return out.extend(self.to_little_endian());
         }
         out.extend(DATA_TAG);
         out.extend(self.toc.to_le_bytes());
@@ -129,9 +124,10 @@ impl LeadIn {
     }
 
     pub(crate) fn order(&self) -> ByteOrder {
-        match self.has(TOC_BIG_ENDIAN) {
-            true => ByteOrder::Big,
-            false => ByteOrder::Little,
+        if self.has(TOC_BIG_ENDIAN) {
+            ByteOrder::Big
+        } else {
+            ByteOrder::Little
         }
     }
 

@@ -88,7 +88,7 @@ pub use element::{ByteOrder, Element, Extended};
 pub use fault::{Fault, Finding};
 pub use file::{Report, TdmsFile};
 pub use index_file::index_of;
-pub use lead_in::{LEAD_IN_BYTES, lengthen_segment, unwritten_segment};
+pub use lead_in::{LEAD_IN_BYTES, lengthen_segment, unwritten_lead_in};
 pub use open::{Limits, OpenError};
 pub use path::{ObjectPath, PathError};
 pub use property::{Properties, PropertyValue};

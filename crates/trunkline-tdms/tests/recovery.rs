@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use trunkline_tdms::{
     Arrangement, Data, Fault, Limits, ObjectPath, ReadAt, ReadError, Repair, RepairMode,
     ScaleError, Scaling, Share, TdmsFile, TdmsType, Text, Values, Version, Writer, WriterOptions,
-    unwritten_segment,
+    unwritten_lead_in,
 };
 
 use self::dump::dump_of;
@@ -92,7 +92,7 @@ fn a_file_ends_where_the_next_segment_is_not_written_yet() {
     let whole = file([segment(FIRST).plain(A, I32, 1).i32s([7])]);
     let another = segment(FIRST).plain(A, I32, 1).i32s([8]).bytes();
     for behind in [vec![], vec![0; 5_000], vec![9; 100], another] {
-        let bytes = [&whole, &unwritten_segment()[..], &behind].concat();
+        let bytes = [&whole, &unwritten_lead_in()[..], &behind].concat();
         let length = bytes.len() as u64 - whole.len() as u64;
         for is_salvaging in [false, true] {
             let limits = Limits {
@@ -114,7 +114,7 @@ fn a_file_ends_where_the_next_segment_is_not_written_yet() {
         }
     }
     // Nothing was recorded yet.
-    let nothing = unwritten_segment().to_vec();
+    let nothing = unwritten_lead_in().to_vec();
     let sut = TdmsFile::open(&nothing).unwrap();
     assert_eq!(sut.channels().count(), 0);
 }

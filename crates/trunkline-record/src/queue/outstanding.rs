@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use trunkline_ring::ReadRegion;
-use trunkline_tdms::{BodySum, SegmentSum, lengthen_segment, unwritten_segment};
+use trunkline_tdms::{BodySum, SegmentSum, lengthen_segment, unwritten_lead_in};
 
 use super::QueueOptions;
 use super::part::{Chunk, Part, PartState, Segment};
@@ -80,7 +80,7 @@ impl Outstanding {
             0 => 0,
             bytes => bytes.saturating_add(2 * block_bytes),
         };
-        let lead_in = unwritten_segment();
+        let lead_in = unwritten_lead_in();
         let placeholder_bytes = lead_in.len().next_multiple_of(block_bytes);
         let mut placeholder = Staging::new(1, placeholder_bytes);
         put(placeholder.bytes_mut(0), 0, &lead_in);

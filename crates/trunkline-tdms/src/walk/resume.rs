@@ -81,7 +81,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         }
         let has_tag = bytes.starts_with(&DATA_TAG);
         let mut mended = Vec::with_capacity(bytes.len());
-        lead_in.encode_as(&mut mended);
+        lead_in.encode(&mut mended);
         if let Some(mended) = mended.first_chunk()
             && (is_mended || !has_tag)
             && self.is_lead_in(self.at, mended)?

@@ -119,7 +119,7 @@ impl Writer {
             segment_bytes: metadata_bytes + raw_bytes,
             metadata_bytes,
         };
-        lead_in.encode(out);
+        out.extend(lead_in.to_little_endian());
         out.extend_from_slice(metadata);
         self.take_over(plan);
         self.open = (raw_bytes > 0).then_some(arrangement);
@@ -176,7 +176,7 @@ impl Writer {
                 segment_bytes: metadata_bytes,
                 metadata_bytes,
             };
-            lead_in.encode(out);
+            out.extend(lead_in.to_little_endian());
             out.resize(out.len() + metadata_bytes as usize, 0);
             self.position = end;
             self.open = None;
