@@ -65,7 +65,7 @@ mod variables;
 
 pub use backend::{
     Backend, BackendChoice, BackendKind, Completed, Directness, FileReport, FileToRead, LocalFile,
-    OpenedFile, PlainWrites, Read, Span, Token, Uring, Wait, WhyNot, Write, open_file,
+    OpenedFile, PlainWrites, Read, Span, Token, Unavailable, Uring, Wait, Write, open_file,
     open_to_read,
 };
 #[cfg(feature = "sim")]

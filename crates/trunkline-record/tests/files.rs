@@ -19,7 +19,7 @@ use seccompiler::{
 };
 use trunkline_record::{
     Backend, BackendChoice, BackendKind, Copying, Directness, Durability, LocalFile, OpenedFile,
-    QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Uring, WhyNot, open_file,
+    QueueOptions, Read, Reservation, Span, TdmsRecording, Token, Unavailable, Uring, open_file,
     sums_path, tdms_queue,
 };
 use trunkline_tdms::{LEAD_IN_BYTES, Limits, ObjectPath, SumsState, TdmsFile, Unsummed};
@@ -74,7 +74,7 @@ fn every_backend_records_the_same_and_reports_its_name() {
         let OpenedFile { backend, report } = opened(&path, wanted, directness);
         assert_eq!(report.backend, expected);
         let is_cached = directness == Directness::Cached;
-        let may_be_cached = is_cached || report.why_not.contains(&WhyNot::NoDirectWrites);
+        let may_be_cached = is_cached || report.why_not.contains(&Unavailable::NoDirectWrites);
         assert!(report.is_direct != may_be_cached, "{report:?}");
         assert_eq!(
             backend.block_bytes(),
@@ -291,7 +291,7 @@ fn unregistered_memory_is_reported_and_recording_still_works() {
         let mut ring = ring(4 * REGION_ROWS as usize);
         let mut sut = recording_of(opened.backend, &ring, rig::options());
         let why_not = sut.queue().not_registered().unwrap();
-        assert_eq!(*why_not, WhyNot::LockedMemory);
+        assert_eq!(*why_not, Unavailable::LockedMemory);
         assert!(why_not.to_string().contains("ulimit -l"), "{why_not}");
         record(&mut ring, &mut sut, 10);
         sut.close(LONG).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rig::LONG;
 use trunkline_record::{
     Backend, BackendChoice, BackendKind, Directness, ReadFault, ReadOptions, ReadQueue,
-    ReadQueueError, SimDisk, SimFault, WhyNot, open_to_read,
+    ReadQueueError, SimDisk, SimFault, Unavailable, open_to_read,
 };
 use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWriter};
 
@@ -128,7 +128,7 @@ fn every_backend_reads_the_same_and_reports_its_name() {
         let report = file.opened.report;
         assert_eq!(report.backend, expected);
         let is_cached = directness == Directness::Cached;
-        let may_be_cached = is_cached || report.why_not.contains(&WhyNot::NoDirectWrites);
+        let may_be_cached = is_cached || report.why_not.contains(&Unavailable::NoDirectWrites);
         assert!(report.is_direct != may_be_cached, "{report:?}");
         let mut ring = ring();
         let memories = vec![ring.memory.clone()];

@@ -16,7 +16,8 @@ use std::time::Duration;
 use rig::{LONG, ROW, layout, ring, rows};
 use trunkline_record::{
     Backend, BackendChoice, BackendKind, Completed, Directness, FullDisk, QueueOptions, Read,
-    SimDisk, Span, TdmsLayout, TdmsRecording, Token, Wait, WhyNot, Write, WriteQueue, open_file,
+    SimDisk, Span, TdmsLayout, TdmsRecording, Token, Unavailable, Wait, Write, WriteQueue,
+    open_file,
 };
 use trunkline_ring::{PagesWanted, RegionMemory};
 use trunkline_tdms::{ObjectPath, TdmsFile, TdmsType, Values};
@@ -52,7 +53,7 @@ impl Backend for Watched {
         self.0.now()
     }
 
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable> {
         // SAFETY: the caller upholds the contract of this function.
         unsafe { self.0.register(memory) }
     }

@@ -6,7 +6,7 @@ use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Position, Timestamp,
 };
 
-use crate::trouble::Problem;
+use crate::problem::Problem;
 
 pub(crate) fn end(transaction: &Transaction<'_>) -> Result<u64, Problem> {
     Ok(span(transaction)?.1)

@@ -1,8 +1,8 @@
 //! Creates the file of a store atomically.
 //!
 //! SQLite treats an empty file as a new database, so a store that was emptied by accident would
-//! pass for a new one. A new store is therefore written to a file next to its place and renamed. An
-//! empty file in its place counts as damage.
+//! pass for a new one. A new store is therefore written to a temporary file in the same folder, then
+//! renamed. An empty file at the store's path counts as damage.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -11,30 +11,31 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
+use crate::problem::Problem;
 use crate::schema;
-use crate::trouble::Problem;
 
-/// Minimum length of a file that may be a database.
-const HEADER_BYTES: u64 = 512;
+/// SQLite's smallest page. A shorter file is no database.
+const MIN_DATABASE_BYTES: u64 = 512;
 /// Only the engine's user may read the store.
 const MODE: u32 = 0o600;
 
 /// Creates the file if there is none. Refuses a file that cannot be a store.
-pub(crate) fn ensure(path: &Path) -> Result<(), Problem> {
+pub(crate) fn create_if_missing(path: &Path) -> Result<(), Problem> {
     match fs::metadata(path) {
         Ok(file) if file.is_dir() => Ok(()),
         Ok(file) if file.len() == 0 => Err(Problem::damaged(
             "it is empty; if it never was a store, remove it",
         )),
-        // SQLite would treat it as a new database, and overwrite the rest of a store.
-        Ok(file) if file.len() < HEADER_BYTES => Err(Problem::Damaged(format!(
-            "only {} bytes of it are left",
+        // SQLite would treat it as a new database, and overwrite what is left of the store.
+        Ok(file) if file.len() < MIN_DATABASE_BYTES => Err(Problem::Damaged(format!(
+            "it has only {} bytes, too few for a store",
             file.len()
         ))),
         Ok(file) => {
             if file.permissions().mode() & 0o077 != 0 {
-                // The file is from an earlier version. A file owned by another user stays as it is.
-                let _theirs = fs::set_permissions(path, fs::Permissions::from_mode(MODE));
+                // The file is from an earlier version. Fails if another user owns the file, which
+                // then stays as it is.
+                let _ = fs::set_permissions(path, fs::Permissions::from_mode(MODE));
             }
             Ok(())
         }
@@ -46,14 +47,14 @@ fn create(path: &Path) -> Result<(), Problem> {
     let mut memory = Connection::open_in_memory()?;
     schema::prepare(&mut memory)?;
     let content = memory.serialize(rusqlite::MAIN_DB)?;
-    let beside = beside(path);
-    // The leftover of a start that was killed is overwritten. A running start holds the lock.
+    let temporary = temporary_path(path);
+    // A file left by a killed startup is overwritten. A startup in progress holds the lock.
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(MODE)
-        .open(&beside)?;
+        .open(&temporary)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(Problem::InUse),
@@ -66,19 +67,19 @@ fn create(path: &Path) -> Result<(), Problem> {
         .set_len(0)
         .and_then(|()| file.write_all(&content))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| fs::rename(&temporary, path))
         .and_then(|()| sync_folder(path));
     if written.is_err() {
-        // A partial file would take up space on a full disk.
-        let _stays = fs::remove_file(&beside);
+        // A partial file would take up space on a full disk. If it cannot be removed, it stays.
+        let _ = fs::remove_file(&temporary);
     }
     Ok(written?)
 }
 
-fn beside(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    beside.into()
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    temporary.into()
 }
 
 fn sync_folder(path: &Path) -> std::io::Result<()> {

@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Transaction};
 use trunkline_engine::store::Damage;
 
-use crate::trouble::Problem;
+use crate::problem::Problem;
 
 /// The rows of one table, in SQL terms.
 pub(crate) struct Rows {

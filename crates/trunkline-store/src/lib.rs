@@ -19,7 +19,7 @@
 //! - [`SqliteStore`]: opening, and the transactions.
 //! - `schema`: the tables, and the migration of older files.
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries.
-//! - `trouble`: translates SQLite's errors into errors with a remedy.
+//! - `problem`: translates SQLite's errors into errors with a remedy.
 
 #![forbid(unsafe_code)]
 
@@ -27,9 +27,9 @@ mod audit;
 mod creation;
 mod damage;
 mod library;
+mod problem;
 mod retained;
 mod schema;
-mod trouble;
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -45,7 +45,7 @@ use trunkline_engine::store::{
 };
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
-use crate::trouble::Problem;
+use crate::problem::Problem;
 
 /// A store in a file. Its write-ahead log is next to it, with `-wal` appended to the name.
 pub struct SqliteStore {
@@ -150,7 +150,7 @@ fn header_forbids_writing(path: &Path) -> io::Result<bool> {
 
 /// Opens the file exclusively. Also returns the damage found.
 fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Problem> {
-    creation::ensure(path)?;
+    creation::create_if_missing(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     // SQLite opens a write-protected file for reading, and then cannot lock it. It does the same if

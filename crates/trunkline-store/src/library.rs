@@ -6,7 +6,7 @@ use trunkline_engine::store::StoredLibrary;
 use trunkline_types::LibraryDefinition;
 use trunkline_types::wire::{Reader, VariablesDecoder, VariablesEncoder};
 
-use crate::trouble::Problem;
+use crate::problem::Problem;
 
 pub(crate) fn save(transaction: &Transaction<'_>, library: &StoredLibrary) -> Result<(), Problem> {
     let LibraryDefinition {

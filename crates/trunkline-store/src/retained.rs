@@ -8,7 +8,7 @@ use trunkline_engine::store::RetainedValue;
 use trunkline_types::wire::{Reader, decode_type, encode_type};
 use trunkline_types::{DataType, LibraryDefinition, Name, Quality, Timestamp};
 
-use crate::trouble::Problem;
+use crate::problem::Problem;
 
 pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Result<(), Problem> {
     let mut statement = transaction.prepare_cached(

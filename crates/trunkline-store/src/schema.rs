@@ -4,7 +4,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use trunkline_engine::store::Damage;
 
 use crate::damage;
-use crate::trouble::Problem;
+use crate::problem::Problem;
 
 /// Identifies a file as a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");

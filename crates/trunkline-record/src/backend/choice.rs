@@ -32,9 +32,9 @@ pub enum Directness {
     Cached,
 }
 
-/// The reason why a better choice was not available.
+/// A better choice was not available, for this reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum WhyNot {
+pub enum Unavailable {
     /// io_uring exists but may not be used.
     NotPermitted {
         /// The value of `kernel.io_uring_disabled`, if it can be read. If it is 0, a system call
@@ -42,7 +42,7 @@ pub enum WhyNot {
         disabled: Option<u8>,
     },
     /// The kernel has no io_uring, or a filter reports that.
-    NotThere,
+    Missing,
     /// The kernel's io_uring is too old: it cannot wait with a timeout.
     TooOld,
     /// The limit of locked memory is too low.
@@ -53,7 +53,7 @@ pub enum WhyNot {
     Other(String),
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPermitted {
@@ -68,7 +68,7 @@ impl fmt::Display for WhyNot {
                  containers set; allow io_uring_setup, io_uring_enter and io_uring_register, or \
                  use plain writes",
             ),
-            Self::NotThere => f.write_str(
+            Self::Missing => f.write_str(
                 "this kernel has no io_uring, or a filter of system calls hides it; use plain \
                  writes",
             ),
@@ -89,9 +89,9 @@ impl fmt::Display for WhyNot {
     }
 }
 
-impl std::error::Error for WhyNot {}
+impl std::error::Error for Unavailable {}
 
-impl WhyNot {
+impl Unavailable {
     /// Converts an error of setting up io_uring.
     pub(super) fn of_uring(error: &io::Error) -> Self {
         use rustix::io::Errno;
@@ -101,7 +101,7 @@ impl WhyNot {
                     .ok()
                     .and_then(|text| text.trim().parse().ok()),
             },
-            Some(Errno::NOSYS) => Self::NotThere,
+            Some(Errno::NOSYS) => Self::Missing,
             Some(Errno::NOMEM) => Self::LockedMemory,
             _ => Self::Other(error.to_string()),
         }
@@ -115,7 +115,7 @@ pub struct FileReport {
     /// True if I/O bypasses the page cache.
     pub is_direct: bool,
     /// The reasons why no better choice was available; empty if this is the best one.
-    pub why_not: Vec<WhyNot>,
+    pub why_not: Vec<Unavailable>,
 }
 
 /// A new file, ready to be written.
@@ -130,7 +130,7 @@ pub struct OpenedFile {
 ///
 /// # Errors
 /// The file exists or cannot be created; or a required feature is not available, and the error
-/// carries the reason ([`WhyNot`]). No file is left behind.
+/// carries the reason ([`Unavailable`]). No file is left behind.
 pub fn open_file(
     path: &Path,
     wanted: BackendChoice,
@@ -162,7 +162,7 @@ pub struct FileToRead {
 ///
 /// # Errors
 /// The file cannot be opened or is not a regular file; or a required feature is not available, and
-/// the error carries the reason ([`WhyNot`]).
+/// the error carries the reason ([`Unavailable`]).
 pub fn open_to_read(
     path: &Path,
     wanted: BackendChoice,
@@ -197,7 +197,7 @@ fn open_direct(
     path: &Path,
     is_new: bool,
     directness: Directness,
-    why_not: &mut Vec<WhyNot>,
+    why_not: &mut Vec<Unavailable>,
 ) -> io::Result<(File, bool)> {
     let open = |flags: OFlags| {
         let mut options = OpenOptions::new();
@@ -216,9 +216,9 @@ fn open_direct(
                 let _ = std::fs::remove_file(path);
             }
             if directness == Directness::Required {
-                return Err(unsupported(WhyNot::NoDirectWrites));
+                return Err(unsupported(Unavailable::NoDirectWrites));
             }
-            why_not.push(WhyNot::NoDirectWrites);
+            why_not.push(Unavailable::NoDirectWrites);
             Ok((open(OFlags::empty())?, false))
         }
         Err(error) => Err(error),
@@ -231,7 +231,7 @@ fn with_backend(
     wanted: BackendChoice,
     is_direct: bool,
     writes_max: usize,
-    mut why_not: Vec<WhyNot>,
+    mut why_not: Vec<Unavailable>,
 ) -> io::Result<OpenedFile> {
     let mut local = LocalFile {
         file,
@@ -252,7 +252,7 @@ fn with_backend(
     Ok(opened(backend, is_direct, why_not))
 }
 
-fn opened(backend: Box<dyn Backend>, is_direct: bool, why_not: Vec<WhyNot>) -> OpenedFile {
+fn opened(backend: Box<dyn Backend>, is_direct: bool, why_not: Vec<Unavailable>) -> OpenedFile {
     let report = FileReport {
         backend: backend.kind(),
         is_direct,
@@ -261,6 +261,6 @@ fn opened(backend: Box<dyn Backend>, is_direct: bool, why_not: Vec<WhyNot>) -> O
     OpenedFile { backend, report }
 }
 
-fn unsupported(reason: WhyNot) -> io::Error {
+fn unsupported(reason: Unavailable) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }

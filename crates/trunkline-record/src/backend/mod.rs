@@ -14,7 +14,8 @@ use std::time::Duration;
 
 pub(crate) use self::choice::check_regular;
 pub use self::choice::{
-    BackendChoice, Directness, FileReport, FileToRead, OpenedFile, WhyNot, open_file, open_to_read,
+    BackendChoice, Directness, FileReport, FileToRead, OpenedFile, Unavailable, open_file,
+    open_to_read,
 };
 pub use self::plain::PlainWrites;
 #[cfg(feature = "sim")]
@@ -167,7 +168,7 @@ pub trait Backend: Send + fmt::Debug {
     ///
     /// # Safety
     /// The memory stays mapped for as long as this backend lives.
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot>;
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable>;
 
     /// Begins a write.
     ///

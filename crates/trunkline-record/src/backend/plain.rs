@@ -6,7 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-use super::{Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Wait, WhyNot, Write};
+use super::{
+    Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Unavailable, Wait, Write,
+};
 use crate::clock::monotonic;
 
 /// The backend that works on every system.
@@ -48,7 +50,7 @@ impl PlainWrites {
         match given {
             Some(Ok(())) => Ok(()),
             _ => Err(io::Error::other(
-                "more writes were begun than were said to be",
+                "more operations at once than the queue was created for",
             )),
         }
     }
@@ -93,7 +95,7 @@ impl Backend for PlainWrites {
         Ok(&self.local)
     }
 
-    unsafe fn register(&mut self, _: &[Span]) -> Option<WhyNot> {
+    unsafe fn register(&mut self, _: &[Span]) -> Option<Unavailable> {
         None
     }
 

@@ -8,34 +8,35 @@ use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
-use super::{Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Wait, WhyNot, Write};
+use super::{
+    Backend, BackendKind, Completed, LocalFile, Read, Span, Token, Unavailable, Wait, Write,
+};
 use crate::clock::monotonic;
 
 /// Longest piece of memory that the kernel registers as one buffer.
 const PIECE_MAX: usize = 1 << 30;
 
-/// Longest sleep, in milliseconds, before looking again for completions when waiting in the ring
-/// fails.
-const LOOK_AGAIN_MS: libc::c_int = 100;
+/// Poll timeout, in milliseconds, used when waiting through io_uring fails.
+const POLL_TIMEOUT_MS: libc::c_int = 100;
 
 pub struct Uring {
     ring: IoUring,
     local: LocalFile,
     registered: Vec<Span>,
-    /// Operations begun whose completion has not been taken.
-    running: usize,
+    /// Operations whose completion has not been taken.
+    in_flight: usize,
 }
 
 impl Uring {
-    pub fn new(local: LocalFile, writes_max: usize) -> Result<Self, (LocalFile, WhyNot)> {
+    pub fn new(local: LocalFile, writes_max: usize) -> Result<Self, (LocalFile, Unavailable)> {
         match ring_for(&local.file, writes_max) {
             Ok(ring) => Ok(Self {
                 ring,
                 local,
                 registered: Vec::new(),
-                running: 0,
+                in_flight: 0,
             }),
-            Err(why_not) => Err((local, why_not)),
+            Err(reason) => Err((local, reason)),
         }
     }
 
@@ -54,40 +55,40 @@ impl Uring {
     }
 
     fn begin(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        let too_many = || io::Error::other("more writes were begun than were said to be");
-        // SAFETY: the file is registered for as long as the ring lives. The memory stays mapped
-        // until the completion has been returned or this backend has been dropped, which waits for
-        // it, as the caller guarantees.
+        let too_many = || io::Error::other("more operations at once than the ring was created for");
+        // SAFETY: the file is registered for as long as the ring lives. The caller guarantees that
+        // the memory stays mapped until the completion is returned or this backend is dropped.
+        // Dropping waits for all completions.
         unsafe { self.ring.submission().push(entry) }.map_err(|_| too_many())?;
-        self.running += 1;
-        self.hand_over();
+        self.in_flight += 1;
+        self.submit_queued();
         Ok(())
     }
 
     /// Submits the queued entries to the kernel. Entries it does not accept now are submitted again
     /// when the next completion is requested; a persistent error is reported there.
-    fn hand_over(&mut self) {
+    fn submit_queued(&mut self) {
         if !self.ring.submission().is_empty() {
             let _ = self.ring.submit();
         }
     }
 
-    /// Waits for completions by polling the descriptor, when the kernel refuses to wait in the
-    /// ring.
+    /// Waits for completions by polling the ring's descriptor. Used when the kernel refuses to wait
+    /// through io_uring.
     fn wait_for_descriptor(&self) {
-        let mut ring = libc::pollfd {
+        let mut pollfd = libc::pollfd {
             fd: self.ring.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one open descriptor. The result is ignored because completions are checked in any
-        // case.
-        unsafe { libc::poll(&raw mut ring, 1, LOOK_AGAIN_MS) };
+        // SAFETY: `pollfd` is one valid entry for the length 1. The result is ignored because
+        // completions are checked in any case.
+        unsafe { libc::poll(&raw mut pollfd, 1, POLL_TIMEOUT_MS) };
     }
 
     fn take(&mut self) -> Option<Completed> {
         let entry = self.ring.completion().next()?;
-        self.running = self.running.saturating_sub(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
         let result = entry.result();
         Some(Completed {
             token: Token(entry.user_data()),
@@ -97,13 +98,13 @@ impl Uring {
     }
 }
 
-fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, WhyNot> {
-    let not = |error: io::Error| WhyNot::of_uring(&error);
+fn ring_for(file: &File, writes_max: usize) -> Result<IoUring, Unavailable> {
+    let not = |error: io::Error| Unavailable::of_uring(&error);
     // One more entry for a sync.
     let entries = u32::try_from(writes_max + 1).unwrap_or(u32::MAX);
     let ring = IoUring::new(entries).map_err(not)?;
     if !ring.params().is_feature_ext_arg() {
-        return Err(WhyNot::TooOld);
+        return Err(Unavailable::TooOld);
     }
     let submitter = ring.submitter();
     submitter.register_files(&[file.as_raw_fd()]).map_err(not)?;
@@ -117,7 +118,7 @@ fn in_pieces(span: Span) -> impl Iterator<Item = Span> {
 }
 
 /// Returns true if the call is worth repeating at once.
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     let error = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(error, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }
@@ -131,7 +132,7 @@ impl Backend for Uring {
         Ok(&self.local)
     }
 
-    unsafe fn register(&mut self, memory: &[Span]) -> Option<WhyNot> {
+    unsafe fn register(&mut self, memory: &[Span]) -> Option<Unavailable> {
         let pieces: Vec<Span> = memory.iter().flat_map(|span| in_pieces(*span)).collect();
         let vectors: Vec<libc::iovec> = pieces
             .iter()
@@ -147,13 +148,13 @@ impl Backend for Uring {
                 self.registered = pieces;
                 None
             }
-            Err(error) => Some(WhyNot::of_uring(&error)),
+            Err(error) => Some(Unavailable::of_uring(&error)),
         }
     }
 
     unsafe fn submit(&mut self, write: Write) -> io::Result<()> {
         let start = write.memory.start.as_ptr().cast_const();
-        // The rest is reported as a short write.
+        // A longer write is cut here and completes as a short write.
         let bytes = write.memory.bytes.min(PIECE_MAX) as u32;
         let entry = match self.piece_of(write.memory) {
             Some(piece) => opcode::WriteFixed::new(Fixed(0), start, bytes, piece)
@@ -169,7 +170,7 @@ impl Backend for Uring {
 
     unsafe fn submit_read(&mut self, read: Read) -> io::Result<()> {
         let start = read.memory.start.as_ptr();
-        // The rest is reported as a short read.
+        // A longer read is cut here and completes as a short read.
         let bytes = read.memory.bytes.min(PIECE_MAX) as u32;
         let entry = match self.piece_of(read.memory) {
             Some(piece) => opcode::ReadFixed::new(Fixed(0), start, bytes, piece)
@@ -197,11 +198,11 @@ impl Backend for Uring {
                 return Ok(Some(completed));
             }
             let Wait::Until(time) = wait else {
-                self.hand_over();
+                self.submit_queued();
                 return Ok(self.take());
             };
             let left = time.saturating_sub(monotonic());
-            if left.is_zero() || self.running == 0 {
+            if left.is_zero() || self.in_flight == 0 {
                 return Ok(None);
             }
             let left = Timespec::from(left);
@@ -210,7 +211,7 @@ impl Backend for Uring {
                 Ok(_) => {}
                 // The timeout expired; the next iteration detects it.
                 Err(error) if error.raw_os_error() == Some(Errno::TIME.raw_os_error()) => {}
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -219,15 +220,15 @@ impl Backend for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        while self.running > 0 {
+        while self.in_flight > 0 {
             if self.take().is_some() {
                 continue;
             }
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 // Entries never submitted to the kernel never run.
-                Err(_) if self.running <= self.ring.submission().len() => break,
+                Err(_) if self.in_flight <= self.ring.submission().len() => break,
                 // The other operations still access memory that is freed after this drop; their
                 // completions arrive even if waiting fails.
                 Err(_) => self.wait_for_descriptor(),
@@ -240,7 +241,7 @@ impl std::fmt::Debug for Uring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Uring")
             .field("local", &self.local)
-            .field("running", &self.running)
+            .field("in_flight", &self.in_flight)
             .finish_non_exhaustive()
     }
 }

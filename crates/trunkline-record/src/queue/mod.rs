@@ -32,7 +32,7 @@ pub(crate) use self::room::RoomWatch;
 pub use self::room::{Room, RoomState};
 use self::space::Space;
 use self::sums::SumsFile;
-use crate::backend::{Backend, Span, Token, WhyNot};
+use crate::backend::{Backend, Span, Token, Unavailable};
 use crate::error::{Failure, QueueError};
 use crate::place::Displaced;
 
@@ -48,7 +48,7 @@ pub struct WriteQueue {
     sums: Option<SumsFile>,
     outstanding: Outstanding,
     _memories: Vec<Arc<RegionMemory>>,
-    not_registered: Option<WhyNot>,
+    not_registered: Option<Unavailable>,
     options: QueueOptions,
     space: Space,
     collected: Collected,
@@ -144,7 +144,7 @@ impl WriteQueue {
 
     /// Returns why the memory is not registered with the kernel, which makes each write cost more.
     /// `None` if it is registered or registering has no benefit.
-    pub fn not_registered(&self) -> Option<&WhyNot> {
+    pub fn not_registered(&self) -> Option<&Unavailable> {
         self.not_registered.as_ref()
     }
 

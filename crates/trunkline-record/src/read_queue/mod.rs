@@ -21,7 +21,7 @@ use trunkline_ring::{NoRegion, RegionMemory, RegionWriter, WriteRegion};
 
 pub use self::error::{ReadFailure, ReadFault, ReadQueueError, RefusedRead};
 use self::slot::Slot;
-use crate::backend::{Backend, Span, Wait, WhyNot};
+use crate::backend::{Backend, Span, Unavailable, Wait};
 use crate::staging::Staging;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,7 @@ pub struct ReadQueue {
     slots: Box<[Slot]>,
     staging: Staging,
     _memories: Vec<Arc<RegionMemory>>,
-    not_registered: Option<WhyNot>,
+    not_registered: Option<Unavailable>,
     options: ReadOptions,
     block_bytes: usize,
     /// Length of the file in bytes.
@@ -161,7 +161,7 @@ impl ReadQueue {
 
     /// Returns why the memory is not registered with the kernel, which makes each read cost more.
     /// `None` if it is registered or registering has no benefit.
-    pub fn not_registered(&self) -> Option<&WhyNot> {
+    pub fn not_registered(&self) -> Option<&Unavailable> {
         self.not_registered.as_ref()
     }
 

@@ -1,4 +1,4 @@
-//! The library verbs of an engine in this process.
+//! Library operations of an in-process engine.
 
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{AuditRoom, Deployed, LibraryState, Report};
@@ -9,8 +9,8 @@ use super::{Engine, LibraryError};
 use crate::administrator::report_of;
 
 impl Engine {
-    /// Deploys a library, as a whole or not at all. With a store it is deployed again at every
-    /// start until it is undeployed.
+    /// Deploys a library atomically. If the engine has a store, the library is deployed again at
+    /// every start until it is undeployed.
     ///
     /// # Errors
     /// [`LibraryError`] names the defect of the library, or the failure of the store. Nothing
@@ -24,7 +24,7 @@ impl Engine {
     /// variables, and those that the library no longer has are removed.
     ///
     /// # Errors
-    /// As [`Engine::deploy`].
+    /// Same as [`Engine::deploy`].
     pub fn replace(&self, library: &LibraryDefinition) -> Result<Deployed, LibraryError> {
         self.deploy_stored(library, true)
     }
@@ -36,10 +36,10 @@ impl Engine {
     ) -> Result<Deployed, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self.inner.deployments.deploy(library, replace, true);
-        let end = result
+        let outcome = result
             .as_ref()
             .map(|deployed| report_of(deployed, None).to_string());
-        self.note((AuditAction::Deploy, &library.name), end, &room);
+        self.record_audit((AuditAction::Deploy, &library.name), outcome, &room);
         result
     }
 
@@ -51,29 +51,29 @@ impl Engine {
     pub fn undeploy(&self, name: &str) -> Result<usize, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self.inner.deployments.undeploy(name, true);
-        let end = result.as_ref().map(|removed| {
+        let outcome = result.as_ref().map(|removed| {
             let report = Report {
                 removed: *removed,
                 ..Report::default()
             };
             report.to_string()
         });
-        self.note((AuditAction::Undeploy, name), end, &room);
+        self.record_audit((AuditAction::Undeploy, name), outcome, &room);
         result
     }
 
     /// Starts a stopped library. Returns false if it is already running.
     ///
     /// # Errors
-    /// As [`Engine::undeploy`].
+    /// Same as [`Engine::undeploy`].
     pub fn start_library(&self, name: &str) -> Result<bool, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self
             .inner
             .deployments
             .set_state(name, LibraryState::Running);
-        let end = result.as_ref().map(of_state);
-        self.note((AuditAction::Start, name), end, &room);
+        let outcome = result.as_ref().map(state_change_text);
+        self.record_audit((AuditAction::Start, name), outcome, &room);
         result
     }
 
@@ -82,32 +82,34 @@ impl Engine {
     /// already stopped.
     ///
     /// # Errors
-    /// As [`Engine::undeploy`].
+    /// Same as [`Engine::undeploy`].
     pub fn stop_library(&self, name: &str) -> Result<bool, LibraryError> {
         let room = self.inner.deployments.audit().room()?;
         let result = self
             .inner
             .deployments
             .set_state(name, LibraryState::Stopped);
-        let end = result.as_ref().map(of_state);
-        self.note((AuditAction::Stop, name), end, &room);
+        let outcome = result.as_ref().map(state_change_text);
+        self.record_audit((AuditAction::Stop, name), outcome, &room);
         result
     }
 
-    /// Notes an order of a program in this process, as orders of clients are noted.
-    fn note(
+    /// Records an operation of a program in this process in the audit log, like the operations of
+    /// clients.
+    fn record_audit(
         &self,
         (action, name): (AuditAction, &str),
-        end: Result<String, &LibraryError>,
+        outcome: Result<String, &LibraryError>,
         room: &AuditRoom,
     ) {
-        let end = end.map_err(LibraryError::to_string);
+        let outcome = outcome.map_err(LibraryError::to_string);
         let audit = self.inner.deployments.audit();
-        audit.note(&self.caller(), action, name, end, room);
+        audit.note(&self.caller(), action, name, outcome, room);
     }
 
-    /// Returns a page of the audit: who wrote variables with `audit = true`, who forced what and
-    /// who gave which order (B-24). It reads the store, so it takes as long as the disk does.
+    /// Returns a page of the audit log: writes to variables with `audit = true`, forced values and
+    /// operations (deploy, start, ...), each with its author (B-24). It reads the store, so it takes
+    /// as long as the disk does.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -135,8 +137,8 @@ impl Engine {
         &self.inner.shadowed
     }
 
-    /// Returns the current failure of the store, if any. Values are then kept in memory and stored
-    /// as soon as possible.
+    /// Returns the current failure of the store, if any. While the store fails, values are kept in
+    /// memory; they are stored when it recovers.
     pub fn store_trouble(&self) -> Option<StoreError> {
         self.inner.deployments.store_trouble()
     }
@@ -148,9 +150,6 @@ impl Engine {
     }
 }
 
-fn of_state(has_changed: &bool) -> String {
-    match has_changed {
-        true => String::new(),
-        false => "nothing changed".to_owned(),
-    }
+fn state_change_text(has_changed: &bool) -> String {
+    if *has_changed { "" } else { "nothing changed" }.to_owned()
 }
