@@ -37,9 +37,9 @@ pub(crate) fn rows(
     let source = report.add_source(source);
     let lines = match parsed {
         Ok(lines) => lines,
-        Err((at, reason)) => {
-            let (at, reason) = (at as u32, reason.to_owned());
-            report.error(Place { source, at }, Kind::CsvSyntax { reason });
+        Err((offset, reason)) => {
+            let (offset, reason) = (offset as u32, reason.to_owned());
+            report.error(Place { source, offset }, Kind::CsvSyntax { reason });
             return None;
         }
     };
@@ -177,8 +177,8 @@ fn row(
 
 /// Returns the place of a cell, or the beginning of the file.
 fn place(source: u32, cell: Option<&CsvCell>) -> Place {
-    let at = cell.map_or(0, |cell| cell.at as u32);
-    Place { source, at }
+    let offset = cell.map_or(0, |cell| cell.at as u32);
+    Place { source, offset }
 }
 
 fn param(text: &str, kind: ParamKind) -> Option<Param> {

@@ -31,7 +31,7 @@ pub(crate) enum Braces<'e> {
     /// They enclose placeholders for these parameters.
     Fill(&'e Env),
     /// They are an error: this section has no placeholders.
-    Refused(Section),
+    Reject(Section),
 }
 
 /// A value after its placeholder was filled in.
@@ -81,7 +81,7 @@ impl Values<'_, '_> {
             return Some(None);
         }
         let value = TextTemplate::parse(text).and_then(|parsed| parsed.value(env).transpose());
-        self.report.filled(place, text, value)
+        self.report.ok_or_report(place, text, value)
     }
 
     pub fn fill(&mut self, place: Place, text: &str) -> Option<String> {
@@ -92,7 +92,7 @@ impl Values<'_, '_> {
         let env = match self.env {
             Braces::Plain => return Some(text.to_owned()),
             Braces::Fill(env) => env,
-            Braces::Refused(section) => {
+            Braces::Reject(section) => {
                 if TextTemplate::parse(text).is_ok_and(|parsed| parsed.has_placeholders()) {
                     self.report.error(
                         place,
@@ -106,7 +106,7 @@ impl Values<'_, '_> {
             }
         };
         let filled = TextTemplate::parse(text).and_then(|parsed| parsed.expand(env));
-        self.report.filled(place, text, filled)
+        self.report.ok_or_report(place, text, filled)
     }
 
     /// Reports that the value has another form than expected.
@@ -162,7 +162,8 @@ impl Values<'_, '_> {
             found: found.clone(),
             choices: words().map(shown_text).collect::<Vec<_>>().join(", "),
         };
-        self.report.error_near(node.place, kind, &found, words());
+        self.report
+            .error_with_suggestion(node.place, kind, &found, words());
         None
     }
 

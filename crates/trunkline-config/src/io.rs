@@ -22,7 +22,7 @@ pub(crate) fn read(table: &Table, report: &mut Report) -> Option<IoConfig> {
         .and_then(|node| name(node, &mut Values::plain(report)));
     let driver = required(table, Section::Io, "driver", report)
         .and_then(|node| Values::plain(report).text("driver", node));
-    let origin = report.origin(table.place);
+    let origin = report.format_origin(table.place);
     let mut values = Values::plain(report);
     let period = table
         .node("period")
@@ -41,7 +41,7 @@ pub(crate) fn read(table: &Table, report: &mut Report) -> Option<IoConfig> {
     {
         if let Some(setting) = setting(&entry.key, &entry.node, values.report) {
             io.settings.insert(entry.key.clone(), setting);
-            let place = values.report.place(entry.key_place);
+            let place = values.report.format_place(entry.key_place);
             io.setting_places.insert(entry.key.clone(), place);
         }
     }

@@ -7,7 +7,7 @@ use trunkline_types::LibraryDefinition;
 use trunkline_types::alias::{AliasFault, check_chains, mismatch};
 
 use crate::error::ConfigErrorKind as Kind;
-use crate::expand::Made;
+use crate::expand::Variable;
 use crate::fields::Values;
 use crate::node::Table;
 use crate::report::Report;
@@ -26,7 +26,7 @@ struct Library {
     name: String,
     description: String,
     described_at: Option<Place>,
-    made: Vec<Made>,
+    variables: Vec<Variable>,
 }
 
 impl Libraries {
@@ -35,7 +35,7 @@ impl Libraries {
         &mut self,
         name: String,
         section: Option<&Table>,
-        made: Vec<Made>,
+        variables: Vec<Variable>,
         report: &mut Report,
     ) {
         let described = section.and_then(|section| section.node("description"));
@@ -45,25 +45,25 @@ impl Libraries {
             Some((text, node.place))
         });
         let index = *self.index.entry(name.clone()).or_insert_with(|| {
-            let (description, described_at, made) = (String::new(), None, Vec::new());
+            let (description, described_at, variables) = (String::new(), None, Vec::new());
             self.all.push(Library {
                 name,
                 description,
                 described_at,
-                made,
+                variables,
             });
             self.all.len() - 1
         });
         let Some(library) = self.all.get_mut(index) else {
             return;
         };
-        library.made.extend(made);
+        library.variables.extend(variables);
         let Some((description, place)) = described else {
             return;
         };
         match library.described_at {
             Some(first) if library.description != description => {
-                let (name, other) = (library.name.clone(), report.place(first));
+                let (name, other) = (library.name.clone(), report.format_place(first));
                 report.error(place, Kind::DescriptionTwice { name, other });
             }
             _ => {
@@ -86,10 +86,10 @@ impl Libraries {
             let Library {
                 name,
                 description,
-                made,
+                variables,
                 ..
             } = library;
-            let variables = made.into_iter().map(|made| made.definition).collect();
+            let variables = variables.into_iter().map(|one| one.definition).collect();
             libraries.push(LibraryDefinition {
                 name,
                 description,
@@ -101,17 +101,17 @@ impl Libraries {
 }
 
 fn report_twins(library: &Library, report: &mut Report) {
-    let mut first: HashMap<&str, Place> = HashMap::with_capacity(library.made.len());
-    for made in &library.made {
-        let path = made.definition.path.as_str();
+    let mut first: HashMap<&str, Place> = HashMap::with_capacity(library.variables.len());
+    for variable in &library.variables {
+        let path = variable.definition.path.as_str();
         match first.get(path) {
             Some(other) => {
                 let name = format!("{}/{path}", library.name);
-                let other = report.place(*other);
-                report.error(made.place, Kind::VariableTwice { name, other });
+                let other = report.format_place(*other);
+                report.error(variable.place, Kind::VariableTwice { name, other });
             }
             None => {
-                first.insert(path, made.place);
+                first.insert(path, variable.place);
             }
         }
     }
@@ -120,24 +120,25 @@ fn report_twins(library: &Library, report: &mut Report) {
 /// Reports register numbers used twice. They belong to the engine: each is given to one variable,
 /// whatever its library.
 fn report_numbers(libraries: &[Library], report: &mut Report) {
-    let mut first: HashMap<u32, (&Library, &Made)> = HashMap::new();
-    for (library, made) in every(libraries) {
-        let Some(number) = made.definition.properties.number else {
+    let mut first: HashMap<u32, (&Library, &Variable)> = HashMap::new();
+    for (library, variable) in every(libraries) {
+        let Some(number) = variable.definition.properties.number else {
             continue;
         };
         match first.entry(number) {
             Entry::Occupied(taken) => {
                 let (library, of_other) = taken.get();
-                let (name, other) = (library.full_name(of_other), report.place(of_other.place));
+                let name = library.full_name(of_other);
+                let other = report.format_place(of_other.place);
                 let kind = Kind::NumberTwice {
                     number,
                     name,
                     other,
                 };
-                report.error(made.place, kind);
+                report.error(variable.place, kind);
             }
             Entry::Vacant(free) => {
-                free.insert((library, made));
+                free.insert((library, variable));
             }
         }
     }
@@ -147,51 +148,51 @@ fn report_numbers(libraries: &[Library], report: &mut Report) {
 /// shown, and where a chain of aliases ends. A target that is in none of the libraries may be
 /// deployed later.
 fn report_aliases(libraries: &[Library], report: &mut Report) {
-    let is_alias = |made: &Made| !made.definition.properties.alias.is_empty();
-    if !every(libraries).any(|(_, made)| is_alias(made)) {
+    let is_alias = |variable: &Variable| !variable.definition.properties.alias.is_empty();
+    if !every(libraries).any(|(_, variable)| is_alias(variable)) {
         return;
     }
-    let named = every(libraries).map(|(library, made)| (library.full_name(made), made));
-    let named: Vec<(String, &Made)> = named.collect();
-    let all: HashMap<&str, &Made> = named
+    let named = every(libraries).map(|(library, variable)| (library.full_name(variable), variable));
+    let named: Vec<(String, &Variable)> = named.collect();
+    let all: HashMap<&str, &Variable> = named
         .iter()
-        .map(|(name, made)| (name.as_str(), *made))
+        .map(|(name, variable)| (name.as_str(), *variable))
         .collect();
     let mut targets: HashMap<&str, &str> = HashMap::new();
-    for (name, made) in named.iter().filter(|(_, made)| is_alias(made)) {
-        let properties = &*made.definition.properties;
+    for (name, variable) in named.iter().filter(|(_, variable)| is_alias(variable)) {
+        let properties = &*variable.definition.properties;
         let target = properties.alias.as_str();
         targets.insert(name, target);
-        let of_target = all.get(target).map(|made| &*made.definition.properties);
+        let of_target = all.get(target).map(|one| &*one.definition.properties);
         if let Some(wrong) = of_target.and_then(|of_target| mismatch(properties, target, of_target))
         {
             let sentence = wrong.sentence;
-            refuse_alias(name, AliasFault::Mismatch { sentence }, made, report);
+            refuse_alias(name, AliasFault::Mismatch { sentence }, variable, report);
         }
     }
     if let Err((name, fault)) = check_chains(&targets)
-        && let Some(made) = all.get(name.as_str())
+        && let Some(variable) = all.get(name.as_str())
     {
-        refuse_alias(&name, fault, made, report);
+        refuse_alias(&name, fault, variable, report);
     }
 }
 
-fn refuse_alias(name: &str, fault: AliasFault, made: &Made, report: &mut Report) {
+fn refuse_alias(name: &str, fault: AliasFault, variable: &Variable, report: &mut Report) {
     let reason = format!("{name}: {fault}");
-    report.error(made.place, Kind::AliasRefused { reason });
+    report.error(variable.place, Kind::AliasRefused { reason });
 }
 
 /// Returns all variables, each with its library.
-fn every(libraries: &[Library]) -> impl Iterator<Item = (&Library, &Made)> {
-    libraries.iter().flat_map(Library::made_with)
+fn every(libraries: &[Library]) -> impl Iterator<Item = (&Library, &Variable)> {
+    libraries.iter().flat_map(Library::each_variable)
 }
 
 impl Library {
-    fn made_with(&self) -> impl Iterator<Item = (&Library, &Made)> {
-        self.made.iter().map(move |made| (self, made))
+    fn each_variable(&self) -> impl Iterator<Item = (&Library, &Variable)> {
+        self.variables.iter().map(move |variable| (self, variable))
     }
 
-    fn full_name(&self, made: &Made) -> String {
-        format!("{}/{}", self.name, made.definition.path)
+    fn full_name(&self, variable: &Variable) -> String {
+        format!("{}/{}", self.name, variable.definition.path)
     }
 }

@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::sections::{check_keys, required, table, tables};
 use crate::source::{Place, Source, files_of};
 use crate::template::{self, Template};
-use crate::variable::{Draft, IoNames, Layer, Texts};
+use crate::variable::{Draft, IoNames, Layer, TextMode};
 use crate::{engine, io};
 
 /// Information of the program that its configuration files do not contain.
@@ -140,7 +140,7 @@ fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, Con
             known: servers.collect(),
             any: options.any_io_server,
         },
-        made: 0,
+        variable_count: 0,
         variables_max: engine.limits.variables_max,
         interner: Default::default(),
     };
@@ -169,7 +169,7 @@ fn read_engine(documents: &[(u32, Table)], report: &mut Report) -> EngineConfig 
             continue;
         };
         if let Some((first, _)) = &found {
-            let (section_name, other) = (Section::Engine.header(), report.place(*first));
+            let (section_name, other) = (Section::Engine.header(), report.format_place(*first));
             let kind = Kind::SectionTwice {
                 section: section_name,
                 other,
@@ -195,7 +195,7 @@ fn read_io(documents: &[(u32, Table)], report: &mut Report) -> Vec<IoConfig> {
                 .map_or(section.place, |node| node.place);
             match places.get(&io.name) {
                 Some(first) => {
-                    let (name, other) = (io.name, report.place(*first));
+                    let (name, other) = (io.name, report.format_place(*first));
                     report.error(place, Kind::IoTwice { name, other });
                 }
                 None => {
@@ -213,8 +213,8 @@ fn read_defaults<'a>(document: &'a Table, report: &mut Report) -> Draft<'a> {
         return Draft::default();
     };
     check_keys(section, Section::Defaults, report);
-    let braces = Braces::Refused(Section::Defaults);
-    Draft::read(section, Layer::Defaults, braces, Texts::Filled, report)
+    let braces = Braces::Reject(Section::Defaults);
+    Draft::read(section, Layer::Defaults, braces, TextMode::Fill, report)
 }
 
 fn read_templates<'a>(files: &[File<'a>], report: &mut Report) -> BTreeMap<String, Template<'a>> {
@@ -226,7 +226,7 @@ fn read_templates<'a>(files: &[File<'a>], report: &mut Report) -> BTreeMap<Strin
             };
             match templates.get(&template.name) {
                 Some(first) => {
-                    let (name, other) = (template.name, report.place(first.place));
+                    let (name, other) = (template.name, report.format_place(first.place));
                     report.error(template.place, Kind::TemplateTwice { name, other });
                 }
                 None => {
@@ -270,7 +270,7 @@ fn read_library<'a>(
             .into_iter()
             .map(|table| Override::read(table, expansion.report))
             .collect(),
-        made: Vec::new(),
+        variables: Vec::new(),
         file: file.source,
     };
     for table in variables {
@@ -282,7 +282,7 @@ fn read_library<'a>(
     }
     target.check_overrides(expansion.report);
     if let Some(name) = name {
-        libraries.add(name, section, target.made, expansion.report);
+        libraries.add(name, section, target.variables, expansion.report);
     }
 }
 

@@ -53,15 +53,15 @@ impl Node {
     /// Parses the text of a source. Reports a document that is not TOML, and returns `None`.
     pub fn parse(source: u32, report: &mut Report) -> Option<Table> {
         let parsed = Document::parse(report.source(source)?.text.as_str()).map(|document| {
-            let place = Place { source, at: 0 };
+            let place = Place { source, offset: 0 };
             Reader { source }.table(document.as_table(), place)
         });
         match parsed {
             Ok(table) => Some(table),
             Err(error) => {
-                let at = error.span().map_or(0, |span| span.start as u32);
+                let offset = error.span().map_or(0, |span| span.start as u32);
                 let reason = error.message().trim_end().to_owned();
-                report.error(Place { source, at }, Kind::Syntax { reason });
+                report.error(Place { source, offset }, Kind::Syntax { reason });
                 None
             }
         }
@@ -123,7 +123,7 @@ impl Reader {
     fn place(&self, span: Option<Range<usize>>, otherwise: Place) -> Place {
         span.map_or(otherwise, |span| Place {
             source: self.source,
-            at: span.start as u32,
+            offset: span.start as u32,
         })
     }
 

@@ -6,7 +6,7 @@ use std::mem::{Discriminant, discriminant};
 use crate::error::{ConfigError, ConfigErrorKind as Kind, ConfigErrors, ERRORS_MAX, Position};
 use crate::placeholder::PlaceholderError;
 use crate::source::{Place, Source};
-use crate::suggestion::meant;
+use crate::suggestion::closest_match;
 
 /// The sources read so far, and their errors.
 #[derive(Debug, Default)]
@@ -15,7 +15,8 @@ pub(crate) struct Report {
     errors: Vec<(Order, ConfigError)>,
     /// Suppresses repetitions: an error in the table of a thousand variables is reported once.
     seen: HashSet<Seen>,
-    further: usize,
+    /// Number of errors beyond [`ERRORS_MAX`].
+    omitted_count: usize,
     used_at: Option<Place>,
 }
 
@@ -27,7 +28,7 @@ type Seen = (Place, Option<Place>, Discriminant<Kind>, Option<String>);
 type Order = (u32, u32);
 
 impl Report {
-    /// Adds a source, and returns the index that its places carry.
+    /// Adds a source, and returns its index, used in [`Place`].
     pub fn add_source(&mut self, source: Source) -> u32 {
         self.sources.push(source);
         self.sources.len() as u32 - 1
@@ -41,8 +42,7 @@ impl Report {
         self.sources.get(index as usize)
     }
 
-    /// Sets the place of use that errors reported from now on carry as well. Returns the previous
-    /// one.
+    /// Sets the place of use that is attached to errors from now on. Returns the previous one.
     pub fn set_used_at(&mut self, place: Option<Place>) -> Option<Place> {
         std::mem::replace(&mut self.used_at, place)
     }
@@ -53,14 +53,14 @@ impl Report {
     }
 
     /// Reports an error at `place`, where `word` may have been meant to be one of `candidates`.
-    pub fn error_near<'a>(
+    pub fn error_with_suggestion<'a>(
         &mut self,
         place: Place,
         kind: Kind,
         word: &str,
         candidates: impl Iterator<Item = &'a str>,
     ) {
-        self.add(place, kind, || meant(word, candidates));
+        self.add(place, kind, || closest_match(word, candidates));
     }
 
     /// Reports a key that is none of `known`.
@@ -75,7 +75,7 @@ impl Report {
             key: key.to_owned(),
             known: known.join(", "),
         };
-        self.error_near(place, kind, key, known.into_iter());
+        self.error_with_suggestion(place, kind, key, known.into_iter());
     }
 
     /// Adds an error. `suggestion` is called only for errors that are kept, because it can be slow.
@@ -93,7 +93,7 @@ impl Report {
             return;
         }
         if self.errors.len() >= ERRORS_MAX {
-            self.further += 1;
+            self.omitted_count += 1;
             return;
         }
         let Some(source) = self.sources.get(place.source as usize) else {
@@ -101,16 +101,17 @@ impl Report {
         };
         let error = ConfigError {
             file: source.name.clone(),
-            position: Some(source.position(place.at)),
+            position: Some(source.position(place.offset)),
             kind,
             suggestion: suggestion(),
-            used_at: self.used_at.map(|place| self.place(place)),
+            used_at: self.used_at.map(|place| self.format_place(place)),
         };
-        self.errors.push(((place.source, place.at), error));
+        self.errors.push(((place.source, place.offset), error));
     }
 
-    /// Returns the result of filling in a text's placeholders, and reports an error.
-    pub fn filled<T>(
+    /// Unwraps `result`, the outcome of filling in the placeholders of `text`. Reports the error,
+    /// if any.
+    pub fn ok_or_report<T>(
         &mut self,
         place: Place,
         text: &str,
@@ -127,7 +128,7 @@ impl Report {
     /// Reports a file that could not be read.
     pub fn file_error(&mut self, file: String, position: Option<Position>, kind: Kind) {
         if self.errors.len() >= ERRORS_MAX {
-            self.further += 1;
+            self.omitted_count += 1;
             return;
         }
         let error = ConfigError {
@@ -141,20 +142,20 @@ impl Report {
     }
 
     /// Formats a place as `file:line:column`.
-    pub fn place(&self, place: Place) -> String {
+    pub fn format_place(&self, place: Place) -> String {
         self.sources
             .get(place.source as usize)
             .map_or_else(String::new, |source| {
-                format!("{}:{}", source.name, source.position(place.at))
+                format!("{}:{}", source.name, source.position(place.offset))
             })
     }
 
     /// Formats a place as `file:line`, the origin of a variable.
-    pub fn origin(&self, place: Place) -> String {
+    pub fn format_origin(&self, place: Place) -> String {
         self.sources
             .get(place.source as usize)
             .map_or_else(String::new, |source| {
-                format!("{}:{}", source.name, source.line(place.at))
+                format!("{}:{}", source.name, source.line(place.offset))
             })
     }
 
@@ -167,7 +168,7 @@ impl Report {
         let errors = self.errors.into_iter().map(|(_, error)| error).collect();
         Err(ConfigErrors {
             errors,
-            further: self.further,
+            further: self.omitted_count,
         })
     }
 }

@@ -23,12 +23,13 @@ pub(crate) struct Source {
     lines: Vec<u32>,
 }
 
+/// A place in a source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Place {
     /// Index of the source.
     pub source: u32,
     /// Byte offset in its text.
-    pub at: u32,
+    pub offset: u32,
 }
 
 /// The reason why a file could not be read, with the position in it.

@@ -8,7 +8,10 @@ const CHARS_MAX: usize = 64;
 /// Returns the candidate that was probably meant by `word`. It uses the rules for names first.
 /// Because keys are short and swapped letters are common, it then takes the nearest candidate
 /// within a third of the word's length.
-pub(crate) fn meant<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn closest_match<'a>(
+    word: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<String> {
     let candidates: Vec<&str> = candidates.collect();
     suggest(word, candidates.iter().copied()).or_else(|| {
         let length = word.chars().count();
@@ -30,11 +33,14 @@ mod tests {
     #[test]
     fn typos_are_matched_to_the_intended_key() {
         let keys = || ["length", "capacity", "kind", "at"].into_iter();
-        assert_eq!(meant("lenght", keys()).as_deref(), Some("length"));
-        assert_eq!(meant("LENGTH", keys()).as_deref(), Some("length"));
-        assert_eq!(meant("capcity", keys()).as_deref(), Some("capacity"));
-        assert_eq!(meant("knid", keys()).as_deref(), Some("kind"));
-        assert_eq!(meant("colour", keys()), None);
-        assert_eq!(meant(&"l".repeat(100_000), keys()), None);
+        assert_eq!(closest_match("lenght", keys()).as_deref(), Some("length"));
+        assert_eq!(closest_match("LENGTH", keys()).as_deref(), Some("length"));
+        assert_eq!(
+            closest_match("capcity", keys()).as_deref(),
+            Some("capacity")
+        );
+        assert_eq!(closest_match("knid", keys()).as_deref(), Some("kind"));
+        assert_eq!(closest_match("colour", keys()), None);
+        assert_eq!(closest_match(&"l".repeat(100_000), keys()), None);
     }
 }

@@ -157,7 +157,7 @@ pub(crate) fn apply<'a>(
     };
     let Some(template) = templates.get_mut(&name) else {
         let kind = Kind::UnknownTemplate { name: name.clone() };
-        report.error_near(
+        report.error_with_suggestion(
             node.place,
             kind,
             &name,
@@ -193,7 +193,7 @@ pub(crate) fn apply<'a>(
 
 fn prefix(node: &Node, text: &str, env: &Env, report: &mut Report) -> Option<String> {
     let filled = TextTemplate::parse(text).and_then(|template| template.expand(env));
-    report.filled(node.place, text, filled)
+    report.ok_or_report(node.place, text, filled)
 }
 
 /// Returns the rows of a use: `rows`, or the lines of `csv`. With neither, returns one empty row if

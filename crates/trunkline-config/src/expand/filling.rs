@@ -18,7 +18,7 @@ impl Filling {
         let Tree::Text(text) = &node.tree else {
             return Values::plain(report).wrong_form(key, node, "text in quotes");
         };
-        let template = report.filled(node.place, text, TextTemplate::parse(text))?;
+        let template = report.ok_or_report(node.place, text, TextTemplate::parse(text))?;
         Some(Self {
             template,
             place: node.place,
@@ -26,7 +26,7 @@ impl Filling {
     }
 
     pub fn expand(&self, env: &Env, report: &mut Report) -> Option<String> {
-        report.filled(self.place, self.template.text(), self.template.expand(env))
+        report.ok_or_report(self.place, self.template.text(), self.template.expand(env))
     }
 
     pub fn expand_within(

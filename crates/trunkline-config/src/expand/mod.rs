@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::sections::{check_keys, required};
 use crate::shown::grouped;
 use crate::source::Place;
-use crate::variable::{Draft, IoNames, Layer, Texts};
+use crate::variable::{Draft, IoNames, Layer, TextMode};
 
 pub(crate) use prepared::Prepared;
 
@@ -25,20 +25,20 @@ pub(crate) struct Expansion<'p> {
     pub report: &'p mut Report,
     /// Names of the I/O servers that exist.
     pub io: IoNames,
-    /// Number of variables made so far, and its limit.
-    pub made: u128,
+    /// Number of variables so far.
+    pub variable_count: u128,
     pub variables_max: u32,
     pub interner: Interner,
 }
 
-/// The destination of variables: a library, under the rules of one file.
+/// The library that variables are added to, with the overrides of one file.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     pub library: String,
     pub overrides: Vec<Override<'a>>,
-    pub made: Vec<Made>,
-    /// True if some variable had no valid name. An override that matches nothing is then no error,
-    /// because it may have been meant for that variable.
+    pub variables: Vec<Variable>,
+    /// True if some variable had no valid name. An override that matches nothing is then not an
+    /// error, because it may have been meant for that variable.
     pub is_incomplete: bool,
     /// Number of the file; distinguishes its overrides from those of other files.
     pub file: u32,
@@ -46,7 +46,7 @@ pub(crate) struct Target<'a> {
 
 /// A variable and the place that defined it.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct Variable {
     pub definition: VariableDefinition,
     pub place: Place,
 }
@@ -65,8 +65,8 @@ impl<'a> Override<'a> {
     /// Reads an `[[override]]`.
     pub fn read(table: &'a Table, report: &mut Report) -> Self {
         check_keys(table, Section::Override, report);
-        let braces = Braces::Refused(Section::Override);
-        let draft = Draft::read(table, Layer::Override, braces, Texts::Filled, report);
+        let braces = Braces::Reject(Section::Override);
+        let draft = Draft::read(table, Layer::Override, braces, TextMode::Fill, report);
         let node = required(table, Section::Override, "match", report);
         let text = node.and_then(|node| Values::plain(report).text("match", node));
         let place = node.map_or(table.place, |node| node.place);
@@ -96,17 +96,17 @@ impl<'a> Override<'a> {
 }
 
 impl Expansion<'_> {
-    /// Counts variables about to be made. Returns false, after an error, if there would be too
-    /// many.
-    fn has_room(&mut self, count: u128, place: Place) -> bool {
+    /// Counts variables to be added. If there would be too many, reports an error and returns
+    /// false.
+    fn reserve_variables(&mut self, count: u128, place: Place) -> bool {
         let max = u128::from(self.variables_max);
-        let was_full = self.made > max;
-        self.made = self.made.saturating_add(count);
-        if self.made <= max {
+        let was_full = self.variable_count > max;
+        self.variable_count = self.variable_count.saturating_add(count);
+        if self.variable_count <= max {
             return true;
         }
         if !was_full {
-            let (count, max) = (grouped(self.made), grouped(max));
+            let (count, max) = (grouped(self.variable_count), grouped(max));
             self.report
                 .error(place, Kind::TooManyVariables { count, max });
         }
@@ -117,12 +117,12 @@ impl Expansion<'_> {
 impl Target<'_> {
     /// Reports the overrides that matched nothing.
     pub fn check_overrides(&self, report: &mut Report) {
-        for over in &self.overrides {
-            if over.pattern.is_some() && !over.has_matched && !self.is_incomplete {
+        for rule in &self.overrides {
+            if rule.pattern.is_some() && !rule.has_matched && !self.is_incomplete {
                 report.error(
-                    over.place,
+                    rule.place,
                     Kind::MatchesNothing {
-                        text: over.text.clone(),
+                        text: rule.text.clone(),
                     },
                 );
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trunkline_types::{Name, Properties, VariableDefinition};
 
 use super::filling::Filling;
-use super::{Expansion, Made, Target, repeat};
+use super::{Expansion, Target, Variable, repeat};
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Braces;
 use crate::keys::Section;
@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::sections::{check_keys, required};
 use crate::source::Place;
 use crate::variable::{
-    DESCRIPTION_BYTES_MAX, Draft, Layer, Resolver, SOURCE_BYTES_MAX, Texts, check_source,
+    DESCRIPTION_BYTES_MAX, Draft, Layer, Resolver, SOURCE_BYTES_MAX, TextMode, check_source,
 };
 
 /// A variable's table, with everything read that is the same for all variables it defines.
@@ -64,11 +64,11 @@ impl<'a> Prepared<'a> {
                 table,
                 Layer::Own,
                 Braces::Fill(&env),
-                Texts::AsWritten,
+                TextMode::AsWritten,
                 report,
             )
         });
-        let origin = report.origin(table.place);
+        let origin = report.format_origin(table.place);
         let (defaults, resolved) = (defaults.clone(), HashMap::new());
         Self {
             table,
@@ -109,7 +109,7 @@ impl<'a> Prepared<'a> {
             target.is_incomplete = true;
             return;
         };
-        if !expansion.has_room(rows.len(), self.place_of("each")) {
+        if !expansion.reserve_variables(rows.len(), self.place_of("each")) {
             target.is_incomplete = true;
             return;
         }
@@ -137,13 +137,13 @@ impl<'a> Prepared<'a> {
             return;
         };
         let mut matched = Vec::new();
-        for (index, over) in target.overrides.iter_mut().enumerate() {
-            if over
+        for (index, rule) in target.overrides.iter_mut().enumerate() {
+            if rule
                 .pattern
                 .as_ref()
                 .is_some_and(|pattern| pattern.matches(&path))
             {
-                over.has_matched = true;
+                rule.has_matched = true;
                 matched.push(index);
             }
         }
@@ -153,7 +153,7 @@ impl<'a> Prepared<'a> {
         };
         if let Some(properties) = properties {
             let definition = VariableDefinition { path, properties };
-            target.made.push(Made {
+            target.variables.push(Variable {
                 definition,
                 place: self.place_of("name"),
             });
@@ -266,7 +266,7 @@ impl<'a> Prepared<'a> {
             self.table,
             Layer::Own,
             braces,
-            Texts::Filled,
+            TextMode::Fill,
             expansion.report,
         );
         let draft = self.draft(&own, matched, target);
@@ -278,8 +278,8 @@ impl<'a> Prepared<'a> {
         let overrides = matched
             .iter()
             .filter_map(|index| target.overrides.get(*index));
-        overrides.fold(self.defaults.overlaid(own), |draft, over| {
-            draft.overlaid(&over.draft)
+        overrides.fold(self.defaults.overlaid(own), |draft, rule| {
+            draft.overlaid(&rule.draft)
         })
     }
 

@@ -16,7 +16,7 @@ mod rows;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::suggestion::meant;
+use crate::suggestion::closest_match;
 
 pub(crate) use expression::{Expression, is_parameter_name};
 pub(crate) use rows::{Axis, Rows, Values};
@@ -121,7 +121,7 @@ impl Env {
     }
 
     fn suggestion(&self, name: &str) -> Option<String> {
-        meant(name, self.params.iter().map(|(known, _)| &**known))
+        closest_match(name, self.params.iter().map(|(known, _)| &**known))
     }
 }
 

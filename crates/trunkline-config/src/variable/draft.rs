@@ -49,9 +49,9 @@ pub(crate) struct Draft<'a> {
 
 /// Treatment of `description` and `source`, which often differ from variable to variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Texts {
+pub(crate) enum TextMode {
     /// Placeholders are filled in.
-    Filled,
+    Fill,
     /// They stay as written, to be filled in for each variable.
     AsWritten,
 }
@@ -62,7 +62,7 @@ impl<'a> Draft<'a> {
         table: &'a Table,
         layer: Layer,
         braces: Braces<'_>,
-        texts: Texts,
+        texts: TextMode,
         report: &mut Report,
     ) -> Self {
         let values = Values {
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
         let data_type = reader.data_type();
         let text = |reader: &mut DraftReader<'a, '_, '_>, key, max| {
             reader.property(key, |values, node| match &node.tree {
-                Tree::Text(text) if texts == Texts::AsWritten && node.has_braces() => {
+                Tree::Text(text) if texts == TextMode::AsWritten && node.has_braces() => {
                     Some(text.clone())
                 }
                 _ => values.text_within(key, node, max),
@@ -132,13 +132,13 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    /// Returns the properties of both drafts; `over` takes precedence.
-    pub fn overlaid(&self, over: &Draft<'a>) -> Draft<'a> {
+    /// Returns the properties of both drafts; `upper` takes precedence.
+    pub fn overlaid(&self, upper: &Draft<'a>) -> Draft<'a> {
         macro_rules! later {
             ($($field:ident),*) => {
                 Draft {
-                    $($field: over.$field.as_ref().or(self.$field.as_ref()).cloned(),)*
-                    is_broken: self.is_broken || over.is_broken,
+                    $($field: upper.$field.as_ref().or(self.$field.as_ref()).cloned(),)*
+                    is_broken: self.is_broken || upper.is_broken,
                 }
             };
         }

@@ -16,7 +16,7 @@ mod scale;
 
 use crate::source::Place;
 
-pub(crate) use draft::{DESCRIPTION_BYTES_MAX, Draft, SOURCE_BYTES_MAX, Texts};
+pub(crate) use draft::{DESCRIPTION_BYTES_MAX, Draft, SOURCE_BYTES_MAX, TextMode};
 pub(crate) use resolve::{IoNames, Resolver, check_source};
 
 /// The table that a property comes from.

@@ -43,7 +43,7 @@ pub(crate) fn check_source(source: &str, place: Place, io: &IoNames, report: &mu
                 return true;
             }
             let (name, names) = (server.to_owned(), io.known.iter().map(String::as_str));
-            report.error_near(place, Kind::UnknownIo { name }, server, names);
+            report.error_with_suggestion(place, Kind::UnknownIo { name }, server, names);
         }
         _ => report.error(
             place,
@@ -352,7 +352,7 @@ impl Resolver<'_, '_> {
         };
         let env = match at.layer {
             Layer::Own => Braces::Fill(self.env),
-            Layer::Override | Layer::Defaults => Braces::Refused(Section::Override),
+            Layer::Override | Layer::Defaults => Braces::Reject(Section::Override),
         };
         let mut values = Values {
             report: self.report,
