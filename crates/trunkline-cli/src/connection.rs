@@ -92,8 +92,8 @@ impl Connection {
         }
     }
 
-    /// As [`new`](Self::new), but waits for an engine that is not running. Calls `say` once, with
-    /// the reason. If there is no engine by `until`, that reason is the error.
+    /// Same as [`new`](Self::new), but waits for an engine that is not running. Calls `say` once,
+    /// with the reason. If there is no engine by `until`, that reason is the error.
     pub(crate) fn wait(
         engine: &Url,
         context: &Context,

@@ -54,7 +54,7 @@ impl Problem {
         Self::new(Exit::SomeFailed, code, sentence)
     }
 
-    /// As [`failed`](Self::failed), with a message that has no remedy in it.
+    /// Same as [`failed`](Self::failed), with a message that has no remedy in it.
     pub(crate) fn stating(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             name: None,

@@ -44,10 +44,10 @@ pub fn load(paths: &[PathBuf]) -> Result<DeploymentPlan, ConfigErrors> {
     load_with(paths, &LoadOptions::default())
 }
 
-/// As [`load`], with further information of the program.
+/// Same as [`load`], with further information of the program.
 ///
 /// # Errors
-/// As [`load`].
+/// Same as [`load`].
 pub fn load_with(paths: &[PathBuf], options: &LoadOptions) -> Result<DeploymentPlan, ConfigErrors> {
     let mut report = Report::default();
     let mut seen = HashSet::new();

@@ -79,17 +79,17 @@ pub struct Limits {
     pub connections_per_address: u32,
     /// Maximum number of variables that one session may have open.
     pub items_per_session_max: u32,
-    /// Bytes that may wait to be sent to one session.
+    /// Maximum number of bytes waiting to be sent to one session.
     pub queue_bytes_per_session_max: u64,
-    /// Bytes that may wait to be sent to all sessions and programs together; `None`: a quarter of
-    /// the machine's memory.
+    /// Maximum number of bytes waiting to be sent to all sessions and programs together; `None`: a
+    /// quarter of the machine's memory.
     pub queue_bytes_max: Option<u64>,
-    /// Bytes that the requests and items of all sessions together may take; `None`: a quarter of
-    /// the machine's memory.
+    /// Maximum size of the requests and items of all sessions together, in bytes; `None`: a quarter
+    /// of the machine's memory.
     pub request_bytes_max: Option<u64>,
     /// Maximum number of unanswered writes of one session.
     pub writes_per_session_max: u32,
-    /// Bytes of the values of those writes.
+    /// Maximum size of the values of those writes, in bytes.
     pub write_bytes_per_session_max: u32,
     /// Maximum number of variables that all files together may define.
     pub variables_max: u32,

@@ -51,7 +51,7 @@ pub trait IoServer: Send {
     /// Reads a fresh value of one item for a client, and publishes it.
     ///
     /// # Errors
-    /// As [`scan`](Self::scan), and for an item that does not exist.
+    /// Same as [`scan`](Self::scan), and for an item that does not exist.
     fn request(
         &mut self,
         item: ItemId,

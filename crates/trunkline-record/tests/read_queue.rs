@@ -16,7 +16,7 @@ use trunkline_record::{
 };
 use trunkline_ring::{NoRegion, PagesWanted, RegionDrain, RegionMemory, RegionWriter};
 
-/// Bytes of an element.
+/// Size of an element, in bytes.
 const ELEMENT: usize = 16;
 
 /// Elements in a region.

@@ -20,11 +20,12 @@ pub enum TdmsType {
     F64,
     /// x87 extended precision, 10 bytes. Read, never written.
     Extended,
-    /// As [`TdmsType::F32`]; the unit is in the property `unit_string`. Read, never written.
+    /// Same as [`TdmsType::F32`]; the unit is in the property `unit_string`. Read, never written.
     F32WithUnit,
-    /// As [`TdmsType::F64`]; the unit is in the property `unit_string`. Read, never written.
+    /// Same as [`TdmsType::F64`]; the unit is in the property `unit_string`. Read, never written.
     F64WithUnit,
-    /// As [`TdmsType::Extended`]; the unit is in the property `unit_string`. Read, never written.
+    /// Same as [`TdmsType::Extended`]; the unit is in the property `unit_string`. Read, never
+    /// written.
     ExtendedWithUnit,
     String,
     /// One byte, 0 or 1.

@@ -40,7 +40,7 @@ impl Extended {
 pub trait Element: Copy + Default + sealed::Sealed {
     /// The type under which such values are written.
     const TYPE: TdmsType;
-    /// Bytes of one value in a file.
+    /// Size of one value in a file, in bytes.
     const SIZE: usize;
 
     /// Reads a value from exactly [`Element::SIZE`] bytes.

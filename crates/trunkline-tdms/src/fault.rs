@@ -58,7 +58,7 @@ pub enum Fault {
     #[error("the last chunk has {bytes} of {chunk} bytes; every channel is taken to be shortened")]
     ShortChunk {
         bytes: u64,
-        /// Bytes of a whole chunk.
+        /// Size of a whole chunk, in bytes.
         chunk: u64,
     },
 
@@ -100,7 +100,7 @@ pub enum Fault {
     #[error("the metadata has {metadata} bytes and the whole segment only {segment}")]
     MetadataBeyondSegment {
         metadata: u64,
-        /// Bytes of metadata and data.
+        /// Size of metadata and data, in bytes.
         segment: u64,
     },
     #[error("the first segment has no metadata")]

@@ -25,9 +25,9 @@ pub struct Report<'a> {
     pub version: Option<u32>,
     /// The reason why the file ends before its last segment does, and the position of that segment.
     pub incomplete: Option<&'a Finding>,
-    /// Bytes at the end that belong to no value.
+    /// Number of bytes at the end that belong to no value.
     pub bytes_lost: u64,
-    /// Bytes of damaged segments that were skipped because sound ones follow.
+    /// Size of the damaged segments that were skipped because sound ones follow, in bytes.
     pub bytes_skipped: u64,
     /// Other faults, in the order of the file.
     pub findings: &'a [Finding],

@@ -44,7 +44,7 @@ pub(crate) struct Column {
     pub(crate) data_type: TdmsType,
     /// Values per chunk.
     pub(crate) count: u64,
-    /// Bytes per chunk.
+    /// Size of a chunk, in bytes.
     pub(crate) bytes: u64,
     /// Contiguous: its offset in the chunk. Interleaved: its offset in the row.
     pub(crate) offset: u64,

@@ -59,7 +59,7 @@ pub(crate) struct Map {
     pub(crate) version: Option<u32>,
     /// The reason why the file ends before its last segment does, and the position.
     pub(crate) incomplete: Option<Finding>,
-    /// Bytes at the end that belong to no readable value.
+    /// Number of bytes at the end that belong to no readable value.
     pub(crate) bytes_lost: u64,
     /// Bytes between segments that were skipped.
     pub(crate) bytes_skipped: u64,

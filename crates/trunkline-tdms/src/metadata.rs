@@ -30,7 +30,7 @@ pub(crate) enum Stop {
 pub(crate) struct Block<'a, R: ?Sized> {
     source: &'a R,
     window: &'a mut Vec<u8>,
-    /// Bytes of the window that have been consumed.
+    /// Number of bytes of the window that have been consumed.
     used: usize,
     /// Position in the source after the window.
     next: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Plain {
     pub(crate) data_type: TdmsType,
     /// Values per chunk.
     pub(crate) count: u64,
-    /// Bytes per chunk; for strings, as stated in the file.
+    /// Size of a chunk, in bytes; for strings, as stated in the file.
     pub(crate) bytes: u64,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Daqmx {
     /// Rows per chunk.
     pub(crate) rows: u64,
     pub(crate) scalers: Vec<Scaler>,
-    /// Bytes of a row in each raw buffer.
+    /// Size of a row in each raw buffer, in bytes.
     pub(crate) widths: Vec<u32>,
 }
 

@@ -51,9 +51,9 @@ impl<R: ReadAt> Channel<'_, R> {
         self.read_strings_within(start, count, u64::MAX)
     }
 
-    /// As [`read_strings`](Self::read_strings), but stops once the strings have `bytes_max` bytes
-    /// in total. Returns at least one string if there is one, so memory is bounded except for the
-    /// longest string.
+    /// Same as [`read_strings`](Self::read_strings), but stops once the strings have `bytes_max`
+    /// bytes in total. Returns at least one string if there is one, so memory is bounded except for
+    /// the longest string.
     pub fn read_strings_within(
         &self,
         start: u64,
@@ -70,8 +70,8 @@ impl<R: ReadAt> Channel<'_, R> {
         Ok(out.found)
     }
 
-    /// As [`read_strings_within`](Self::read_strings_within), but replaces strings that cannot be
-    /// read with empty ones. Returns the strings and the ranges of the replaced ones.
+    /// Same as [`read_strings_within`](Self::read_strings_within), but replaces strings that cannot
+    /// be read with empty ones. Returns the strings and the ranges of the replaced ones.
     ///
     /// # Errors
     /// [`ReadError`], but not [`ReadError::Damaged`].
@@ -96,7 +96,7 @@ impl<R: ReadAt> Channel<'_, R> {
         self.read_as(self.only_type()?, start, count, None)
     }
 
-    /// As [`read`](Self::read), for one scaler of a DAQmx channel.
+    /// Same as [`read`](Self::read), for one scaler of a DAQmx channel.
     pub fn read_scaler(&self, scale_id: u32, start: u64, count: u64) -> Result<Values, ReadError> {
         let scaler = self.scalers().iter().find(|s| s.scale_id == scale_id);
         let data_type = scaler.map_or(TdmsType::Void, |scaler| scaler.data_type);

@@ -18,7 +18,7 @@ use crate::writer::{
 
 /// Number of values read and written at a time.
 const PIECE: u64 = 8 * 1024;
-/// Bytes of text gathered for one segment.
+/// Amount of text gathered for one segment, in bytes.
 const TEXT_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -78,7 +78,8 @@ impl<R: ReadAt> TdmsFile<R> {
         self.rewrite_of(version, &|_| true, out)
     }
 
-    /// As [`rewrite`](Self::rewrite), with only those channels for which `is_wanted` returns true.
+    /// Same as [`rewrite`](Self::rewrite), with only those channels for which `is_wanted` returns
+    /// true.
     pub fn rewrite_of(
         &self,
         version: Version,

@@ -22,7 +22,7 @@ pub struct RowExtent {
 /// The place of a channel's value in a row in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowPlace {
-    /// Bytes of the row before the value.
+    /// Offset of the value in the row, in bytes.
     pub offset: usize,
     pub row_bytes: usize,
 }
@@ -103,7 +103,7 @@ impl<R: ReadAt> Channel<'_, R> {
         )
     }
 
-    /// As [`read_into_rows`](Self::read_into_rows), with engineering values as 64-bit floats.
+    /// Same as [`read_into_rows`](Self::read_into_rows), with engineering values as 64-bit floats.
     pub fn read_scaled_into_rows(
         &self,
         start: u64,

@@ -12,7 +12,7 @@ use crate::read_at::ReadAt;
 /// Size of the window. Rows that are read together, channel after channel, have fewer bytes.
 const WINDOW_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Bytes of rows that are read together, so that each byte is read once.
+/// Size of the rows that are read together, in bytes, so that each byte is read once.
 pub(crate) const ROWS_BYTES: u64 = WINDOW_BYTES / 2;
 
 /// A source that keeps the part read last in memory: 8 MiB.

@@ -20,7 +20,7 @@ use self::exercise::{exercise, exercise_with_companions, read};
 use self::segments::{FIRST, I8, I32, META, NEW_LIST, RAW, Segment, segment};
 
 thread_local! {
-    /// Bytes that this thread holds, and the most it held.
+    /// Number of bytes that this thread holds, and the most it held.
     static HELD: Cell<usize> = const { Cell::new(0) };
     static PEAK: Cell<usize> = const { Cell::new(0) };
 }

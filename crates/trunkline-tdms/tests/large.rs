@@ -13,7 +13,7 @@ use trunkline_tdms::{
 struct Computed {
     header: Vec<u8>,
     values: u64,
-    /// Bytes that were asked for.
+    /// Number of bytes requested.
     asked: Cell<u64>,
 }
 

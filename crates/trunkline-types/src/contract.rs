@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Updates that may wait for an `all` subscription that names no bound.
 pub const ALL_ELEMENTS_DEFAULT: u32 = 65_536;
-/// Bytes that may wait for an `all` subscription that names no bound.
+/// Maximum number of bytes waiting for an `all` subscription that names no bound.
 pub const ALL_BYTES_DEFAULT: u32 = 16 << 20;
 /// Most elements of a `last:n` or `first:n` buffer; the text form `all:N` has the same limit.
 pub const BUFFER_ELEMENTS_MAX: u32 = 1_000_000;
@@ -28,7 +28,7 @@ pub enum Contract {
     All {
         /// Updates that may wait for the subscriber.
         elements: u32,
-        /// Bytes of values in wire form that may wait for the subscriber.
+        /// Maximum size of the values in wire form that wait for the subscriber, in bytes.
         bytes: u32,
     },
     /// The newest value, at most once per period, and only if it changed.

@@ -75,7 +75,7 @@ fn values(served: &Served, file: &str, name: &str) -> u64 {
     line.map_or(0, |line| line["values"].as_u64().unwrap())
 }
 
-/// Bytes of half of a disk.
+/// Size of half a disk, in bytes.
 const HALF: u64 = 48 << 20;
 
 /// Elements of a stream that come together.

@@ -11,7 +11,7 @@ use crate::figures::{is_full, record, seconds, size};
 use crate::streams::{WAIT, address, said, say, start, start_reading, url};
 use crate::{alone, until};
 
-/// Bytes of a text.
+/// Size of a text, in bytes.
 const BYTES: usize = 1024;
 
 /// Texts before the burst, and after it.

@@ -27,7 +27,7 @@ pub enum Fault {
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 struct Planned {
-    /// Bytes of the elements' way that go before.
+    /// Position in the elements, in bytes.
     at: u64,
     fault: Fault,
     /// It is a byte of the other direction, at this distance after those that direction has carried

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Interval of a pump that stalls for good.
 const LOOK_STILL: Duration = Duration::from_millis(100);
 
-/// Bytes that are taken at a time, so that a fault in them hits the right one.
+/// Number of bytes taken at a time, so that a fault in them hits the right one.
 const PIECE: usize = 256 << 10;
 
 /// How a connection ends.
@@ -42,7 +42,7 @@ struct Orders {
     /// Connections made before this number are cut.
     cut_before: u64,
     cut: Option<Cut>,
-    /// Bytes to clients after which the connection that carries the last of them is cut.
+    /// Number of bytes to clients after which the connection that carries the last of them is cut.
     cut_at: Option<(u64, Cut)>,
     /// Faults at bytes to come.
     plan: Plan,

@@ -10,10 +10,10 @@ use crate::engine::{Engine, Handles, config, names};
 use crate::figures::{is_full, quantile, record, size};
 use crate::{CUT_OFF, alone};
 
-/// Bytes that may wait for one session, by the configuration.
+/// Maximum number of bytes waiting for one session, by the configuration.
 const QUEUE: u64 = 256 << 10;
-/// Bytes of a session's output in transit into its socket: `OUTPUT_MAX` of trunkline-net, and one
-/// frame.
+/// Size of a session's output in transit into its socket, in bytes: `OUTPUT_MAX` of trunkline-net,
+/// and one frame.
 const OUTPUT: u64 = 128 << 10;
 
 fn bounded(sessions: usize) -> String {

@@ -48,7 +48,7 @@ pub struct PlayProgress {
     pub total: u64,
     /// True once everything is in the ring.
     pub is_finished: bool,
-    /// Bytes that the CPU copied or decoded on their way into the ring.
+    /// Number of bytes that the CPU copied or decoded on their way into the ring.
     pub bytes_copied: u64,
     /// The backend of the file opened last; `None` if that file is read value by value.
     pub backend: Option<FileReport>,
@@ -113,8 +113,9 @@ impl TdmsPlayback {
         Self::new_over(recording, memory, ring, options, Box::new(opens))
     }
 
-    /// As [`new`](Self::new), with backends supplied by the caller, for tests. `opens` creates the
-    /// backend for a file and a number of reads at a time, and returns it with the file's length.
+    /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `opens` creates
+    /// the backend for a file and a number of reads at a time, and returns it with the file's
+    /// length.
     pub fn with_backends(
         recording: Recording,
         memory: Arc<RegionMemory>,

@@ -44,7 +44,7 @@ pub struct PlayedChannel {
     pub data_type: TdmsType,
     /// True if engineering values are computed.
     pub is_scaled: bool,
-    /// Bytes of the row before the channel's value.
+    /// Offset of the channel's value in the row, in bytes.
     pub offset: usize,
 }
 

@@ -18,7 +18,7 @@ pub struct QueueOptions {
     /// Longest header in bytes. This much memory is allocated for each outstanding segment.
     /// Default: 64 KiB.
     pub header_bytes_max: usize,
-    /// Bytes of disk space reserved at a time; 0 reserves none. Default: 256 MiB.
+    /// Disk space reserved at a time, in bytes; 0 reserves none. Default: 256 MiB.
     pub reserve_bytes: u64,
     /// Minimum number of bytes by which a file is longer than what is written; it may be up to
     /// twice as much. With 0, each write extends the file. The extra bytes are zeros and are cut

@@ -55,9 +55,9 @@ pub struct Progress {
     pub regions_in_place: u64,
     /// Number of regions copied first.
     pub regions_copied: u64,
-    /// Bytes of copied regions that wait for more and are in no segment yet.
+    /// Number of bytes of copied regions that wait for more and are in no segment yet.
     pub bytes_collected: usize,
-    /// Bytes that the CPU copied: whole copied regions, and the unaligned ends of others.
+    /// Number of bytes that the CPU copied: whole copied regions, and the unaligned ends of others.
     pub bytes_copied: u64,
     /// The failure after which the file accepts no more data.
     pub failure: Option<Failure>,

@@ -23,8 +23,8 @@ pub enum RoomState {
 pub struct Room {
     /// The state of the free space.
     pub state: RoomState,
-    /// Bytes that can still be written, including reserved ones; `None` if the file system does not
-    /// report them.
+    /// Number of bytes that can still be written, including reserved ones; `None` if the file
+    /// system does not report them.
     pub bytes: Option<u64>,
     /// Time until the disk is full at the rate of the last seconds; `None` if nothing is written.
     pub full_in: Option<Duration>,
@@ -40,7 +40,7 @@ pub(crate) struct RoomWatch {
     is_full: bool,
     /// Time of the last query, and the length of the file at that time.
     last: Option<(Duration, u64)>,
-    /// Bytes per second.
+    /// Rate, in bytes per second.
     rate: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct ReadOptions {
     pub from: u64,
     /// Total number of bytes to read. Default: up to the end of the file.
     pub total: Option<u64>,
-    /// Bytes of staging for each outstanding read, at least two blocks. Default: 256 KiB.
+    /// Size of staging for each outstanding read, in bytes, at least two blocks. Default: 256 KiB.
     pub bounce_bytes: usize,
 }
 
@@ -63,7 +63,7 @@ impl ReadOptions {
 pub struct ReadProgress {
     /// Bytes whose reading has begun.
     pub begun: u64,
-    /// Bytes in the ring, up to the first read that is outstanding.
+    /// Number of bytes in the ring, up to the first outstanding read.
     pub read: u64,
     pub total: u64,
     /// Regions begun and not yet in the ring.
@@ -71,7 +71,7 @@ pub struct ReadProgress {
     /// True once everything is in the ring. A partial element at the end does not count once
     /// [`fill`](ReadQueue::fill) has reached it.
     pub is_finished: bool,
-    /// Bytes that went through staging and were copied by the CPU.
+    /// Number of bytes that went through staging and were copied by the CPU.
     pub bytes_copied: u64,
     /// The failure after which nothing more is read.
     pub failure: Option<ReadFailure>,
@@ -98,7 +98,7 @@ pub struct ReadQueue {
     position: u64,
     begun: u64,
     read: u64,
-    /// Bytes at the end that are less than an element of the ring.
+    /// Number of bytes at the end that are less than an element of the ring.
     tail: u64,
     failure: Option<ReadFailure>,
     /// The first read that failed.

@@ -365,7 +365,7 @@ impl TdmsRecording {
         }
     }
 
-    /// As [`close`](Self::close), for callers that count missing rows themselves.
+    /// Same as [`close`](Self::close), for callers that count missing rows themselves.
     pub(crate) fn end(&mut self, wait: Duration) -> Result<Closed, RecordError> {
         match self.write_collected() {
             // The copied rows are then missing, like those being written.

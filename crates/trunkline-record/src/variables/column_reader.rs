@@ -11,7 +11,7 @@ use trunkline_types::wire::VALUE_BYTES_MAX;
 pub(super) struct Ahead {
     /// Number of values, unless a single update has more.
     pub(super) values: u64,
-    /// Bytes of text, not counting the longest one.
+    /// Size of the texts, not counting the longest one, in bytes.
     pub(super) text_bytes: u64,
 }
 

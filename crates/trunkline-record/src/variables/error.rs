@@ -96,7 +96,7 @@ pub struct VariableProgress {
     pub lost: u64,
     /// Number of times that an unknown number of updates was lost.
     pub unknown_gaps: u64,
-    /// Bytes of the file, or of all files of a series.
+    /// Size of the file, or of all files of a series, in bytes.
     pub bytes: u64,
     pub waiting_bytes: usize,
 }

@@ -75,8 +75,8 @@ impl SegmentFile {
         Self::made(path, false)
     }
 
-    /// As [`create`](Self::create), with checksums in `x.tdms.sums`. Every segment has its entry
-    /// there before it counts as written.
+    /// Same as [`create`](Self::create), with checksums in `x.tdms.sums`. Every segment has its
+    /// entry there before it counts as written.
     pub fn create_summed(path: &Path) -> io::Result<Self> {
         Self::made(path, true)
     }

@@ -14,7 +14,7 @@ use crate::playback::{PlaybackError, open_recording};
 /// Number of values read ahead, over all channels.
 const AHEAD: u64 = 1 << 16;
 
-/// Bytes of text read ahead, over all channels.
+/// Amount of text read ahead, over all channels, in bytes.
 const TEXT_BYTES_AHEAD: u64 = 16 << 20;
 
 /// One file and its playback state.

@@ -15,7 +15,7 @@ use super::recorded::Recorded;
 use crate::error::os_error;
 use crate::place::Displaced;
 
-/// Bytes of an update without its value.
+/// Size of an update without its value, in bytes.
 const UPDATE_BYTES: usize = size_of::<TdmsTime>() + size_of::<u32>();
 
 /// Upper limit of `waiting_bytes_max`: the text of one segment must be shorter than 4 GiB.
@@ -63,7 +63,7 @@ pub struct VariableRecording<S> {
     /// True if the recording may continue in another file: updates are kept until this one has
     /// them.
     is_series: bool,
-    /// Bytes of this file, and updates that no previous file has.
+    /// Size of this file in bytes, and number of updates that no previous file has.
     file_bytes: u64,
     file_updates: u64,
     /// The system's error number if syncing this file failed.
@@ -104,7 +104,7 @@ impl<S: Segments> VariableRecording<S> {
         }
     }
 
-    /// As [`new`](Self::new), for the first file of a series.
+    /// Same as [`new`](Self::new), for the first file of a series.
     pub(super) fn of_series(out: S, waiting_bytes_max: usize) -> Self {
         Self {
             is_series: true,
@@ -457,11 +457,12 @@ impl<S: Segments> VariableRecording<S> {
             || variables.any(|one| one.gaps.are_waiting())
     }
 
-    /// As [`sync`](Self::sync); updates missing after the last one of a variable become a gap at
-    /// its end. The content of the file is synced even if it does not accept the waiting updates.
+    /// Same as [`sync`](Self::sync); updates missing after the last one of a variable become a gap
+    /// at its end. The content of the file is synced even if it does not accept the waiting
+    /// updates.
     ///
     /// # Errors
-    /// As [`sync`](Self::sync); the call may be repeated.
+    /// Same as [`sync`](Self::sync); the call may be repeated.
     pub fn finish(&mut self) -> Result<(), VariableRecordError> {
         for one in &mut self.variables {
             one.gaps.note(one.rows());

@@ -94,7 +94,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         })
     }
 
-    /// As [`VariableRecording::add`], for this file and all further ones.
+    /// Same as [`VariableRecording::add`], for this file and all further ones.
     pub fn add(
         &mut self,
         name: &str,
@@ -123,7 +123,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.recording.take(variable, sample, lost)
     }
 
-    /// As [`VariableRecording::take_initial`]; `now` is as for [`take`](Self::take).
+    /// Same as [`VariableRecording::take_initial`]; `now` is as for [`take`](Self::take).
     pub fn take_initial(
         &mut self,
         variable: VariableId,
@@ -165,17 +165,17 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
     /// Writes all waiting updates as one segment, into this file or the next.
     ///
     /// # Errors
-    /// As [`VariableRecording::write_out`], or the next file cannot be created. The next call tries
-    /// again.
+    /// Same as [`VariableRecording::write_out`], or the next file cannot be created. The next call
+    /// tries again.
     pub fn write_out(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::write_out)
     }
 
-    /// As [`write_out`](Self::write_out), and makes the updates safe from a power loss.
+    /// Same as [`write_out`](Self::write_out), and makes the updates safe from a power loss.
     ///
     /// # Errors
-    /// As [`write_out`](Self::write_out). If a sync fails, the series continues in the next file;
-    /// it is an error only if it fails there too.
+    /// Same as [`write_out`](Self::write_out). If a sync fails, the series continues in the next
+    /// file; it is an error only if it fails there too.
     pub fn sync(&mut self, now: Duration) -> Result<(), VariableRecordError> {
         self.write(now, VariableRecording::sync)
     }
@@ -275,12 +275,12 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         self.ended.pop_front()
     }
 
-    /// As [`VariableRecording::displaced`], for the current file.
+    /// Same as [`VariableRecording::displaced`], for the current file.
     pub fn displaced(&self) -> Option<&Displaced> {
         self.recording.displaced()
     }
 
-    /// As [`VariableRecording::sums_displaced`], for the current file.
+    /// Same as [`VariableRecording::sums_displaced`], for the current file.
     pub fn sums_displaced(&self) -> Option<&Displaced> {
         self.recording.sums_displaced()
     }

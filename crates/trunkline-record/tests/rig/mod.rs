@@ -14,7 +14,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 /// Disk operations needed to open a file: two placeholders, the first segment and its sync.
 pub const OPENING: u64 = 4;
 
-/// Bytes of a row: a number and its negative.
+/// Size of a row, in bytes: a number and its negative.
 pub const ROW: usize = 16;
 
 /// Both ends of a ring, and its memory.

@@ -33,7 +33,7 @@ pub struct SumsCheck {
     pub good_to: u64,
     /// Position of the first segment that does not match.
     pub first_wrong: Option<u64>,
-    /// Bytes of the data file that no checksum covers.
+    /// Number of bytes of the data file that no checksum covers.
     pub bytes_unsummed: u64,
     /// All faults in the order of the file; positions are those of the data file.
     pub findings: Vec<Finding>,

@@ -24,12 +24,12 @@ mod open;
 pub use self::check::{SumsCheck, SumsState};
 pub use self::open::{ChecksummedFile, Unsummed};
 
-/// Bytes of an entry, and of the part before the first one.
+/// Size of an entry, and of the part before the first one, in bytes.
 pub const SUMS_ENTRY_BYTES: usize = 24;
 
 /// The first bytes of a checksum file.
 const MAGIC: [u8; 8] = *b"TLSUMS1\n";
-/// Bytes that `check` covers.
+/// Number of bytes that `check` covers.
 const CHECKED: usize = 20;
 
 /// A segment, or several that were written together, and the checksum of its bytes.

@@ -82,9 +82,9 @@ pub struct Share {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentPlace {
     pub position: u64,
-    /// Bytes of lead-in and metadata.
+    /// Size of lead-in and metadata, in bytes.
     pub header_bytes: u64,
-    /// Bytes of raw data, which follow the header.
+    /// Size of the raw data, which follows the header, in bytes.
     pub raw_bytes: u64,
 }
 

@@ -22,7 +22,7 @@ pub enum DecodeError {
     Truncated {
         /// Offset of the item.
         offset: usize,
-        /// Bytes that the item needs, at least.
+        /// Number of bytes that the item needs, at least.
         needed: u64,
         present: usize,
     },
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
     /// present. Only such a number is safe to allocate by.
     ///
     /// # Errors
-    /// As [`Reader::varint`]; [`DecodeError::TooLong`] if it exceeds `max`;
+    /// Same as [`Reader::varint`]; [`DecodeError::TooLong`] if it exceeds `max`;
     /// [`DecodeError::Truncated`] if that many items do not fit into the remaining bytes.
     pub fn count(
         &mut self,
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
     /// Reads a varint length and that many bytes of UTF-8, at most `max`.
     ///
     /// # Errors
-    /// As [`Reader::count`]; [`DecodeError::InvalidUtf8`].
+    /// Same as [`Reader::count`]; [`DecodeError::InvalidUtf8`].
     pub fn str(&mut self, max: usize) -> Result<&'a str, DecodeError> {
         let bytes = self.prefixed("a text length in bytes", max)?;
         std::str::from_utf8(bytes).map_err(|error| {

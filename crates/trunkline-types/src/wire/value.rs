@@ -136,7 +136,7 @@ pub fn decode_value(ty: &DataType, reader: &mut Reader<'_>) -> Result<Value, Dec
 /// Reads `bytes` as exactly one value of type `ty`.
 ///
 /// # Errors
-/// As [`decode_value`]; [`DecodeError::Trailing`] if bytes follow the value.
+/// Same as [`decode_value`]; [`DecodeError::Trailing`] if bytes follow the value.
 #[inline]
 pub fn decode_whole(ty: &DataType, bytes: &[u8]) -> Result<Value, DecodeError> {
     // Fast path without a reader for the most common types of measured values.

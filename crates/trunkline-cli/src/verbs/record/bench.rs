@@ -100,7 +100,7 @@ pub(crate) enum BenchedEvent {
         bytes: u64,
         /// Duration in seconds.
         seconds: Amount,
-        /// Bytes per second.
+        /// Rate, in bytes per second.
         bytes_per_second: Amount,
         /// Rows for which there was no room.
         lost: u64,

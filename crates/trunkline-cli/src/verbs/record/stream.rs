@@ -32,7 +32,7 @@ const REGION_BYTES: usize = 1 << 20;
 
 const GROUP: &str = "stream";
 
-/// Bytes of elements waiting in memory, for elements that vary in size or have parts.
+/// Size of the elements waiting in memory, in bytes, for elements that vary in size or have parts.
 const WAITING_BYTES: usize = 4 << 20;
 
 const REGIONS: usize = 16;

@@ -14,7 +14,7 @@ use crate::{CliError, Context, Exit, Problem, counted};
 const CELLS: u64 = 256 * 1024;
 /// Maximum number of rows in a block.
 const ROWS_MAX: u64 = 8 * 1024;
-/// Bytes of text in a block, unless one string has more.
+/// Size of the text in a block, in bytes, unless one string has more.
 const TEXT_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]

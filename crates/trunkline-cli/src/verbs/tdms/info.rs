@@ -76,7 +76,7 @@ pub(crate) struct Contents {
     sums: bool,
     /// What is wrong with it; `tdms verify` lists it.
     findings: u64,
-    /// Bytes at the end that belong to no value.
+    /// Number of bytes at the end that belong to no value.
     bytes_lost: u64,
     /// Properties of the file. Times, and numbers that JSON cannot represent, are text; complex
     /// numbers are pairs.
