@@ -66,7 +66,7 @@ impl Rig {
     /// Writes a value; a refused write changes nothing, so the operator may try anything.
     fn put(&mut self, name: &str, value: Value) {
         if let Some(item) = self.plant.item(name) {
-            let _refusal = self
+            let _ = self
                 .plant
                 .send(item, &value, self.now, Timestamp::UNIX_EPOCH)
                 .err();

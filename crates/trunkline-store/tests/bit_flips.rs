@@ -70,7 +70,7 @@ fn flipped(whole: &[u8], bit: usize, copy: &Path) -> Result<Contents, StoreError
     fs::write(copy, altered).expect("there is room");
     let found = read(copy);
     for log in ["copy.db-wal", "copy.db-journal"] {
-        let _none = fs::remove_file(copy.with_file_name(log));
+        let _ = fs::remove_file(copy.with_file_name(log));
     }
     found
 }
@@ -187,7 +187,7 @@ fn emptied_store_is_not_treated_as_new() {
     let (_folder, path) = saved();
     fs::write(&path, "").expect("the file can be changed");
     for log in ["store.db-wal", "store.db-shm"] {
-        let _none = fs::remove_file(path.with_file_name(log));
+        let _ = fs::remove_file(path.with_file_name(log));
     }
     let error = SqliteStore::open(&path).expect_err("it was a store");
     assert!(matches!(error.trouble, StoreTrouble::Damaged(_)), "{error}");

@@ -224,7 +224,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
             store.libraries()
         });
         for log in ["copy.db-wal", "copy.db-journal"] {
-            let _none = fs::remove_file(folder.path().join(log));
+            let _ = fs::remove_file(folder.path().join(log));
         }
         found
     };
@@ -238,6 +238,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
     for at in (0..whole.len()).step_by(97) {
         let mut altered = whole.clone();
         altered[at] ^= 0x55;
-        let _told_or_not_noticed: Result<Vec<StoredLibrary>, _> = look(&altered);
+        // It is reported or not noticed, but nothing panics.
+        let _: Result<Vec<StoredLibrary>, _> = look(&altered);
     }
 }

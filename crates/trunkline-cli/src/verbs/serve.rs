@@ -192,7 +192,7 @@ fn watch_store(
             };
             before = trouble;
             // A closed standard error is no reason to stop serving.
-            let _closed = terminal.note(&sentence);
+            let _ = terminal.note(&sentence);
         }
     };
     let thread = std::thread::Builder::new().name("store-watch".to_owned());

@@ -108,7 +108,7 @@ fn an_engine_with_a_new_store_is_another_one() {
 fn engine_with_a_restored_store_counts_as_a_new_start() {
     replaced(|place, store| {
         // Copied while the engine ran: the log next to it is removed with the original.
-        let _none = std::fs::remove_file(store.with_extension("db-wal"));
+        let _ = std::fs::remove_file(store.with_extension("db-wal"));
         std::fs::copy(place.path("backup.db"), store).unwrap();
     });
 }
@@ -123,7 +123,7 @@ fn engine_of_another_machine_at_the_same_address_is_distinguished() {
         let mut other = Running::start(&["serve", "--listen", &listen, "--store", path]);
         other.line_with("Listening on");
         kill(&mut other);
-        let _none = std::fs::remove_file(store.with_extension("db-wal"));
+        let _ = std::fs::remove_file(store.with_extension("db-wal"));
         std::fs::rename(elsewhere, store).unwrap();
         let log = place.path("elsewhere.db-wal");
         if log.exists() {

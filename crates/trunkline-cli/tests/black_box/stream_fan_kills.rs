@@ -31,7 +31,7 @@ impl Feed {
 
     /// Ends it. Returns the number of numbers.
     fn end(self) -> u64 {
-        let _is_set = self.is_enough.set(());
+        let _ = self.is_enough.set(());
         self.feeding.join().unwrap()
     }
 }

@@ -149,7 +149,7 @@ pub fn write_on(own: &str, options: Options) -> String {
     let ends = is_enough.clone();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        let _is_set = ends.set(());
+        let _ = ends.set(());
     });
     let options = Options {
         capacity: CAPACITY,

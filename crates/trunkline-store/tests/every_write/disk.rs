@@ -124,7 +124,7 @@ impl Image {
 
     /// Makes `folder` hold these files and nothing else.
     pub fn write_to(&self, folder: &Path) {
-        let _none = fs::remove_dir_all(folder);
+        let _ = fs::remove_dir_all(folder);
         fs::create_dir(folder).expect("there is room");
         for (name, bytes) in &self.0 {
             fs::write(folder.join(name), bytes).expect("there is room");

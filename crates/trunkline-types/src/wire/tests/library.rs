@@ -73,7 +73,7 @@ proptest! {
         let bytes = encode(&variables);
         prop_assert_eq!(decode(&bytes).expect("it was just written"), variables);
         for cut in 0..bytes.len().min(300) {
-            let _cut_short = decode(&bytes[..cut]);
+            let _ = decode(&bytes[..cut]);
         }
     }
 }
