@@ -287,7 +287,7 @@ impl Deployments {
     }
 
     /// Returns the current failure of the store, if any.
-    pub(crate) fn store_trouble(&self) -> Option<StoreError> {
+    pub(crate) fn store_error(&self) -> Option<StoreError> {
         let of_values = self.retention.as_ref()?.trouble();
         let trouble = of_values.or_else(|| self.audit.trouble());
         // Does not wait for a step in progress: that step detects the same failure.
@@ -307,7 +307,7 @@ impl Deployments {
         let Some(store) = &self.store else {
             return ("none", String::new());
         };
-        if let Some(trouble) = self.store_trouble() {
+        if let Some(trouble) = self.store_error() {
             return ("failing", trouble.to_string());
         }
         let Ok(mut store) = store.try_lock() else {

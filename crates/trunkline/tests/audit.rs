@@ -396,7 +396,7 @@ fn best_effort_audit_on_a_full_disk_counts_its_losses() {
     assert_eq!(everything(&engine).entries.len(), 3);
     fails.store(true, Ordering::Release);
     write(&engine, 0.0);
-    while engine.store_trouble().is_none() {
+    while engine.store_error().is_none() {
         thread::yield_now();
     }
     let waiting = everything(&engine);
@@ -422,7 +422,7 @@ fn best_effort_audit_on_a_full_disk_counts_its_losses() {
     let puts = entries.iter().filter(is_put).count() as u64;
     assert!(lost > 0, "the queue was full");
     assert_eq!(puts + lost, 50_007, "each is there or counted");
-    assert!(engine.store_trouble().is_none());
+    assert!(engine.store_error().is_none());
     write(&engine, 5.0);
     drop(engine);
     let engine = Engine::start(self::options(&path)).expect("the engine starts");

@@ -305,7 +305,7 @@ fn values_are_stored_as_soon_as_the_store_recovers() {
     engine.deploy(&rig()).expect("there is room");
     store.fails.store(true, Ordering::Release);
     write(&engine, "rig/kept", 1.0);
-    while engine.store_trouble().is_none() {
+    while engine.store_error().is_none() {
         thread::yield_now();
     }
     write(&engine, "rig/kept", 2.0);
@@ -313,7 +313,7 @@ fn values_are_stored_as_soon_as_the_store_recovers() {
     while store.values.lock().unwrap().is_empty() {
         thread::yield_now();
     }
-    while engine.store_trouble().is_some() {
+    while engine.store_error().is_some() {
         thread::yield_now();
     }
     let newest = store.values.lock().unwrap().last().unwrap().clone();
@@ -329,14 +329,14 @@ fn engine_starts_on_a_full_disk() {
     store.fails.store(true, Ordering::Release);
     let boxed = Box::new(store.clone());
     let engine = Engine::start_with_store(EngineOptions::default(), Some(boxed)).unwrap();
-    let trouble = engine.store_trouble().expect("it is known at once");
+    let trouble = engine.store_error().expect("it is known at once");
     assert_eq!(trouble.trouble, StoreTrouble::Full);
     fails_to_store(engine.deploy(&rig()));
 
     store.fails.store(false, Ordering::Release);
     engine.deploy(&rig()).expect("there is room again");
     write(&engine, "rig/kept", 2.0);
-    while store.values.lock().unwrap().is_empty() || engine.store_trouble().is_some() {
+    while store.values.lock().unwrap().is_empty() || engine.store_error().is_some() {
         thread::yield_now();
     }
 }
@@ -371,7 +371,7 @@ fn damaged_row_or_missing_store_is_reported_and_the_rest_served() {
 
     let aside = folder.path().join("aside");
     std::fs::rename(&path, &aside).unwrap();
-    let trouble = engine.store_trouble().expect("it is told");
+    let trouble = engine.store_error().expect("it is told");
     assert_eq!(trouble.trouble, StoreTrouble::Replaced);
     std::fs::rename(&aside, &path).unwrap();
     write(&engine, "rig/kept", 6.0);

@@ -133,13 +133,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = start(&plan, context)?;
     announce(&engine, &plan, context)?;
-    let told = engine.store_trouble();
+    let told = engine.store_error();
     warn_of_store(&engine, told.as_ref(), context)?;
     let watch = watch_store(&engine, told, context)?;
     context.interrupted.wait_for_first();
     drop(watch);
     engine.shutdown(GRACE);
-    match engine.store_trouble() {
+    match engine.store_error() {
         None => Ok(Exit::Done),
         Some(trouble) => {
             let sentence = format!("the newest values and orders are not kept: {trouble}");
@@ -182,7 +182,7 @@ fn watch_store(
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
     let look = move || {
         while ended.recv_timeout(STORE_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let trouble = engine.store_trouble();
+            let trouble = engine.store_error();
             let sentence = match (&before, &trouble) {
                 (Some(_), None) => "*** the store works again and keeps everything".to_owned(),
                 (before, Some(trouble)) if before.as_ref() != Some(trouble) => {

@@ -139,8 +139,8 @@ impl Engine {
 
     /// Returns the current failure of the store, if any. While the store fails, values are kept in
     /// memory; they are stored when it recovers.
-    pub fn store_trouble(&self) -> Option<StoreError> {
-        self.inner.deployments.store_trouble()
+    pub fn store_error(&self) -> Option<StoreError> {
+        self.inner.deployments.store_error()
     }
 
     /// Describes, in one sentence, the damaged and therefore unused contents of the store; `None`
