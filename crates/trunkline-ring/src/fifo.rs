@@ -1,7 +1,7 @@
 //! The multi-element FIFO: several writers and readers; each element goes to one reader.
 
+use crate::last_value::check_width;
 use crate::slot_ring::{Empty, Full, Overflow, SlotRing};
-use crate::snapshot::check_width;
 
 /// The multi-element FIFO of a variable, in words.
 ///

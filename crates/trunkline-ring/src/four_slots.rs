@@ -39,7 +39,7 @@
 
 use std::cmp::Reverse;
 
-use crate::snapshot::{
+use crate::last_value::{
     READ_ATTEMPTS_MAX, Snapshot, check_width_of_slots, copy_in, copy_out, further_attempts,
 };
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, zeroed_words};

@@ -40,9 +40,9 @@
 //!
 //! # Layout
 //!
-//! - [`LastValue`] in `last_value`; [`RtCell`] in `rt_cell` over the protocol in `four_slots`.
-//!   `snapshot` and `reader` contain what their readers get. `words` encodes values, and `whole_word`
-//!   lists the types that need no encoding.
+//! - [`LastValue`] in `last_value`, with the [`Snapshot`] that a read of any cell returns; [`RtCell`]
+//!   in `rt_cell` over the protocol in `four_slots`. [`Reader`] in `reader` keeps the last reading.
+//!   `words` encodes values, and `whole_word` lists the types that need no encoding.
 //! - [`Fifo`] in `fifo` over the protocol in `slot_ring`, which counts in `position`.
 //! - `slab` is the memory of a byte ring.
 //! - [`byte_ring`] in `byte_ring`: the only one whose other end need not be trusted.
@@ -87,7 +87,6 @@ mod slot_ring;
 // Its values are read without a reference count and dropped when no reader can reach them.
 #[allow(unsafe_code)]
 mod slot_table;
-mod snapshot;
 mod sync;
 mod waits;
 // Its memory may be a mapping.
@@ -108,7 +107,7 @@ pub use self::element_ring::{
 pub use self::fifo::{Fifo, FifoReader, FifoReading};
 pub use self::four_slots::CellBusy;
 pub use self::large_pages::advise_large_pages;
-pub use self::last_value::LastValue;
+pub use self::last_value::{LastValue, READ_ATTEMPTS_MAX, Snapshot};
 pub use self::mark_set::{Cursor, Drain, IndexTooLarge, MarkSet, Taken};
 pub use self::reader::{Reader, Reading, WordCell};
 pub use self::region::{
@@ -121,7 +120,6 @@ pub use self::region::{region_ring_to_play, region_ring_to_record};
 pub use self::rt_cell::RtCell;
 pub use self::slot_ring::{Empty, Full, Overflow};
 pub use self::slot_table::{Pinned, SlotReader, SlotTable};
-pub use self::snapshot::{READ_ATTEMPTS_MAX, Snapshot};
 pub use self::value_table::{
     TABLE_SLOT_BYTES, TABLE_VALUE_BYTES, TableEntry, TableMemory, TableReader, TableSlot,
     TableValue, TableWriter, value_table,

@@ -2,9 +2,9 @@
 
 use std::ops::Deref;
 
-use crate::snapshot::Snapshot;
+use crate::last_value::{LastValue, Snapshot};
 
-/// A cell whose last complete value can be read as words: [`LastValue`](crate::LastValue), [`RtCell`](crate::RtCell).
+/// A cell whose last complete value can be read as words: [`LastValue`], [`RtCell`](crate::RtCell).
 pub trait WordCell: sealed::Sealed {
     fn words(&self) -> usize;
     /// Number of the last complete write; 0 before the first.
@@ -14,6 +14,22 @@ pub trait WordCell: sealed::Sealed {
 
 pub(crate) mod sealed {
     pub trait Sealed {}
+}
+
+impl sealed::Sealed for LastValue {}
+
+impl WordCell for LastValue {
+    fn words(&self) -> usize {
+        self.words()
+    }
+
+    fn count(&self) -> u64 {
+        self.count()
+    }
+
+    fn read(&self, out: &mut [u64]) -> Snapshot {
+        self.read(out)
+    }
 }
 
 /// The result of `Reader::read`.

@@ -1,9 +1,9 @@
 //! The single-element FIFO: several writers, several readers, reads repeat the newest value.
 
 use crate::four_slots::{CellBusy, FourSlots};
+use crate::last_value::Snapshot;
 use crate::reader::WordCell;
 use crate::reader::sealed::Sealed;
-use crate::snapshot::Snapshot;
 
 /// The single-element FIFO of a variable, in words.
 ///

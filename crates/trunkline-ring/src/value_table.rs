@@ -18,7 +18,7 @@ use std::any::Any;
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 
-use crate::snapshot::{READ_ATTEMPTS_MAX, copy_in, copy_out};
+use crate::last_value::{READ_ATTEMPTS_MAX, copy_in, copy_out};
 use crate::sync::{Arc, AtomicU64, Ordering, fence};
 
 /// Bytes of a slot: two cache lines, so that a store seldom takes the line that readers copy.

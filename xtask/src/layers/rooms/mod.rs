@@ -109,9 +109,9 @@ const CRATES: &[(&str, Ranks)] = &[
     ]),
     ("trunkline-ring", &[
         &["large_pages", "padded", "position", "sync", "words"],
-        &["slab", "snapshot", "waits", "whole_word"],
+        &["last_value", "slab", "waits", "whole_word"],
         &["byte_ring", "four_slots", "mark_set", "reader", "slot_memory", "slot_table", "value_table"],
-        &["element_ring", "last_value", "rt_cell", "slot_ring"],
+        &["element_ring", "rt_cell", "slot_ring"],
         &["fifo", "region"],
     ]),
 ];
