@@ -30,11 +30,6 @@ impl Waits {
     /// wait at this very moment may be missed.
     #[inline]
     pub(crate) fn glance(&mut self, other: &AtomicU64) -> bool {
-        let waits = other.load(Ordering::Relaxed);
-        let is_new = waits != self.other_seen;
-        if is_new {
-            self.other_seen = waits;
-        }
-        is_new
+        std::mem::replace(&mut self.other_seen, other.load(Ordering::Relaxed)) != self.other_seen
     }
 }

@@ -98,7 +98,7 @@ impl ElementProducer {
     #[cfg(not(loom))]
     pub fn free_at(&mut self, position: u64, len: usize) -> Option<[&mut [u8]; 2]> {
         let ahead = self.ahead(position, len)?;
-        let at = self.memory.index_after(self.index, ahead);
+        let at = self.memory.bytes.index_after(self.index, ahead);
         // SAFETY: inside the free part, which belongs to the producer until it publishes it, and
         // this borrow ends before that.
         Some(unsafe { self.memory.bytes.pieces_mut(at, len) })
@@ -110,7 +110,7 @@ impl ElementProducer {
         let Some(ahead) = self.ahead(position, bytes.len()) else {
             return false;
         };
-        let at = self.memory.index_after(self.index, ahead);
+        let at = self.memory.bytes.index_after(self.index, ahead);
         // SAFETY: inside the free part, which belongs to the producer.
         unsafe { self.memory.bytes.write(at, bytes) };
         true
@@ -199,7 +199,7 @@ impl ElementProducer {
     #[inline(always)]
     fn give(&mut self, bytes: usize, elements: u64) {
         self.written.position += bytes as u64;
-        self.index = self.memory.index_after(self.index, bytes);
+        self.index = self.memory.bytes.index_after(self.index, bytes);
         let place = &self.memory.header().written.0;
         // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the bytes are written
         // before the position.
@@ -338,7 +338,7 @@ impl ElementConsumer {
     #[cfg(not(loom))]
     pub fn region_at(&self, position: u64, len: usize) -> Option<[&[u8]; 2]> {
         let ahead = self.ahead(position, len)?;
-        let at = self.memory.index_after(self.index, ahead);
+        let at = self.memory.bytes.index_after(self.index, ahead);
         // SAFETY: inside the written part, which belongs to the consumer until it releases it, and
         // this borrow ends before that.
         Some(unsafe { self.memory.bytes.pieces(at, len) })
@@ -350,7 +350,7 @@ impl ElementConsumer {
         let Some(ahead) = self.ahead(position, bytes.len()) else {
             return false;
         };
-        let at = self.memory.index_after(self.index, ahead);
+        let at = self.memory.bytes.index_after(self.index, ahead);
         // SAFETY: inside the written part, which belongs to the consumer.
         unsafe { self.memory.bytes.read(at, bytes) };
         true
@@ -431,7 +431,7 @@ impl ElementConsumer {
     #[inline(always)]
     fn take(&mut self, bytes: usize, elements: u64) {
         self.read.position += bytes as u64;
-        self.index = self.memory.index_after(self.index, bytes);
+        self.index = self.memory.bytes.index_after(self.index, bytes);
         let place = &self.memory.header().read.0;
         if self.memory.shape.counts() {
             self.read.elements += elements;
@@ -633,5 +633,14 @@ impl Bytes {
             self.0.read_slice(at, first);
             self.0.read_slice(0, rest);
         }
+    }
+}
+
+impl Bytes {
+    /// Returns the index `steps` behind `index`; `steps` is at most the ring's size.
+    #[inline]
+    fn index_after(&self, index: usize, steps: usize) -> usize {
+        let sum = index + steps;
+        sum.checked_sub(self.len()).unwrap_or(sum)
     }
 }

@@ -131,13 +131,6 @@ impl ElementMemory {
         // Below the ring's size, which is a usize.
         (self.start.position % self.bytes.len() as u64) as usize
     }
-
-    /// Returns the index `steps` behind `index`; `steps` is at most the ring's size.
-    #[inline]
-    pub(super) fn index_after(&self, index: usize, steps: usize) -> usize {
-        let sum = index + steps;
-        sum.checked_sub(self.bytes.len()).unwrap_or(sum)
-    }
 }
 
 /// Creates a ring in private memory that is not mirrored.
