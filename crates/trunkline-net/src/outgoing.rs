@@ -92,7 +92,9 @@ impl Outgoing {
             }
             written += batch;
             if !more && waiting < OUTPUT_MAX {
-                self.trim(written);
+                if self.buffer.capacity() > RETAINED_MAX && written < RETAINED_MAX {
+                    self.buffer = Vec::new();
+                }
                 return Ok(Flush::Done);
             }
             if written >= quantum || batch == 0 || is_over() {
@@ -235,13 +237,6 @@ impl Outgoing {
         if self.sent > self.buffer.len() / 2 {
             self.buffer.drain(..self.sent);
             self.sent = 0;
-        }
-    }
-
-    /// Frees a large buffer after a flush that did not need it.
-    fn trim(&mut self, written: usize) {
-        if self.buffer.capacity() > RETAINED_MAX && written < RETAINED_MAX {
-            self.buffer = Vec::new();
         }
     }
 }

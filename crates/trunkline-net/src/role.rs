@@ -163,7 +163,14 @@ impl<T> DriverRole<T> {
     pub(crate) fn unlock(&self, mut guard: Guard<'_, T>) {
         let due = std::mem::take(&mut guard.due);
         drop(guard);
-        self.wake(&due);
+        if due.all_parked {
+            self.waiters.notify_all();
+        } else if due.one_parked {
+            self.waiters.notify_one();
+        }
+        if due.background {
+            self.background.call();
+        }
         due.tasks.into_iter().for_each(Waker::wake);
     }
 
@@ -282,17 +289,6 @@ impl<T> DriverRole<T> {
         });
         guard.parked -= 1;
         guard
-    }
-
-    fn wake(&self, due: &Due) {
-        if due.all_parked {
-            self.waiters.notify_all();
-        } else if due.one_parked {
-            self.waiters.notify_one();
-        }
-        if due.background {
-            self.background.call();
-        }
     }
 
     /// Passes the role on if it is free. Called by a waiter that leaves, since it may have kept

@@ -1,0 +1,1025 @@
+//! The client's side of a connection, driven by the threads that wait on it.
+//!
+//! ```text
+//!   with        any thread: runs the closure under the lock, sends what became due
+//!   wait_until  the caller's thread reads the socket while it waits; others that wait are parked,
+//!               one of them inherits the role
+//!   poll_until  a task: woken after every change; the background thread drives meanwhile
+//!   background  dials, and drives while nobody waits
+//! ```
+//!
+//! `Driven` has the turns of the thread that drives: sleep, read, deliver, send. `Connection` is the data
+//! behind the lock: the endpoint and its current transport.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
+use trunkline_types::{Tick, Timestamp};
+
+use crate::clock::Clock;
+use crate::dial::{Dial, DialLimits, DialStep, Dialler};
+use crate::idle_wait::IdleWait;
+use crate::outgoing::{Flush, Outgoing};
+use crate::role::{self, Check, DriverRole, Sleep};
+use crate::sleeper::Sleeper;
+use crate::spin::{SPIN_DEFAULT, Spin};
+use crate::sync::{Arc, Mutex, lock};
+use crate::transport::shm::{LocalTable, TableAnswer};
+use crate::transport::{
+    Interest, Peer, ReceiveHalf, SHARED_MEMORY, Source, Transport, TransportUsed,
+};
+
+/// Maximum number of bytes of one read. It also bounds the time that other threads wait for the
+/// lock.
+const READ_BYTES: usize = 64 << 10;
+
+/// The same for endpoints that provide the memory for most bytes. What is read without asking them
+/// must be copied.
+const READ_BYTES_DIRECT: usize = 4 << 10;
+
+/// Maximum number of bytes received in one turn directly into the endpoint's memory. Then other
+/// threads may have the lock.
+const DIRECT_MAX: usize = 1 << 20;
+
+/// Number of memory polls between two clock readings.
+const GLANCES: usize = 16;
+
+/// A connection to one engine that reconnects by itself, shared by any number of threads and tasks.
+///
+/// The endpoint decides when to dial (`poll_dial`) and how to handle a lost connection. The link
+/// dials, sends, receives and keeps the endpoint's timers.
+pub struct Link<E: Endpoint + 'static> {
+    driven: Arc<Driven<E>>,
+    background: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct LinkOptions {
+    pub dial: DialLimits,
+    /// Time without a driving thread after which the background thread drives again. Until then,
+    /// arriving data stays in the socket, so that consecutive calls cost one wake-up each. After a
+    /// program that waited repeatedly without a pause it may take up to four times as long.
+    pub idle: Duration,
+    /// Maximum time that a waiting thread polls for the answer before it sleeps. Zero disables
+    /// polling. See [`spin`](crate::spin).
+    pub spin: Duration,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            dial: DialLimits::default(),
+            idle: Duration::from_millis(5),
+            spin: SPIN_DEFAULT,
+        }
+    }
+}
+
+/// The decision of an endpoint about an attached transport.
+#[derive(Debug)]
+pub enum Admitted {
+    /// The transport is accepted; the frame, if any, is sent first with the descriptor.
+    Yes(Option<(Vec<u8>, OwnedFd)>),
+    No,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("no file descriptor is left for a connection ({0}); close some, or raise `ulimit -n`")]
+    Descriptors(#[source] io::Error),
+    #[error("a thread for a connection cannot be started ({0}); too many run, or memory is short")]
+    Thread(#[source] io::Error),
+}
+
+impl<E: Endpoint + 'static> Link<E> {
+    /// Starts the background thread, which dials as soon as `endpoint` requests it. Takes three
+    /// file descriptors, and one or two more while connected.
+    pub fn start(
+        dialler: Dialler,
+        endpoint: E,
+        options: LinkOptions,
+    ) -> Result<Arc<Link<E>>, StartError> {
+        let driven = Driven::new(endpoint, options).map_err(StartError::Descriptors)?;
+        let driven = Arc::new(driven);
+        let in_background = driven.clone();
+        let background = thread::Builder::new()
+            .name("trunkline-link".to_owned())
+            .spawn(move || in_background.run_background(dialler))
+            .map_err(StartError::Thread)?;
+        Ok(Arc::new(Self {
+            driven,
+            background: Mutex::new(Some(background)),
+        }))
+    }
+
+    /// Runs `f` on the endpoint and sends its output, on this thread. Never waits for the network.
+    ///
+    /// `f` runs under the link's lock: it must be short, and must not use the link. Waiting threads
+    /// and tasks do not notice what it changes in the endpoint; see
+    /// [`wake_waiters`](Self::wake_waiters).
+    pub fn with<R>(&self, f: impl FnOnce(&mut E, Tick, Timestamp) -> R) -> R {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        let (now, wall) = guard.time();
+        let answer = f(&mut guard.data.endpoint, now, wall);
+        driven.after_call(&mut guard);
+        driven.role.unlock(guard);
+        answer
+    }
+
+    /// Waits until `f` returns an answer. Calls it at once, and again after data arrived, a timer
+    /// fired or something changed. Returns `None` if `deadline` has passed or the link is closed.
+    ///
+    /// While it waits, the calling thread drives the connection, unless another one does already.
+    /// `f` runs under the link's lock: it must be short, and must not use the link.
+    pub fn wait_until<R>(
+        &self,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Option<R> {
+        self.wait_for(deadline, |connection, now| f(&mut connection.endpoint, now))
+    }
+
+    /// As [`wait_until`](Self::wait_until), for tasks. `Pending` registers the task, which is woken
+    /// after each change and at `deadline`. Returns `Ready(None)` if `deadline` has passed or the
+    /// link is closed.
+    ///
+    /// # Cancel safety
+    /// A dropped task leaves a waker behind until the next change.
+    pub fn poll_until<R>(
+        &self,
+        context: &mut Context<'_>,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Poll<Option<R>> {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        let (now, _) = guard.time();
+        let answer = f(&mut guard.data.endpoint, now);
+        let over = guard.is_stopping() || deadline.is_some_and(|deadline| deadline <= now);
+        let poll = if answer.is_some() || over {
+            Poll::Ready(answer)
+        } else {
+            Poll::Pending
+        };
+        if poll.is_pending() {
+            driven.role.add_task(&mut guard, context.waker(), deadline);
+        }
+        driven.after_call(&mut guard);
+        driven.role.unlock(guard);
+        poll
+    }
+
+    /// [`poll_until`](Self::poll_until) as a future.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing except what `f` itself took.
+    pub async fn wait<R>(
+        &self,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut E, Tick) -> Option<R>,
+    ) -> Option<R> {
+        poll_fn(|context| self.poll_until(context, deadline, &mut f)).await
+    }
+
+    /// Installs a transport that another part of the program has accepted, in place of the current
+    /// one, if `admit` accepts it. `admit` runs on the endpoint under the link's lock.
+    ///
+    /// `admit` must hand bytes that were already read from the transport to the endpoint. A frame
+    /// that it returns is sent first, with its descriptor.
+    ///
+    /// # Errors
+    /// Returns the transport if it was refused.
+    pub fn attach(
+        &self,
+        transport: Transport,
+        admit: impl FnOnce(&mut E, Tick, Timestamp) -> Admitted,
+    ) -> Result<(), Transport> {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        let (now, wall) = guard.time();
+        let admitted = match guard.is_stopping() {
+            true => Admitted::No,
+            false => admit(&mut guard.data.endpoint, now, wall),
+        };
+        let answer = match admitted {
+            Admitted::Yes(first) => {
+                guard.data.install(transport);
+                if let Some((frame, file)) = first {
+                    guard.data.pass(frame, file);
+                }
+                guard.set_offline(false);
+                Ok(())
+            }
+            Admitted::No => Err(transport),
+        };
+        driven.after_call(&mut guard);
+        driven.role.changed(&mut guard);
+        // The driving thread sleeps on another transport, or on none.
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+        answer
+    }
+
+    /// Makes all waiters check the endpoint again. A caller of [`with`](Self::with) uses this after
+    /// a change that another thread may wait for.
+    pub fn wake_waiters(&self) {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        driven.role.changed(&mut guard);
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+    }
+
+    pub fn peer(&self) -> Option<Peer> {
+        self.driven.role.lock().data.peer()
+    }
+
+    pub fn transport(&self) -> Option<TransportUsed> {
+        self.driven.role.lock().data.transport()
+    }
+
+    /// Returns the engine's table of last values in memory shared with this process, if it has a
+    /// place for `index`. Returns `None` if there is no shared memory (yet), the engine provides no
+    /// table, or it has not answered by `deadline`.
+    pub fn last_values(&self, index: u32, deadline: Tick) -> Option<Arc<LocalTable>> {
+        let answer = self.wait_for(Some(deadline), |connection, now| {
+            match connection.table(index, now) {
+                TableAnswer::Here(table) => Some(Some(table)),
+                TableAnswer::None => Some(None),
+                TableAnswer::Pending => None,
+            }
+        });
+        answer.flatten()
+    }
+
+    /// Sends the endpoint's remaining output, until `deadline` at the latest, then closes the
+    /// connection and ends the background thread. All waits end.
+    ///
+    /// If the endpoint must say goodbye, request that through [`with`](Self::with) before.
+    pub fn close(&self, deadline: Tick) {
+        self.wait_for(Some(deadline), |connection, _| {
+            connection.is_flushed().then_some(())
+        });
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        driven.role.stop(&mut guard);
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+        let background = lock(&self.background).take();
+        if let Some(background) = background
+            && background.thread().id() != thread::current().id()
+        {
+            // A background thread that panicked has nothing left to close.
+            let _ = background.join();
+        }
+        let mut guard = driven.role.lock();
+        let (now, _) = guard.time();
+        guard.data.disconnect(now, Disconnect::Local);
+        guard.set_offline(true);
+        driven.kick(&guard);
+        driven.role.unlock(guard);
+    }
+
+    /// Returns true after [`close`](Self::close), or after the endpoint panicked on the background
+    /// thread, which is visible nowhere else.
+    pub fn is_closed(&self) -> bool {
+        self.driven.role.lock().is_stopping()
+    }
+
+    fn wait_for<R>(
+        &self,
+        deadline: Option<Tick>,
+        mut f: impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
+    ) -> Option<R> {
+        let driven = &*self.driven;
+        let check = |state: &mut State<E>| {
+            let (now, _) = state.time();
+            let answer = f(&mut state.data, now);
+            driven.after_call(state);
+            match answer {
+                Some(answer) => Check::Done(answer),
+                None if state.is_stopping() => Check::GiveUp,
+                None => match deadline {
+                    Some(deadline) if deadline <= now => Check::GiveUp,
+                    Some(deadline) => Check::Wait(Some(deadline.since(now))),
+                    None => Check::Wait(None),
+                },
+            }
+        };
+        let turn = |guard, timeout| driven.turn_of_waiter(guard, timeout);
+        driven.role.wait(check, turn, driven)
+    }
+}
+
+impl<E: Endpoint + 'static> Drop for Link<E> {
+    fn drop(&mut self) {
+        self.close(Tick::ZERO);
+    }
+}
+
+impl<E: Endpoint + 'static> fmt::Debug for Link<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+type State<E> = role::State<Connection<E>>;
+type Guard<'a, E> = role::Guard<'a, Connection<E>>;
+
+struct Driven<E> {
+    role: DriverRole<Connection<E>>,
+    /// The sleeper of the background thread. It is separate from the waiters', so that a waiter can
+    /// take over without waiting for the background thread to wake up.
+    background: Arc<Sleeper>,
+    idle_wait: IdleWait,
+    waiter: Sleeper,
+    limits: DialLimits,
+}
+
+impl<E: Endpoint> Driven<E> {
+    fn new(endpoint: E, options: LinkOptions) -> io::Result<Self> {
+        let background = Arc::new(Sleeper::new()?);
+        Ok(Self {
+            role: DriverRole::new(
+                Connection::new(endpoint, options.spin),
+                options.idle,
+                || Clock::new().moment(),
+            ),
+            idle_wait: IdleWait::new(&background)?,
+            background,
+            waiter: Sleeper::new()?,
+            limits: options.dial,
+        })
+    }
+
+    fn kick(&self, state: &State<E>) {
+        if state.is_driven_by_waiter() {
+            self.waiter.kick();
+        } else {
+            self.background.kick();
+        }
+    }
+
+    /// Runs after a closure of the user has used the endpoint. Sends its output, and wakes the
+    /// driving thread if it would sleep past something that has become due.
+    fn after_call(&self, state: &mut State<E>) {
+        let (now, wall) = state.time();
+        if state.data.send(now, wall) {
+            state.set_offline(true);
+            self.role.changed(state);
+            self.kick(state);
+        }
+        if state.data.oversleeps(next_due(state, true)) {
+            self.kick(state);
+        }
+    }
+
+    /// A waiter's turn. It keeps the receive half while it sleeps, because no other thread takes
+    /// over from it.
+    fn turn_of_waiter<'a>(
+        &'a self,
+        mut guard: Guard<'a, E>,
+        timeout: Option<Duration>,
+    ) -> Guard<'a, E> {
+        let Some(plan) = guard.data.plan() else {
+            return self.without_transport(guard);
+        };
+        let Some(mut incoming) = guard.data.take_incoming() else {
+            return guard;
+        };
+        let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        let start = guard.time().0;
+        self.role.unlock(guard);
+        let timeout = [timeout, rest].into_iter().flatten().min();
+        let sleeps = timeout != Some(Duration::ZERO);
+        let found = plan.at_once
+            || plan.interest.read
+                && match sleeps {
+                    true => incoming.spin(timeout),
+                    false => incoming.glance(),
+                };
+        if !found {
+            let source = Some((&plan.source, plan.interest));
+            // Without a sleep the other end need not ring its doorbell.
+            if sleeps && plan.interest.read && incoming.arm() {
+                // Input came at the last moment.
+            } else if self.waiter.sleep(source, timeout) {
+                incoming.set_ready();
+            }
+        }
+        incoming.fill();
+        let mut guard = self.role.lock();
+        guard.data.sleeping = None;
+        if sleeps && !found {
+            incoming.waited(guard.time().0.since(start));
+        }
+        self.settle(&mut guard, Some(incoming));
+        guard
+    }
+
+    /// The main loop of the background thread.
+    fn run_background(&self, mut dialler: Dialler) {
+        let mut dial = None;
+        let drive = || {
+            self.role.background(|guard| match guard.is_offline() {
+                true => self.turn_of_dialler(guard, &mut dialler, &mut dial),
+                false => self.turn_of_background(guard),
+            });
+        };
+        if catch_unwind(AssertUnwindSafe(drive)).is_err() {
+            // With no thread left to drive in the background, the link is over for all users.
+            let mut guard = self.role.lock();
+            guard.data.abandon();
+            self.role.stop(&mut guard);
+            self.kick(&guard);
+            self.role.unlock(guard);
+        }
+        self.idle_wait.watch(None, Interest::default());
+    }
+
+    /// The background thread's turn while connected. It leaves the receive half behind while it
+    /// sleeps, for a waiter that takes over.
+    fn turn_of_background<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
+        let Some(plan) = guard.data.plan() else {
+            return self.without_transport(guard);
+        };
+        let rest = self.note_sleep(&mut guard, Some(plan.interest), true);
+        let mut ready = false;
+        if !plan.at_once && !guard.data.arm() {
+            self.idle_wait.watch(Some(&plan.source), plan.interest);
+            guard.data.background_until = guard.data.sleeping.and_then(|sleeping| sleeping.until);
+            guard.fall_asleep();
+            self.role.unlock(guard);
+            ready = self.idle_wait.sleep(&self.background, rest);
+            guard = self.role.lock();
+        }
+        if !guard.wake_up() {
+            return guard;
+        }
+        guard.data.sleeping = None;
+        let Some(mut incoming) = guard.data.take_incoming() else {
+            return guard;
+        };
+        self.role.unlock(guard);
+        if ready {
+            incoming.set_ready();
+        }
+        incoming.fill();
+        let mut guard = self.role.lock();
+        self.settle(&mut guard, Some(incoming));
+        guard
+    }
+
+    /// The background thread's turn while there is no connection.
+    fn turn_of_dialler<'a>(
+        &'a self,
+        mut guard: Guard<'a, E>,
+        dialler: &mut Dialler,
+        dial: &mut Option<Dial>,
+    ) -> Guard<'a, E> {
+        self.settle(&mut guard, None);
+        let (now, _) = guard.time();
+        let due = guard.data.endpoint.poll_dial();
+        if due.is_none() {
+            *dial = None;
+        }
+        if dial.is_none() && due.is_none_or(|due| due > now) {
+            return self.sleep_offline(guard, None, Tick::MAX, true);
+        }
+        self.role.unlock(guard);
+        let dialling =
+            dial.get_or_insert_with(|| Dial::start(dialler, self.limits, now, &self.background));
+        let step = dialling.advance(now);
+        let mut guard = self.role.lock();
+        let (now, wall) = guard.time();
+        match step {
+            DialStep::Wait(source, until) => {
+                return self.sleep_offline(guard, source, until, false);
+            }
+            // A transport that was attached meanwhile takes precedence.
+            DialStep::Connected(_) | DialStep::Failed(_) if guard.data.is_connected() => {}
+            DialStep::Connected(transport) => {
+                guard.data.connect(transport, now, wall);
+                guard.data.send(now, wall);
+                let connected = guard.data.is_connected();
+                guard.set_offline(!connected);
+            }
+            DialStep::Failed(cause) => guard.data.endpoint.handle_disconnected(now, cause),
+        }
+        *dial = None;
+        self.role.changed(&mut guard);
+        guard
+    }
+
+    /// Sleeps until the dial's next step at `until`, or until something else is due.
+    fn sleep_offline<'a>(
+        &'a self,
+        mut guard: Guard<'a, E>,
+        source: Option<Source>,
+        until: Tick,
+        may_dial: bool,
+    ) -> Guard<'a, E> {
+        self.idle_wait.watch(None, Interest::default());
+        let rest = self.note_sleep(&mut guard, None, may_dial);
+        let until = (until != Tick::MAX).then(|| until.since(guard.time().0));
+        let timeout = [rest, until].into_iter().flatten().min();
+        let interest = Interest {
+            read: false,
+            write: true,
+        };
+        self.role.unlock(guard);
+        self.background
+            .sleep(source.as_ref().map(|source| (source, interest)), timeout);
+        let mut guard = self.role.lock();
+        guard.data.sleeping = None;
+        guard
+    }
+
+    /// Records the wake-up conditions of the driver and returns the time until something is due.
+    fn note_sleep(
+        &self,
+        state: &mut State<E>,
+        interest: Option<Interest>,
+        may_dial: bool,
+    ) -> Option<Duration> {
+        let until = next_due(state, may_dial);
+        state.data.sleeping = Some(Sleeping { interest, until });
+        until.map(|until| until.since(state.time().0))
+    }
+
+    /// Ends a turn: delivers input, runs due timers, sends, and wakes the waiters.
+    fn settle(&self, state: &mut State<E>, incoming: Option<Incoming>) {
+        let (now, wall) = state.time();
+        let connection = &mut state.data;
+        let mut changed = incoming.is_some_and(|incoming| connection.take_in(incoming, now, wall));
+        changed |= connection.run_timeout(now, wall);
+        changed |= connection.send(now, wall);
+        let offline = !connection.is_connected();
+        state.set_offline(offline);
+        state.expire_tasks(now);
+        if changed {
+            self.role.changed(state);
+        }
+    }
+
+    /// A turn that found nothing to drive: the connection is gone, or a panic took the receive
+    /// half.
+    fn without_transport<'a>(&'a self, mut guard: Guard<'a, E>) -> Guard<'a, E> {
+        let text = "a thread of this program panicked while it drove the connection".to_owned();
+        let cause = Disconnect::Io {
+            kind: io::ErrorKind::Other,
+            text,
+        };
+        let (now, _) = guard.time();
+        guard.data.disconnect(now, cause);
+        self.settle(&mut guard, None);
+        guard
+    }
+}
+
+impl<E: Endpoint> Sleep<Connection<E>> for Driven<E> {
+    fn end(&self) {
+        self.background.kick();
+    }
+
+    fn mute(&self) {
+        self.idle_wait.mute();
+    }
+
+    fn resume(&self, state: &mut State<E>) {
+        let Some(plan) = state.data.plan() else {
+            return self.end();
+        };
+        self.idle_wait.watch(Some(&plan.source), plan.interest);
+        state.data.sleeping = Some(Sleeping {
+            interest: Some(plan.interest),
+            until: state.data.background_until,
+        });
+        if plan.at_once || state.data.arm() || state.data.oversleeps(next_due(state, true)) {
+            self.end();
+        }
+    }
+}
+
+/// The next time at which the endpoint, a task or the dial is due.
+fn next_due<E: Endpoint>(state: &State<E>, may_dial: bool) -> Option<Tick> {
+    let endpoint = &state.data.endpoint;
+    let dial = (may_dial && state.is_offline())
+        .then(|| endpoint.poll_dial())
+        .flatten();
+    Tick::earliest([
+        endpoint.poll_timeout(),
+        state.task_deadline(),
+        state.data.close_by(),
+        dial,
+    ])
+}
+
+struct Connection<E> {
+    endpoint: E,
+    /// The wake-up conditions of the driving thread, while it sleeps.
+    sleeping: Option<Sleeping>,
+    /// The time at which the background thread wakes by itself from a sleep that a waiter has
+    /// muted.
+    background_until: Option<Tick>,
+    spin: Duration,
+    wire: Option<Wire>,
+    wires: u64,
+}
+
+struct Wire {
+    /// Sequence number of this transport among the connection's.
+    number: u64,
+    peer: Peer,
+    source: Source,
+    outgoing: Outgoing,
+    /// The reason why sending failed. Data that arrived before may contain a better reason, so the
+    /// input is read to its end before the endpoint learns of it.
+    broken: Option<Disconnect>,
+    /// `None` while the driving thread has it, during its turn.
+    incoming: Option<Incoming>,
+}
+
+/// The receive half, and bytes that were read but not yet handed to the endpoint.
+struct Incoming {
+    wire: u64,
+    /// The endpoint provides the memory for received bytes, so reads happen under the lock.
+    is_direct: bool,
+    half: Box<dyn ReceiveHalf>,
+    source: Source,
+    buffer: Box<[u8]>,
+    filled: usize,
+    ready: bool,
+    ended: Option<Disconnect>,
+    spin: Spin,
+}
+
+#[derive(Clone, Copy)]
+struct Sleeping {
+    /// `None` while offline.
+    interest: Option<Interest>,
+    until: Option<Tick>,
+}
+
+struct Plan {
+    source: Source,
+    interest: Interest,
+    /// There is work already, so do not sleep.
+    at_once: bool,
+}
+
+impl<E: Endpoint> Connection<E> {
+    fn new(endpoint: E, spin: Duration) -> Self {
+        Self {
+            endpoint,
+            sleeping: None,
+            background_until: None,
+            spin,
+            wire: None,
+            wires: 0,
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        self.wire.as_ref().map(|wire| wire.peer)
+    }
+
+    fn connect(&mut self, transport: Transport, now: Tick, wall: Timestamp) {
+        self.install(transport);
+        self.endpoint.handle_connected(now, wall);
+    }
+
+    /// Replaces the current transport without informing the endpoint, which already knows. Data
+    /// queued on the old transport is still sent.
+    fn install(&mut self, transport: Transport) {
+        if let Some(mut old) = self.wire.take() {
+            old.outgoing.finish();
+        }
+        let Transport {
+            source,
+            receive,
+            send,
+            peer,
+        } = transport;
+        self.wires += 1;
+        let is_direct = self.endpoint.direct().is_some();
+        let bytes = match is_direct {
+            true => READ_BYTES_DIRECT,
+            false => READ_BYTES,
+        };
+        let incoming = Incoming {
+            wire: self.wires,
+            is_direct,
+            half: receive,
+            source: source.clone(),
+            buffer: vec![0; bytes].into_boxed_slice(),
+            filled: 0,
+            ready: false,
+            ended: None,
+            spin: Spin::new(self.spin),
+        };
+        let outgoing = Outgoing::new(send);
+        self.wire = Some(Wire {
+            number: self.wires,
+            peer,
+            source,
+            outgoing,
+            broken: None,
+            incoming: Some(incoming),
+        });
+    }
+
+    fn pass(&mut self, frame: Vec<u8>, file: OwnedFd) {
+        if let Some(wire) = &mut self.wire {
+            wire.outgoing.pass(frame, file);
+        }
+    }
+
+    fn disconnect(&mut self, now: Tick, cause: Disconnect) {
+        if let Some(mut wire) = self.wire.take() {
+            match cause {
+                Disconnect::Dead { .. } => wire.outgoing.abort(),
+                _ => wire.outgoing.finish(),
+            }
+            self.endpoint.handle_disconnected(now, cause);
+        }
+    }
+
+    /// Closes the transport without informing the endpoint, which has panicked.
+    fn abandon(&mut self) {
+        self.wire = None;
+    }
+
+    /// Returns the wake-up conditions of the next sleep, or `None` while there is nothing to drive.
+    fn plan(&self) -> Option<Plan> {
+        let wire = self.wire.as_ref()?;
+        let incoming = wire.incoming.as_ref()?;
+        let wanted = self.endpoint.wants_input();
+        let found = incoming.ready || incoming.filled > 0;
+        let interest = Interest {
+            read: wanted,
+            write: wire.is_blocked(),
+        };
+        Some(Plan {
+            source: wire.source.clone(),
+            interest,
+            at_once: wanted && found,
+        })
+    }
+
+    fn transport(&self) -> Option<TransportUsed> {
+        let wire = self.wire.as_ref()?;
+        let name = match wire.source.is_shared() {
+            true => SHARED_MEMORY,
+            false => wire.peer.transport_name(),
+        };
+        Some(TransportUsed {
+            name,
+            why_not_shared_memory: wire.source.why_not_shared().map(str::to_owned),
+        })
+    }
+
+    /// Returns the table of the other end's last values, if it has a place for `index`.
+    fn table(&self, index: u32, now: Tick) -> TableAnswer {
+        match &self.wire {
+            Some(wire) => wire.source.table(index, now),
+            None => TableAnswer::None,
+        }
+    }
+
+    /// Prepares the source for the sleep of the driving thread. Returns true if there is work
+    /// first.
+    fn arm(&mut self) -> bool {
+        let wanted = self.endpoint.wants_input();
+        let incoming = self.wire.as_mut().and_then(|wire| wire.incoming.as_mut());
+        wanted && incoming.is_some_and(Incoming::arm)
+    }
+
+    fn take_incoming(&mut self) -> Option<Incoming> {
+        self.wire.as_mut()?.incoming.take()
+    }
+
+    /// Handles the input of one turn. Returns true if the endpoint received something.
+    fn take_in(&mut self, mut incoming: Incoming, now: Tick, wall: Timestamp) -> bool {
+        // Another transport may have replaced the one that this was read from.
+        let Some(wire) = self.wire.as_mut().filter(|w| w.number == incoming.wire) else {
+            return false;
+        };
+        let mut taken = false;
+        let mut read = 0;
+        loop {
+            let bytes = &incoming.buffer[..incoming.filled];
+            if !bytes.is_empty() && self.endpoint.wants_input() {
+                self.endpoint.handle_input(now, wall, bytes);
+                incoming.filled = 0;
+                taken = true;
+            }
+            if !incoming.may_read() || read >= DIRECT_MAX || !self.endpoint.wants_input() {
+                break;
+            }
+            let Some(direct) = self.endpoint.direct() else {
+                break;
+            };
+            let count = incoming.fill_direct(direct, now);
+            read += count;
+            taken |= count > 0;
+        }
+        if incoming.filled > 0 || incoming.ended.is_none() {
+            wire.incoming = Some(incoming);
+            return taken;
+        }
+        // The endpoint's own reason is the most informative one, then the first failure.
+        let reasons = [
+            self.endpoint.wants_close(),
+            wire.broken.take(),
+            incoming.ended.take(),
+        ];
+        let cause = reasons
+            .into_iter()
+            .flatten()
+            .next()
+            .unwrap_or(Disconnect::PeerClosed);
+        self.disconnect(now, cause);
+        true
+    }
+
+    /// Runs the endpoint's time-out if it is due. Returns true if it was.
+    fn run_timeout(&mut self, now: Tick, wall: Timestamp) -> bool {
+        let due = self.endpoint.poll_timeout().is_some_and(|at| at <= now);
+        if due {
+            self.endpoint.handle_timeout(now, wall);
+        }
+        due
+    }
+
+    /// Sends the endpoint's output, and closes the transport if the endpoint wants that. Returns
+    /// true if it was closed.
+    fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
+        let Some(wire) = &mut self.wire else {
+            return false;
+        };
+        let mut flush = Flush::Done;
+        if wire.broken.is_none() {
+            let outgoing = &mut wire.outgoing;
+            match outgoing.flush(&mut self.endpoint, now, wall, usize::MAX, || false) {
+                Ok(reached) => flush = reached,
+                Err(error) => wire.broken = Some(error.into()),
+            }
+        }
+        match self.endpoint.wants_close() {
+            Some(cause) if wire.outgoing.may_close(&cause, flush, now) => {
+                self.disconnect(now, cause);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn close_by(&self) -> Option<Tick> {
+        self.wire.as_ref()?.outgoing.close_by()
+    }
+
+    /// Returns true if all output of the endpoint so far is in the transport, or there is no
+    /// transport.
+    fn is_flushed(&self) -> bool {
+        self.wire.as_ref().is_none_or(|wire| !wire.is_blocked())
+    }
+
+    /// Returns true if the driving thread's sleep would miss something wanted now; `due` is the
+    /// earliest time at which something is due.
+    fn oversleeps(&self, due: Option<Tick>) -> bool {
+        let Some(sleeping) = self.sleeping else {
+            return false;
+        };
+        let late = due.is_some_and(|due| sleeping.until.is_none_or(|until| due < until));
+        let deaf = match (&self.wire, sleeping.interest) {
+            (Some(wire), Some(interest)) => {
+                (self.endpoint.wants_input() && !interest.read)
+                    || (wire.is_blocked() && !interest.write)
+            }
+            (wire, interest) => wire.is_some() != interest.is_some(),
+        };
+        late || deaf
+    }
+}
+
+impl Wire {
+    /// Returns true if nothing can be sent before the transport has room again.
+    fn is_blocked(&self) -> bool {
+        self.outgoing.is_blocked() && self.broken.is_none()
+    }
+}
+
+impl Incoming {
+    fn set_ready(&mut self) {
+        self.source.acknowledge();
+        self.half.acknowledge(false);
+        self.ready = true;
+    }
+
+    /// Prepares for a sleep. Returns true if there is something to read already.
+    fn arm(&mut self) -> bool {
+        self.ready |= self.half.arm();
+        self.ready
+    }
+
+    /// Polls for input for a short time before sleeping. Returns true if there was some.
+    fn spin(&mut self, longest: Option<Duration>) -> bool {
+        let mut spin = std::mem::replace(&mut self.spin, Spin::new(Duration::ZERO));
+        let found = spin.run(longest, || {
+            // Polling memory is cheaper than reading the clock.
+            for _ in 0..GLANCES {
+                match self.half.glance() {
+                    Some(true) => break,
+                    Some(false) => std::hint::spin_loop(),
+                    None => break,
+                }
+            }
+            if self.half.glance() == Some(false) {
+                return false;
+            }
+            self.ready = true;
+            self.read();
+            self.filled > 0 || self.ended.is_some()
+        });
+        self.spin = spin;
+        found
+    }
+
+    /// Returns true if there is input, as far as that is visible without a system call.
+    fn glance(&mut self) -> bool {
+        self.ready |= self.half.glance() == Some(true);
+        self.ready
+    }
+
+    fn waited(&mut self, waited: Duration) {
+        self.spin.waited(waited);
+    }
+
+    /// Reads once, unless earlier input is still there or the endpoint must provide the memory.
+    fn fill(&mut self) {
+        if !self.is_direct {
+            self.read();
+        }
+    }
+
+    fn may_read(&self) -> bool {
+        self.ready && self.filled == 0 && self.ended.is_none()
+    }
+
+    /// Reads once into the endpoint's memory and the excess into the buffer. Returns the number of
+    /// bytes in the endpoint's memory.
+    fn fill_direct(&mut self, direct: &mut dyn DirectBytes, now: Tick) -> usize {
+        let space = direct.space();
+        let (room, direct_room) = (space.len() + self.buffer.len(), space.len());
+        match self.half.try_read_two(space, &mut self.buffer) {
+            Ok(Some(0)) => self.end(Disconnect::PeerClosed),
+            Ok(Some(count)) => {
+                let received = count.min(direct_room);
+                self.filled = count - received;
+                self.ready = !self.source.is_drained(count, room);
+                if received > 0 {
+                    direct.handle_received(now, received);
+                }
+                return received;
+            }
+            Ok(None) => self.ready = false,
+            Err(error) => self.end(error.into()),
+        }
+        0
+    }
+
+    fn read(&mut self) {
+        if !self.may_read() {
+            return;
+        }
+        match self.half.try_read(&mut self.buffer) {
+            Ok(Some(0)) => self.end(Disconnect::PeerClosed),
+            Ok(Some(count)) => {
+                self.filled = count;
+                self.ready = !self.source.is_drained(count, self.buffer.len());
+            }
+            Ok(None) => self.ready = false,
+            Err(error) => self.end(error.into()),
+        }
+    }
+
+    fn end(&mut self, cause: Disconnect) {
+        self.ready = false;
+        self.ended = Some(cause);
+    }
+}
