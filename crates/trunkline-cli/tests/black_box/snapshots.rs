@@ -98,7 +98,12 @@ fn value_is_put_only_at_the_expected_position() {
     assert_eq!(put("7:3", "4"), Some(6), "another start of the engine");
     assert_eq!(put("now", "5"), Some(2));
     let refused = served.run(&["put", "--expect", "99", "rig/level", "6"]);
-    assert!(refused.err.contains("update 3"), "{refused:?}");
+    assert!(
+        refused
+            .err
+            .contains("sequence number is 3, not 99 as expected"),
+        "{refused:?}"
+    );
     let several = served.run(&["put", "--expect", "3", "rig/level=1", "rig/mode=OFF"]);
     assert_eq!(several.code, Some(2));
     assert_eq!(value(&served, "rig/level"), "3.0");

@@ -40,12 +40,13 @@ fn missing_engine_is_reported_at_once_with_its_exit_code() {
         (&error["code"], output.code),
         (&"not-connected".into(), Some(3))
     );
+    let message = error["message"].as_str().unwrap();
     assert!(
-        error["hint"]
-            .as_str()
-            .unwrap()
-            .contains("no program is listening there")
+        message.contains("no program is listening there"),
+        "{message}"
     );
+    let hint = error["hint"].as_str().unwrap();
+    assert!(hint.contains("start the engine"), "{hint}");
 }
 
 #[test]
