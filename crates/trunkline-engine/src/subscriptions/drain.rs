@@ -15,6 +15,7 @@ use crate::delivery::outbox::Wakes;
 use crate::delivery::subscribers::Kind;
 use crate::sync::crossing;
 use crate::update::Update;
+use crate::variable::Variable;
 
 /// Marks taken at a time, and updates of one item delivered before others get their turn.
 pub(super) const TAKE: usize = 64;
@@ -61,23 +62,30 @@ impl Consumer {
 
     /// Delivers the pending updates behind one mark. Returns true if more is left.
     fn deliver(&mut self, index: u32, sink: &mut dyn Sink, wakes: &mut Wakes) -> bool {
-        let (id, gone) = match self.items.slot(index) {
+        let id = match self.items.slot(index) {
             None => return false,
             Some(Slot::Feed { subscription }) => {
                 return self.deliver_feed(subscription, sink, wakes);
             }
-            Some(Slot::Variable(item)) => {
-                let variable = self.variables.get(index);
-                (item.subscription, variable.is_none_or(|one| one.is_gone()))
-            }
+            Some(Slot::Variable(item)) => item.subscription,
         };
+        let Some(variable) = self.variables.get(index) else {
+            return false;
+        };
+        let gone = variable.is_gone();
         let Some(subscription) = self.subscriptions.get(&id) else {
             return false;
         };
         let only_changes = subscription.only_changes;
         let left = match subscription.contract {
             Contract::Latest | Contract::Sampled(_) => {
-                self.deliver_newest(index, only_changes, sink);
+                let (update, held_back) = match only_changes {
+                    false => (variable.update(), 0),
+                    true => self.newest_filtered(index, variable),
+                };
+                let in_flight = &mut self.in_flight;
+                self.items
+                    .hand_over_newest(index, variable, &update, held_back, in_flight, sink);
                 false
             }
             Contract::Last(n) => self.deliver_last(index, n, only_changes, sink),
@@ -92,48 +100,18 @@ impl Consumer {
         left
     }
 
-    /// Delivers the newest update unless this item has it already, and counts what `only_changes`
-    /// held back.
-    fn deliver_newest(&mut self, index: u32, only_changes: bool, sink: &mut dyn Sink) {
-        let Some(item) = self.items.get(index).copied() else {
-            return;
-        };
-        let Some(variable) = self.variables.get(index) else {
-            return;
-        };
-        let (update, held_back) = if only_changes {
-            let state = variable.lock();
-            let subscriber = state
-                .subscribers()
-                .and_then(|subscribers| subscribers.find(&self.outbox, index));
-            let held_back = subscriber.map_or(0, |subscriber| subscriber.filtered);
-            (
-                variable.update_locked(&state),
-                held_back.saturating_sub(self.items.filtered(index)),
-            )
-        } else {
-            (variable.update(), 0)
-        };
-        let news = update.sequence.saturating_sub(item.last());
-        if !item.is_first() && news <= held_back {
-            return;
-        }
-        let coalesced = news.saturating_sub(1).saturating_sub(held_back);
-        if coalesced > 0 {
-            self.items.add_coalesced(index, coalesced);
-        }
-        let lost = Lost {
-            coalesced,
-            ..Lost::NONE
-        };
-        let update = ItemUpdate {
-            index,
-            variable,
-            update: &update,
-            lost,
-            filtered: held_back,
-        };
-        self.items.hand_over(update, &mut self.in_flight, sink);
+    /// Returns the newest update, and the number of updates that `only_changes` has held back since
+    /// the previous delivery.
+    fn newest_filtered(&self, index: u32, variable: &Variable) -> (Update, u64) {
+        let state = variable.lock();
+        let subscriber = state
+            .subscribers()
+            .and_then(|subscribers| subscribers.find(&self.outbox, index));
+        let held_back = subscriber.map_or(0, |subscriber| subscriber.filtered);
+        (
+            variable.update_locked(&state),
+            held_back.saturating_sub(self.items.filtered(index)),
+        )
     }
 
     /// Delivers the first reading of a buffered contract. Returns false if the sink wants nothing

@@ -70,14 +70,12 @@ impl InFlight {
         self.queue.is_some()
     }
 
-    /// Adds a delivery of an item, or one that no item counts. Returns false if the peer does not
-    /// confirm.
+    /// Adds a delivery of an item, or one that no item counts, if the peer confirms.
     #[inline]
-    pub(super) fn push(&mut self, index: Option<u32>) -> bool {
+    pub(super) fn push(&mut self, index: Option<u32>) {
         if let Some(queue) = &mut self.queue {
             queue.push_back(index.unwrap_or(UNCOUNTED));
         }
-        self.queue.is_some()
     }
 
     pub(crate) fn push_run(&mut self, table: &Arc<Table>, run: &Arc<SharedRun>) {

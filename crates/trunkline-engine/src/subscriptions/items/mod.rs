@@ -351,9 +351,7 @@ impl Items {
         let Some(item) = self.get(index) else { return };
         let counts = item.last() > 0;
         self.make_rest(index).repaired += 1;
-        if in_flight.push(counts.then_some(index)) && counts {
-            self.sent(index);
-        }
+        self.sent(index, counts, in_flight);
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&VariableItem> {
@@ -443,12 +441,18 @@ impl Items {
             .saturating_sub(self.coalesced(index))
     }
 
+    /// Records a delivery until the peer confirms it, if it confirms any. `counts` is false if the
+    /// item does not count it.
     #[inline]
-    fn sent(&mut self, index: u32) {
-        let Some(item) = self.get_mut(index) else {
+    fn sent(&mut self, index: u32, counts: bool, in_flight: &mut InFlight) {
+        if !in_flight.is_kept() {
             return;
-        };
-        if !item.count_unconfirmed() {
+        }
+        in_flight.push(counts.then_some(index));
+        if counts
+            && let Some(item) = self.get_mut(index)
+            && !item.count_unconfirmed()
+        {
             self.make_pending(index).unconfirmed += 1;
         }
     }
@@ -535,6 +539,40 @@ impl Items {
         true
     }
 
+    /// Delivers the newest update unless this item has it already. `held_back` is the number of
+    /// updates that `only_changes` has held back since the previous delivery.
+    pub(crate) fn hand_over_newest(
+        &mut self,
+        index: u32,
+        variable: &Arc<Variable>,
+        update: &Update,
+        held_back: u64,
+        in_flight: &mut InFlight,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(item) = self.get(index) else { return };
+        let news = update.sequence.saturating_sub(item.last());
+        if !item.is_first() && news <= held_back {
+            return;
+        }
+        let coalesced = news.saturating_sub(1).saturating_sub(held_back);
+        if coalesced > 0 {
+            self.add_coalesced(index, coalesced);
+        }
+        let lost = Lost {
+            coalesced,
+            ..Lost::NONE
+        };
+        let update = ItemUpdate {
+            index,
+            variable,
+            update,
+            lost,
+            filtered: held_back,
+        };
+        self.hand_over(update, in_flight, sink);
+    }
+
     /// Delivers an update of a buffered contract. Buffered contracts do not coalesce, so updates
     /// that were neither delivered nor dropped were filtered.
     pub(crate) fn hand_over_buffered(
@@ -594,9 +632,7 @@ impl Items {
         // The reading of a variable that was never written is not an update: it is sent, but counts
         // nowhere.
         let counts = update.sequence > 0;
-        if in_flight.push(counts.then_some(index)) && counts {
-            self.sent(index);
-        }
+        self.sent(index, counts, in_flight);
         sink.deliver(&Delivery {
             subscription,
             variable,

@@ -37,7 +37,7 @@ fn unconfirmed_updates_beyond_the_item_counter_are_counted_apart() {
     assert!(sut.note_next(index, 11, &mut in_flight));
     assert!(!sut.note_next(index, 12, &mut in_flight), "full");
     for more in 1..=3 {
-        sut.sent(index);
+        sut.sent(index, true, &mut in_flight);
         assert_eq!(sut.unconfirmed(index), max + more);
     }
     assert!(!sut.note_next(index, 12, &mut in_flight), "apart");
