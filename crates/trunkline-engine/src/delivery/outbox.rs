@@ -154,6 +154,10 @@ impl Outbox {
         self.woken_after.store(usize::MAX, Ordering::SeqCst);
     }
 
+    fn wake(self: Arc<Self>) {
+        self.wake_by(|wake| wake.wake());
+    }
+
     fn wake_by(&self, wake: impl FnOnce(&dyn Wake)) {
         let drains = self.drains.load(Ordering::SeqCst);
         wake(&*self.wake);
@@ -273,10 +277,8 @@ impl Wakes {
     /// Wakes every outbox on the list and empties the list. The caller must hold no lock.
     pub fn flush(&mut self) {
         self.number = None;
-        for outbox in self.outboxes.drain(..) {
-            outbox.wake_by(|wake| wake.wake());
-        }
         self.known.clear();
+        self.outboxes.drain(..).for_each(Outbox::wake);
     }
 
     /// Must be called after a write, or after the last write of a batch. Works like
@@ -304,6 +306,6 @@ impl Wakes {
 
 impl Drop for Wakes {
     fn drop(&mut self) {
-        self.flush();
+        self.outboxes.drain(..).for_each(Outbox::wake);
     }
 }
