@@ -255,7 +255,7 @@ pub fn check_room_to_decode(data_type: &DataType, bytes: &[u8]) -> Result<(), No
 /// Returns the wire form of the most common types as a word, with its length in bytes.
 #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from values")]
 #[inline]
-pub(crate) fn word_of(value: &Value) -> Option<(u64, usize)> {
+fn word_of(value: &Value) -> Option<(u64, usize)> {
     Some(match value {
         Value::F64(v) => (v.to_bits(), 8),
         Value::F32(v) => (u64::from(v.to_bits()), 4),
@@ -343,21 +343,17 @@ impl Cell {
     /// Publishes the next update and returns its sequence. The caller holds the variable's lock.
     #[inline]
     pub(crate) fn publish(&self, data_type: &DataType, update: &Update) -> u64 {
-        let mut buffer = [0u64; WORDS_MAX];
-        buffer[0] = update.source_timestamp.as_nanos() as u64;
-        buffer[1] = update.engine_timestamp.as_nanos() as u64;
-        buffer[2] = u64::from(update.quality.to_bits()) | (u64::from(update.writer) << 32);
-        let words = update.value.words();
-        let count = if data_type.fixed_size().is_some() {
+        let source = update.source_timestamp.as_nanos() as u64;
+        let engine = update.engine_timestamp.as_nanos() as u64;
+        let about = u64::from(update.quality.to_bits()) | (u64::from(update.writer) << 32);
+        let [first, second, third] = update.value.words();
+        if data_type.fixed_size().is_some() {
             // A value of fixed size takes one word.
-            buffer[HEADER_WORDS] = words[0];
-            HEADER_WORDS + 1
-        } else {
-            buffer[HEADER_WORDS] = update.value.as_slice().len() as u64;
-            buffer[HEADER_WORDS + LENGTH_WORDS..].copy_from_slice(&words);
-            WORDS_MAX
-        };
-        self.last.publish(&buffer[..count])
+            return self.last.publish(&[source, engine, about, first]);
+        }
+        let length = update.value.as_slice().len() as u64;
+        let words = [source, engine, about, length, first, second, third];
+        self.last.publish(&words)
     }
 
     /// Like [`publish`](Self::publish), for a number with `stamp` as both timestamps.

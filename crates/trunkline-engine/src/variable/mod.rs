@@ -25,7 +25,7 @@ use crate::delivery::subscribers::{Pressure, Subscribers};
 use crate::fifo::RealTime;
 use crate::outcome::AccessError;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
-use crate::update::{Cell, Encoded, PlainUpdate, Update, word_of};
+use crate::update::{Cell, Encoded, PlainUpdate, Update};
 
 /// A deployed variable. Kept small: a plain `f64` takes under 300 bytes, including its name and its
 /// slot.
@@ -523,10 +523,17 @@ impl Variable {
         value: &Value,
         wakes: &mut Wakes,
     ) -> Option<u64> {
-        if !self.is_plain() || !value.has_type(self.data_type()) {
+        if !self.is_plain() {
             return None;
         }
-        let (word, _) = word_of(value)?;
+        let word = match (value, self.data_type()) {
+            (Value::F64(v), DataType::F64) => v.to_bits(),
+            (Value::F32(v), DataType::F32) => u64::from(v.to_bits()),
+            (Value::I64(v), DataType::I64) => *v as u64,
+            (Value::I32(v), DataType::I32) => u64::from(*v as u32),
+            (Value::Bool(v), DataType::Bool) => u64::from(*v),
+            _ => return None,
+        };
         self.write_word(caller, wall, word, wakes)
     }
 

@@ -165,6 +165,7 @@ impl State {
 
     /// Step 4, last part: delivers a numbered update to every subscription. Updates of a `group`
     /// enter the feeds once the group is complete.
+    #[inline]
     pub(crate) fn announce(
         &mut self,
         update: &Update,
