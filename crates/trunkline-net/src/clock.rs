@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use trunkline_types::time::duration_nanos;
 use trunkline_types::{Tick, Timestamp};
 
 /// The machine's two clocks: a monotonic one for measuring time, UTC for timestamps.
@@ -52,7 +51,7 @@ impl Clock {
             reason = "this module is where clocks are read"
         )]
         let now = Instant::now();
-        Tick::from_nanos(duration_nanos(now.saturating_duration_since(*ORIGIN)))
+        Tick::from_nanos(nanos(now.saturating_duration_since(*ORIGIN)) as u64)
     }
 
     /// Reads both clocks for the price of one: UTC is computed from the monotonic clock and the

@@ -51,7 +51,12 @@ pub(crate) fn write_many<'a, T: IntoValue + 'a>(
             wakes.send();
         }
         gathered += 1;
-        if let Some(sequence) = variable.write_short(moment.wall, &value, &mut wakes) {
+        let (caller, wall) = (&variable.caller, moment.wall);
+        if variable.core.is_clock_settled()
+            && let Some(sequence) = variable
+                .variable
+                .write_plain(caller, wall, &value, &mut wakes)
+        {
             return variable.written(WriteOutcome::Applied(sequence));
         }
         if !variable.variable.is_provided() {
@@ -86,22 +91,15 @@ impl<T: IntoValue> Variable<T> {
     pub fn write(&self, value: T) -> Result<Written, WriteError> {
         let value = value.into_value();
         if self.variable.is_plain() {
-            let (wall, mut wakes) = (self.wall(), Wakes::new());
-            if let Some(sequence) = self.write_short(wall, &value, &mut wakes) {
+            let (caller, wall, mut wakes) = (&self.caller, self.wall(), Wakes::new());
+            if self.core.is_clock_settled()
+                && let Some(sequence) = self.variable.write_plain(caller, wall, &value, &mut wakes)
+            {
                 wakes.send();
                 return self.written(WriteOutcome::Applied(sequence));
             }
         }
         self.write_common(&value)
-    }
-
-    /// Writes on the fast path. Returns `None` if that path does not apply.
-    #[inline]
-    fn write_short(&self, wall: Timestamp, value: &Value, wakes: &mut Wakes) -> Option<u64> {
-        if !self.variable.is_plain() || !self.core.is_clock_settled() {
-            return None;
-        }
-        self.variable.write_plain(&self.caller, wall, value, wakes)
     }
 
     /// The general path of [`write`](Self::write), for writes of any kind.
