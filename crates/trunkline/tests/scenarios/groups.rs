@@ -157,7 +157,10 @@ pub fn a_program_with_the_engine_writes_groups(place: &Place) {
     engine.write_group(&moved).expect("it is still there");
     let refused = engine.write_group(&moved).expect_err("it has moved");
     assert_eq!(refused.culprit, 1);
-    assert!(refused.to_string().contains("number is 2, not 1"), "{refused}");
+    assert!(
+        refused.to_string().contains("number is 2, not 1"),
+        "{refused}"
+    );
     let snapshot = engine.snapshot(&NAMES);
     assert!(snapshot.is_consistent);
     assert_eq!(snapshot.commit, 2);
