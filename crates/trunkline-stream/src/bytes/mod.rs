@@ -10,23 +10,23 @@ use trunkline_proto::stream::ElementForm;
 use trunkline_ring::ElementMemory;
 
 use crate::directory::Registration;
-use crate::end::EndRole;
-use crate::handle::EndHandle;
+use crate::end::EndpointRole;
+use crate::handle::EndpointHandle;
 
 pub use self::reader::{ByteRegion, Region};
 pub(crate) use self::reader::{ReaderCore, Wanted};
 pub use self::writer::Closed;
 pub(crate) use self::writer::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED, WriterCore};
 
-pub(crate) struct ConnectedEnd<S: EndRole + 'static> {
-    pub(crate) link: EndHandle<S>,
+pub(crate) struct ConnectedEnd<S: EndpointRole + 'static> {
+    pub(crate) link: EndpointHandle<S>,
     pub(crate) registration: Option<Registration>,
     pub(crate) form: ElementForm,
     /// For waits on a ring that another process also uses.
     pub(crate) spin: Spin,
 }
 
-impl<S: EndRole + 'static> ConnectedEnd<S> {
+impl<S: EndpointRole + 'static> ConnectedEnd<S> {
     /// The memory for the program's end of the ring: the shared one if there is one, otherwise
     /// `own`.
     pub(crate) fn memory_of_program(&self, own: &Arc<StreamMemory>) -> ElementMemory {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trunkline_net::{Admitted, Link, Peer, Transport, passing, tcp};
 
-use crate::end::{EndRole, StreamEndpoint};
+use crate::end::{EndpointRole, StreamEndpoint};
 use crate::properties::Properties;
 
 pub(crate) trait Arrivals: Send + Sync {
@@ -32,7 +32,7 @@ pub(crate) fn transport_of(socket: OwnedFd) -> io::Result<Transport> {
 ///
 /// # Errors
 /// The transport, and the answer to refuse it with; empty if the link is closed.
-pub(crate) fn attach<S: EndRole + 'static>(
+pub(crate) fn attach<S: EndpointRole + 'static>(
     link: &Arc<Link<StreamEndpoint<S>>>,
     transport: Transport,
     bytes: &[u8],

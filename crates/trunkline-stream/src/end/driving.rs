@@ -4,9 +4,9 @@ use trunkline_proto::{DirectBytes, Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
 
 use super::asking::{Asking, Heard};
-use super::{ACTIVE, EndRole, GATHER, GATHER_BYTES, Rest, StreamEndpoint};
+use super::{ACTIVE, EndpointRole, GATHER, GATHER_BYTES, Rest, StreamEndpoint};
 
-impl<S: EndRole> Endpoint for StreamEndpoint<S> {
+impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
     fn handle_connected(&mut self, now: Tick, _: Timestamp) {
         self.transport = self.transport.wrapping_add(1);
         self.dials = true;
@@ -143,7 +143,7 @@ impl<S: EndRole> Endpoint for StreamEndpoint<S> {
     }
 }
 
-impl<S: EndRole> DirectBytes for StreamEndpoint<S> {
+impl<S: EndpointRole> DirectBytes for StreamEndpoint<S> {
     fn region(&mut self) -> &[u8] {
         let Some((place, sent)) = self.region else {
             return &[];

@@ -20,7 +20,7 @@ use trunkline_proto::stream::{ElementForm, Left, Place, RingBytes, Writer, Write
 use trunkline_ring::{Corrupt, ElementCursor, RingStart};
 
 use super::one_ring::SharedRing;
-use super::{Bell, EndRole, Rest};
+use super::{Bell, EndpointRole, Rest};
 
 pub(crate) struct LaneEnd {
     /// `None` once the reader has left.
@@ -214,7 +214,7 @@ impl RingBytes for LaneEnd {
     }
 }
 
-impl EndRole for LaneEnd {
+impl EndpointRole for LaneEnd {
     type Half = Writer;
 
     fn look(&mut self, link: &mut WriterLink) -> Result<(), Corrupt> {

@@ -49,7 +49,7 @@ pub(crate) use idle::{Idle, Writing};
 pub(crate) use lane::{KeepFrom, LaneEnd, place_behind};
 pub(crate) use reader::ReaderEnd;
 pub(crate) use reader_store::ReaderStore;
-pub(crate) use role::{EndRole, Rest};
+pub(crate) use role::{EndpointRole, Rest};
 pub(crate) use writer::WriterEnd;
 pub(crate) use writer_store::WriterStore;
 
@@ -84,7 +84,7 @@ pub(crate) fn read_hello(now: Tick, bytes: &mut &[u8]) -> Result<StreamHello, Re
 }
 
 /// One end of a stream, as its link drives it.
-pub(crate) struct StreamEndpoint<S: EndRole> {
+pub(crate) struct StreamEndpoint<S: EndpointRole> {
     pub(crate) link: Link<S::Half>,
     pub(crate) inner: S,
     transport: u64,
@@ -120,7 +120,7 @@ pub(crate) struct StreamEndpoint<S: EndRole> {
     over: Arc<OnceLock<()>>,
 }
 
-impl<S: EndRole> StreamEndpoint<S> {
+impl<S: EndpointRole> StreamEndpoint<S> {
     pub(crate) fn new(
         link: Link<S::Half>,
         inner: S,

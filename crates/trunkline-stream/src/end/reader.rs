@@ -10,7 +10,7 @@ use trunkline_ring::{Corrupt, ElementProducer, RingStart};
 use trunkline_types::Tick;
 
 use super::one_ring::SharedRing;
-use super::{Bell, EndRole, Idle, ReaderStore, Rest, StreamEndpoint};
+use super::{Bell, EndpointRole, Idle, ReaderStore, Rest, StreamEndpoint};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 use crate::sync::{AtomicU64, Ordering};
@@ -68,7 +68,7 @@ impl RingBytes for ReaderEnd {
     }
 }
 
-impl EndRole for ReaderEnd {
+impl EndpointRole for ReaderEnd {
     type Half = Reader;
 
     fn look(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {

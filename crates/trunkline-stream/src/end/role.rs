@@ -10,7 +10,7 @@ use trunkline_types::Tick;
 use super::one_ring::SharedRing;
 
 /// The inner end of a ring, connected to the state machine.
-pub(crate) trait EndRole: RingBytes + Send {
+pub(crate) trait EndpointRole: RingBytes + Send {
     type Half: Half + Send;
 
     /// Updates the link with the position of the program, and with that of the other end if both

@@ -8,9 +8,9 @@ use trunkline_proto::{Disconnect, FaultCode, Features};
 use trunkline_ring::{Corrupt, RingStart};
 
 use super::one_ring::SharedRing;
-use super::{EndRole, StreamEndpoint};
+use super::{EndpointRole, StreamEndpoint};
 
-impl<S: EndRole> StreamEndpoint<S> {
+impl<S: EndpointRole> StreamEndpoint<S> {
     /// Returns true if both ends have met and have agreed on a ring, so that their programs may
     /// begin. A peer with little to send may have left again by this time.
     pub(crate) fn is_ready(&self) -> bool {

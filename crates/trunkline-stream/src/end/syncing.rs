@@ -8,10 +8,10 @@ use std::thread;
 
 use trunkline_net::Link;
 
-use super::{EndRole, StreamEndpoint};
+use super::{EndpointRole, StreamEndpoint};
 use crate::journal::{SyncJob, Synced};
 
-pub(crate) trait Syncs: EndRole {
+pub(crate) trait Syncs: EndpointRole {
     fn sync_job(&self) -> Option<SyncJob>;
 
     fn finish_sync(&mut self, done: Synced);

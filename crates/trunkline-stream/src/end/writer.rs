@@ -9,7 +9,7 @@ use trunkline_proto::stream::{Left, Link, RingBytes, Writer, WriterLink};
 use trunkline_ring::{Corrupt, ElementConsumer, RingStart};
 
 use super::one_ring::SharedRing;
-use super::{EndRole, Idle, Rest, StreamEndpoint, WriterStore, Writing};
+use super::{EndpointRole, Idle, Rest, StreamEndpoint, WriterStore, Writing};
 use crate::error::StreamError;
 use crate::journal::{JournalError, Lineage};
 
@@ -69,7 +69,7 @@ impl WriterEnd {
         is_more
     }
 
-    /// [`settle`](EndRole::settle) with a journal: frees acknowledged data. All data passes through
+    /// [`settle`](EndpointRole::settle) with a journal: frees acknowledged data. All data passes through
     /// the ring, even if the reader already has it.
     fn settle_store(&mut self, link: &mut WriterLink) {
         loop {
@@ -110,7 +110,7 @@ impl RingBytes for WriterEnd {
     }
 }
 
-impl EndRole for WriterEnd {
+impl EndpointRole for WriterEnd {
     type Half = Writer;
 
     fn look(&mut self, link: &mut Link<Writer>) -> Result<(), Corrupt> {

@@ -14,7 +14,7 @@ use crate::bytes::{ConnectedEnd, ReaderCore, Wanted};
 use crate::directory::Registration;
 use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Machine};
+use crate::handle::{EndpointHandle, Machine};
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waits};
 
@@ -69,7 +69,7 @@ impl Lanes for Writers {
 
     fn opened(&self, lane: &Lane<ReaderEnd>, memory: Arc<StreamMemory>) {
         let met = ConnectedEnd {
-            link: EndHandle::Net(lane.link.clone()),
+            link: EndpointHandle::Net(lane.link.clone()),
             registration: None,
             form: lane.link.with(|end, _, _| end.link.options().form),
             spin: Spin::new(Duration::ZERO),

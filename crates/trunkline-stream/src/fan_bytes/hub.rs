@@ -11,7 +11,7 @@ use trunkline_proto::stream::{LinkOptions, lineage};
 use super::admission::{Admission, Away, RETRY_AFTER, away, refused};
 use super::member::Member;
 use crate::directory::{self, Arrivals};
-use crate::end::{Bell, EndRole, StreamEndpoint, read_hello};
+use crate::end::{Bell, EndpointRole, StreamEndpoint, read_hello};
 use crate::properties::Properties;
 
 /// The settings shared by all lanes of an endpoint.
@@ -24,7 +24,7 @@ pub(crate) struct Terms {
 }
 
 pub(crate) trait Lanes: Sized + Send + Sync + 'static {
-    type End: EndRole + 'static;
+    type End: EndpointRole + 'static;
     /// The program's part of a lane.
     type Outer: Send;
     /// If true, a lane is removed when its stream is over; otherwise when the program removes it.
@@ -48,10 +48,10 @@ pub(crate) trait Lanes: Sized + Send + Sync + 'static {
     fn properties(&self, hub: &Hub<Self>) -> Properties;
 }
 
-type Half<O> = <<O as Lanes>::End as EndRole>::Half;
+type Half<O> = <<O as Lanes>::End as EndpointRole>::Half;
 
 /// A peer and its connection.
-pub(crate) struct Lane<S: EndRole + 'static> {
+pub(crate) struct Lane<S: EndpointRole + 'static> {
     pub(crate) member: Arc<Member>,
     pub(crate) link: Arc<Link<StreamEndpoint<S>>>,
     /// Size of the peer's buffer, in bytes.
@@ -61,7 +61,7 @@ pub(crate) struct Lane<S: EndRole + 'static> {
     over: Arc<OnceLock<()>>,
 }
 
-impl<S: EndRole> Clone for Lane<S> {
+impl<S: EndpointRole> Clone for Lane<S> {
     fn clone(&self) -> Self {
         Self {
             member: self.member.clone(),
@@ -72,7 +72,7 @@ impl<S: EndRole> Clone for Lane<S> {
     }
 }
 
-impl<S: EndRole> Lane<S> {
+impl<S: EndpointRole> Lane<S> {
     pub(crate) fn is_over(&self) -> bool {
         self.over.get().is_some()
     }
@@ -94,7 +94,7 @@ pub(crate) struct Hub<O: Lanes> {
     opening: Mutex<()>,
 }
 
-struct State<S: EndRole + 'static> {
+struct State<S: EndpointRole + 'static> {
     lanes: Vec<Lane<S>>,
     last: u64,
     /// Connections lost by peers that are gone.

@@ -22,7 +22,7 @@ use trunkline_net::{Link, TransportUsed};
 use trunkline_types::{Tick, Timestamp};
 
 use crate::end::syncing::{self, Syncs};
-use crate::end::{EndRole, StreamEndpoint};
+use crate::end::{EndpointRole, StreamEndpoint};
 use crate::error::StreamError;
 use crate::journal::Lineage;
 use crate::wait::Waits;
@@ -32,7 +32,7 @@ pub(crate) use self::machine::Machine;
 pub(crate) use self::machine::SimulatedMachine;
 pub(crate) use self::wait_shared::{Ring, WaitPolicy};
 
-pub(crate) enum EndHandle<S: EndRole + 'static> {
+pub(crate) enum EndpointHandle<S: EndpointRole + 'static> {
     /// A link with a thread and sockets.
     Net(Arc<Link<StreamEndpoint<S>>>),
     #[cfg(feature = "sim")]
@@ -41,7 +41,7 @@ pub(crate) enum EndHandle<S: EndRole + 'static> {
 
 /// A simulated process in the place of a link.
 #[cfg(feature = "sim")]
-pub(crate) trait SimulatedLink<S: EndRole>: Send + Sync {
+pub(crate) trait SimulatedLink<S: EndpointRole>: Send + Sync {
     fn machine(&self) -> Machine;
 
     fn end(&self) -> MutexGuard<'_, StreamEndpoint<S>>;
@@ -58,7 +58,7 @@ pub(crate) trait SimulatedLink<S: EndRole>: Send + Sync {
     fn is_closed(&self) -> bool;
 }
 
-impl<S: EndRole + 'static> Clone for EndHandle<S> {
+impl<S: EndpointRole + 'static> Clone for EndpointHandle<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Net(link) => Self::Net(link.clone()),
@@ -68,7 +68,7 @@ impl<S: EndRole + 'static> Clone for EndHandle<S> {
     }
 }
 
-impl<S: EndRole + 'static> EndHandle<S> {
+impl<S: EndpointRole + 'static> EndpointHandle<S> {
     /// Runs `f` on the end under its lock, then sends what is due.
     pub(crate) fn with<R>(
         &self,
@@ -162,7 +162,7 @@ impl<S: EndRole + 'static> EndHandle<S> {
     }
 }
 
-impl<S: Syncs + 'static> EndHandle<S> {
+impl<S: Syncs + 'static> EndpointHandle<S> {
     /// Syncs the end's journal after each message from `wakes`.
     pub(crate) fn start_syncing(&self, wakes: Receiver<()>) -> io::Result<()> {
         match self {

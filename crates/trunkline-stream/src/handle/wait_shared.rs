@@ -6,9 +6,9 @@ use trunkline_net::Spin;
 use trunkline_proto::stream::Link;
 use trunkline_types::Tick;
 
-use super::EndHandle;
+use super::EndpointHandle;
 use super::catch_up::CatchUpBackoff;
-use crate::end::EndRole;
+use crate::end::EndpointRole;
 use crate::error::StreamError;
 use crate::wait::Waits;
 
@@ -55,7 +55,7 @@ enum Woken {
     TimeOver,
 }
 
-impl<S: EndRole + 'static> EndHandle<S> {
+impl<S: EndpointRole + 'static> EndpointHandle<S> {
     /// Waits until the condition holds (true) or the time is over (false); called after
     /// [`is_there`](WaitPolicy::is_there) returned false.
     ///
@@ -108,9 +108,9 @@ impl<S: EndRole + 'static> EndHandle<S> {
 }
 
 /// Sleeps until the condition holds, a bell differs from `bells`, or the time is over.
-async fn sleep<S: EndRole + 'static>(
+async fn sleep<S: EndpointRole + 'static>(
     waits: &impl Waits,
-    link: &EndHandle<S>,
+    link: &EndpointHandle<S>,
     until: Option<Tick>,
     bells: &mut (u64, bool),
     ring: &mut impl Ring,

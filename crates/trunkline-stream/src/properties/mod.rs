@@ -12,7 +12,7 @@ use trunkline_types::{DataType, Tick};
 
 use crate::end::syncing::Syncs;
 use crate::end::{ReaderEnd, StreamEndpoint, WriterEnd};
-use crate::handle::EndHandle;
+use crate::handle::EndpointHandle;
 use crate::journal::JournalError;
 
 pub(crate) use self::report::Reporter;
@@ -117,7 +117,7 @@ impl Monitor {
         Self(Arc::new(read))
     }
 
-    pub(crate) fn of<S: HasProperties>(link: &EndHandle<S>) -> Self {
+    pub(crate) fn of<S: HasProperties>(link: &EndpointHandle<S>) -> Self {
         let link = link.clone();
         Self::new(move || Properties::of(&link))
     }
@@ -162,7 +162,7 @@ impl Properties {
         matches!(self.fault, Some(StreamFault::PeerDestroyed { .. }))
     }
 
-    pub(crate) fn of<S: HasProperties>(link: &EndHandle<S>) -> Self {
+    pub(crate) fn of<S: HasProperties>(link: &EndpointHandle<S>) -> Self {
         let transport = link.transport().map(|used| used.name);
         link.with(|end, now, _| {
             let shared = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));

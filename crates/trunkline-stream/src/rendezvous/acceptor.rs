@@ -6,11 +6,11 @@ use std::sync::Weak;
 use trunkline_net::Link;
 
 use crate::directory::{self, Arrivals};
-use crate::end::{EndRole, StreamEndpoint};
-use crate::handle::EndHandle;
+use crate::end::{EndpointRole, StreamEndpoint};
+use crate::handle::EndpointHandle;
 use crate::properties::{HasProperties, Properties};
 
-pub(super) struct Acceptor<S: EndRole + 'static> {
+pub(super) struct Acceptor<S: EndpointRole + 'static> {
     pub(super) link: Weak<Link<StreamEndpoint<S>>>,
     /// Checksums on or off, if the program has chosen; `None`: only between machines.
     pub(super) is_checked: Option<bool>,
@@ -31,6 +31,6 @@ impl<S: HasProperties> Arrivals for Acceptor<S> {
 
     fn properties(&self) -> Option<Properties> {
         let link = self.link.upgrade()?;
-        Some(Properties::of(&EndHandle::Net(link)))
+        Some(Properties::of(&EndpointHandle::Net(link)))
     }
 }

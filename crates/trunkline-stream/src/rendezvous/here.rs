@@ -12,7 +12,7 @@ use super::{Plan, World};
 use crate::directory::{Registration, own_address, register};
 use crate::end::StreamEndpoint;
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Machine};
+use crate::handle::{EndpointHandle, Machine};
 use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::{DIRECTORY_PORT, Options};
@@ -43,7 +43,7 @@ impl World for Here {
         plan: &Plan<'_, Self>,
         end: StreamEndpoint<S>,
         descriptors: &Descriptors,
-    ) -> Result<(EndHandle<S>, Option<Registration>), StreamError> {
+    ) -> Result<(EndpointHandle<S>, Option<Registration>), StreamError> {
         let Plan { url, options, .. } = plan;
         let net = NetOptions {
             spin: options.spin,
@@ -56,7 +56,7 @@ impl World for Here {
             is_checked: options.is_checked,
         });
         let registered = register(waits, url, &plan.link, options, plan.until, arrivals);
-        Ok((EndHandle::Net(link), registered.await?))
+        Ok((EndpointHandle::Net(link), registered.await?))
     }
 }
 

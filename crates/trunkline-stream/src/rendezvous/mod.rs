@@ -27,7 +27,7 @@ use crate::directory::{Registration, own_address};
 use crate::element::form;
 use crate::end::{Idle, ReaderEnd, StreamEndpoint, Target, WriterEnd};
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Machine};
+use crate::handle::{EndpointHandle, Machine};
 use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::Options;
@@ -53,7 +53,7 @@ pub(crate) trait World: Sized {
         plan: &Plan<'_, Self>,
         end: StreamEndpoint<S>,
         descriptors: &Descriptors,
-    ) -> Result<(EndHandle<S>, Option<Registration>), StreamError>;
+    ) -> Result<(EndpointHandle<S>, Option<Registration>), StreamError>;
 }
 
 /// The parameters of an endpoint, checked before anything is opened.

@@ -31,7 +31,7 @@ use trunkline_types::Tick;
 use crate::directory::{self, DirectoryHost, DirectorySession, Registration};
 use crate::end::StreamEndpoint;
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Machine, SimulatedMachine};
+use crate::handle::{EndpointHandle, Machine, SimulatedMachine};
 use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions, SyncJob, Synced};
 use crate::properties::{HasProperties, Properties};
@@ -144,7 +144,7 @@ impl World for Arc<Process> {
         plan: &Plan<'_, Self>,
         end: StreamEndpoint<S>,
         _: &Descriptors,
-    ) -> Result<(EndHandle<S>, Option<Registration>), StreamError> {
+    ) -> Result<(EndpointHandle<S>, Option<Registration>), StreamError> {
         // The two ends are always on different machines here.
         let is_checked = plan.options.is_checked.unwrap_or(true);
         let seat = Arc::new(Seat::new(self.clone(), end, is_checked));
@@ -155,7 +155,7 @@ impl World for Arc<Process> {
         }
         let arrivals = seat.acceptor();
         let host = lock(&self.host).clone().unwrap_or_default();
-        let link = EndHandle::Simulated(Arc::new(Placed::of_program(seat)));
+        let link = EndpointHandle::Simulated(Arc::new(Placed::of_program(seat)));
         let registration = Registration::here(host, None, &plan.url, &plan.link, arrivals)?;
         Ok((link, Some(registration)))
     }

@@ -12,8 +12,8 @@ use trunkline_types::Tick;
 
 use super::{Driven, Process, lock};
 use crate::directory::Arrivals;
-use crate::end::{EndRole, StreamEndpoint};
-use crate::handle::{EndHandle, Machine, SimulatedLink, SimulatedMachine};
+use crate::end::{EndpointRole, StreamEndpoint};
+use crate::handle::{EndpointHandle, Machine, SimulatedLink, SimulatedMachine};
 use crate::journal::{SyncJob, Synced};
 use crate::properties::{HasProperties, Properties};
 use crate::rendezvous::World;
@@ -21,7 +21,7 @@ use crate::rendezvous::World;
 /// Wake-ups for the thread that syncs the journal outside the simulation.
 type Wakes = Receiver<()>;
 
-pub(crate) struct Seat<S: EndRole + 'static> {
+pub(crate) struct Seat<S: EndpointRole + 'static> {
     pub(crate) process: Arc<Process>,
     is_checked: bool,
     end: Mutex<StreamEndpoint<S>>,
@@ -40,7 +40,7 @@ struct State {
     wakes: Option<Wakes>,
 }
 
-impl<S: EndRole + 'static> Seat<S> {
+impl<S: EndpointRole + 'static> Seat<S> {
     pub(super) fn new(process: Arc<Process>, end: StreamEndpoint<S>, is_checked: bool) -> Self {
         Self {
             process,
@@ -62,12 +62,12 @@ impl<S: HasProperties> Seat<S> {
 }
 
 /// A handle on a seat. Dropping the program's handle closes the seat, as it closes a link.
-pub(crate) struct Placed<S: EndRole + 'static> {
+pub(crate) struct Placed<S: EndpointRole + 'static> {
     seat: Arc<Seat<S>>,
     is_of_program: bool,
 }
 
-impl<S: EndRole + 'static> Placed<S> {
+impl<S: EndpointRole + 'static> Placed<S> {
     pub(super) fn of_program(seat: Arc<Seat<S>>) -> Self {
         Self {
             seat,
@@ -83,7 +83,7 @@ impl<S: EndRole + 'static> Placed<S> {
     }
 }
 
-impl<S: EndRole + 'static> SimulatedLink<S> for Placed<S> {
+impl<S: EndpointRole + 'static> SimulatedLink<S> for Placed<S> {
     fn machine(&self) -> Machine {
         self.seat.process.machine()
     }
@@ -115,7 +115,7 @@ impl<S: EndRole + 'static> SimulatedLink<S> for Placed<S> {
     }
 }
 
-impl<S: EndRole + 'static> Drop for Placed<S> {
+impl<S: EndpointRole + 'static> Drop for Placed<S> {
     fn drop(&mut self) {
         if self.is_of_program {
             self.close(Tick::ZERO);
@@ -123,7 +123,7 @@ impl<S: EndRole + 'static> Drop for Placed<S> {
     }
 }
 
-struct Acceptor<S: EndRole + 'static>(Weak<Seat<S>>);
+struct Acceptor<S: EndpointRole + 'static>(Weak<Seat<S>>);
 
 impl<S: HasProperties> Arrivals for Acceptor<S> {
     fn arrive(&self, _: OwnedFd, _: &[u8]) {}
@@ -136,9 +136,9 @@ impl<S: HasProperties> Arrivals for Acceptor<S> {
 
     fn properties(&self) -> Option<Properties> {
         let seat = self.0.upgrade()?;
-        Some(Properties::of(&EndHandle::Simulated(Placed::of_monitor(
-            seat,
-        ))))
+        Some(Properties::of(&EndpointHandle::Simulated(
+            Placed::of_monitor(seat),
+        )))
     }
 }
 
@@ -180,7 +180,7 @@ impl<S: HasProperties> Driven for Seat<S> {
     fn properties(&self) -> Properties {
         let touched = lock(&self.state).is_touched;
         let properties = match lock(&self.own).upgrade() {
-            Some(seat) => Properties::of(&EndHandle::Simulated(Placed::of_monitor(seat))),
+            Some(seat) => Properties::of(&EndpointHandle::Simulated(Placed::of_monitor(seat))),
             None => unreachable!("it has an acceptor"),
         };
         // Reading properties does not count as use by the program.

@@ -17,9 +17,9 @@ use self::journaled::Commits;
 use super::ConnectedEnd;
 use crate::directory::Registration;
 use crate::element::LENGTH_BYTES;
-use crate::end::{EndRole, ReaderEnd, StreamEndpoint};
+use crate::end::{EndpointRole, ReaderEnd, StreamEndpoint};
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Ring, WaitPolicy};
+use crate::handle::{EndpointHandle, Ring, WaitPolicy};
 use crate::properties::{Monitor, Properties};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::Waits;
@@ -31,7 +31,7 @@ const COPIED_KEPT: usize = 1 << 20;
 
 /// The common core of every kind of reader.
 pub struct ReaderCore {
-    pub(crate) link: EndHandle<ReaderEnd>,
+    pub(crate) link: EndpointHandle<ReaderEnd>,
     pub(crate) ring: ElementConsumer,
     pub(crate) form: ElementForm,
     /// Capacity of this end's buffer, in elements; a ring shared by both ends holds more.

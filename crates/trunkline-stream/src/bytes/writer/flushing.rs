@@ -6,7 +6,7 @@ use trunkline_proto::message::stream::Until;
 use trunkline_ring::ElementProducer;
 
 use super::{WriterCore, over};
-use crate::end::{EndRole, StreamEndpoint, WriterEnd};
+use crate::end::{EndpointRole, StreamEndpoint, WriterEnd};
 use crate::error::StreamError;
 use crate::handle::Ring;
 use crate::wait::Waits;

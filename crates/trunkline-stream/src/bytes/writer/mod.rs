@@ -12,9 +12,9 @@ use trunkline_ring::ElementProducer;
 
 use super::ConnectedEnd;
 use crate::directory::Registration;
-use crate::end::{EndRole, GATHER_BYTES, WriterEnd, Writing};
+use crate::end::{EndpointRole, GATHER_BYTES, WriterEnd, Writing};
 use crate::error::StreamError;
-use crate::handle::{EndHandle, Ring, WaitPolicy};
+use crate::handle::{EndpointHandle, Ring, WaitPolicy};
 use crate::journal::Durability;
 use crate::properties::{Monitor, Properties};
 use crate::wait::Waits;
@@ -24,7 +24,7 @@ pub(crate) use self::closed::{ABORTED, CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKE
 
 /// The common core of every kind of writer.
 pub struct WriterCore {
-    pub(crate) link: EndHandle<WriterEnd>,
+    pub(crate) link: EndpointHandle<WriterEnd>,
     pub(crate) ring: ElementProducer,
     pub(crate) form: ElementForm,
     /// Size of this end's buffer, in elements and bytes; a ring shared by both ends holds more.
@@ -327,7 +327,7 @@ impl WriterCore {
 /// The condition in the time-out error of a write.
 const NO_ROOM: &str = "the buffer has no room for all of the elements";
 
-fn is_shared(link: &EndHandle<WriterEnd>) -> bool {
+fn is_shared(link: &EndpointHandle<WriterEnd>) -> bool {
     link.with(|end, _, _| end.inner.shared().is_some())
 }
 

@@ -15,7 +15,7 @@ use trunkline_types::{DataType, Tick, Timestamp};
 
 use super::model::Model;
 use crate::end::syncing::Syncs;
-use crate::end::{EndRole, ReaderEnd, ReaderStore, StreamEndpoint, WriterEnd, WriterStore};
+use crate::end::{EndpointRole, ReaderEnd, ReaderStore, StreamEndpoint, WriterEnd, WriterStore};
 use crate::error::StreamError;
 use crate::journal::disk::Disk;
 use crate::journal::sim_disk::{Crash, SimDisk};
@@ -235,7 +235,7 @@ impl World {
     }
 
     /// The bytes that an end sends now.
-    fn output<S: EndRole>(end: &mut StreamEndpoint<S>, now: Tick) -> Vec<u8> {
+    fn output<S: EndpointRole>(end: &mut StreamEndpoint<S>, now: Tick) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
             let more = end.poll_output(now, Timestamp::UNIX_EPOCH, 1 << 20, &mut out);
