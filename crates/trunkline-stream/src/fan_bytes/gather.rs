@@ -99,7 +99,7 @@ impl Lanes for Writers {
 }
 
 /// The common core of every kind of reading end with several writers.
-pub(crate) struct GatherCore {
+pub(crate) struct FanInCore {
     pub(crate) hub: Arc<Hub<Writers>>,
     bells: Arc<Bells>,
     sources: Vec<Source>,
@@ -115,7 +115,7 @@ enum Found {
     Ended(Arc<Member>, RunEnd),
 }
 
-impl GatherCore {
+impl FanInCore {
     pub(crate) fn monitor(&self) -> Monitor {
         let hub = self.hub.clone();
         Monitor::new(move || hub.properties())
@@ -280,7 +280,7 @@ impl GatherCore {
     }
 }
 
-impl Drop for GatherCore {
+impl Drop for FanInCore {
     fn drop(&mut self) {
         if !self.bells.is_closed() {
             crate::wait::block(self.close(&Blocking));

@@ -22,9 +22,9 @@ mod options;
 mod out;
 mod readers;
 
-pub(crate) use self::gather::{GatherCore, Writers};
+pub(crate) use self::gather::{FanInCore, Writers};
 pub(crate) use self::hub::{Hub, Lanes, Terms};
 pub use self::member::{Acquired, Lacking, Member, Present, Run, RunEnd};
 pub use self::options::{FanInOptions, FanOutOptions, Policy};
-pub(crate) use self::out::OutCore;
+pub(crate) use self::out::FanOutCore;
 pub(crate) use self::readers::{Departed, Readers};

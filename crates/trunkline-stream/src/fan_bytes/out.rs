@@ -25,7 +25,7 @@ use crate::wait::{Blocking, Waits, block};
 const ATTEMPTS: usize = 64;
 
 /// The common core of every kind of writing end with several readers.
-pub(crate) struct OutCore {
+pub(crate) struct FanOutCore {
     pub(crate) hub: Arc<Hub<Readers>>,
     pub(crate) bells: Arc<Bells>,
     pub(crate) ring: ElementProducer,
@@ -39,7 +39,7 @@ pub(crate) struct OutCore {
     pub(crate) registration: Option<Registration>,
 }
 
-impl OutCore {
+impl FanOutCore {
     pub(crate) fn monitor(&self) -> Monitor {
         let hub = self.hub.clone();
         Monitor::new(move || hub.properties())
@@ -347,7 +347,7 @@ fn is_closed(lane: &Lane<LaneEnd>) -> bool {
     lane.link.with(|end, _, _| end.link.is_closed())
 }
 
-impl Drop for OutCore {
+impl Drop for FanOutCore {
     fn drop(&mut self) {
         if self.bells.is_closed() {
         } else if std::thread::panicking() {

@@ -10,8 +10,8 @@ use crate::directory::{Registration, register};
 use crate::end::{Bell, Bells};
 use crate::error::StreamError;
 use crate::fan_bytes::{
-    Departed, FanInOptions, FanOutOptions, GatherCore, Hub, Lanes, OutCore, Policy, Readers, Terms,
-    Writers,
+    Departed, FanInCore, FanInOptions, FanOutCore, FanOutOptions, Hub, Lanes, Policy, Readers,
+    Terms, Writers,
 };
 use crate::options::Options;
 use crate::wait::Waits;
@@ -21,7 +21,7 @@ pub(crate) async fn fan_out(
     url: &str,
     data_type: DataType,
     options: FanOutOptions,
-) -> Result<OutCore, StreamError> {
+) -> Result<FanOutCore, StreamError> {
     let mut plan = plan(url, data_type, options.options)?;
     let (bells, bell) = Bell::start()?;
     let quota = match options.policy {
@@ -40,7 +40,7 @@ pub(crate) async fn fan_out(
     let hub = Hub::new(readers, plan.terms(options.readers_max), bell);
     let wanted = options.readers_min.min(options.readers_max);
     let registration = plan.gather(waits, &hub, &bells, wanted).await?;
-    Ok(OutCore {
+    Ok(FanOutCore {
         hub,
         bells,
         ring: memory.element_memory().producer(),
@@ -57,14 +57,14 @@ pub(crate) async fn fan_in(
     url: &str,
     data_type: DataType,
     options: FanInOptions,
-) -> Result<GatherCore, StreamError> {
+) -> Result<FanInCore, StreamError> {
     let plan = plan(url, data_type, options.options)?;
     let (bells, bell) = Bell::start()?;
     let writers = Writers::new(plan.shape, plan.is_touched(), bell.clone());
     let hub = Hub::new(writers, plan.terms(options.writers_max), bell);
     let wanted = options.writers_min.min(options.writers_max);
     let registration = plan.gather(waits, &hub, &bells, wanted).await?;
-    Ok(GatherCore::new(hub, bells, registration))
+    Ok(FanInCore::new(hub, bells, registration))
 }
 
 fn plan(

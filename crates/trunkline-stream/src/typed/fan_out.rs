@@ -9,7 +9,7 @@ use trunkline_proto::stream::ElementForm;
 use super::forwarding::forward;
 use crate::element::{self, Element, LENGTH_BYTES, Plain};
 use crate::error::StreamError;
-use crate::fan_bytes::{FanOutOptions, Lacking, OutCore, Present};
+use crate::fan_bytes::{FanOutCore, FanOutOptions, Lacking, Present};
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
@@ -49,7 +49,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// # Ok::<(), StreamError>(())
 /// ```
 pub struct FanOutWriter<T: Element> {
-    pub(super) core: OutCore,
+    pub(super) core: FanOutCore,
     scratch: Vec<u8>,
     of: PhantomData<fn(T)>,
 }

@@ -12,7 +12,7 @@ use crate::bytes::ByteRegion;
 use crate::element;
 use crate::error::StreamError;
 use crate::fan_bytes::{
-    Acquired, FanInOptions, FanOutOptions, GatherCore, Lacking, OutCore, Present, Run,
+    Acquired, FanInCore, FanInOptions, FanOutCore, FanOutOptions, Lacking, Present, Run,
 };
 use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
@@ -23,7 +23,7 @@ use crate::wait::{Blocking, Task, Waits, block};
 /// In all other respects it is a [`FanOutWriter`](crate::FanOutWriter); its readers can be of
 /// either kind.
 pub struct FanOutValueWriter {
-    pub(super) core: OutCore,
+    pub(super) core: FanOutCore,
     encoder: ValueEncoder,
 }
 
@@ -32,7 +32,7 @@ pub struct FanOutValueWriter {
 /// In all other respects it is a [`FanInReader`](crate::FanInReader); its writers can be of either
 /// kind.
 pub struct FanInValueReader {
-    pub(super) core: GatherCore,
+    pub(super) core: FanInCore,
     data_type: DataType,
 }
 

@@ -9,7 +9,7 @@ use trunkline_proto::stream::RingBytes;
 use trunkline_types::DataType;
 
 use super::{FanInReader, FanInValueReader, FanOutValueWriter, FanOutWriter};
-use crate::fan_bytes::{Acquired, FanInOptions, FanOutOptions, GatherCore, OutCore, RunEnd};
+use crate::fan_bytes::{Acquired, FanInCore, FanInOptions, FanOutCore, FanOutOptions, RunEnd};
 use crate::properties::Monitor;
 use crate::{Options, Reader, StreamError, Writer};
 
@@ -84,7 +84,7 @@ fn spread<W>(
 fn is_sent_from_there<W>(
     (mut writer, mut readers): (W, Vec<Reader<u64>>),
     fill: Fill<W>,
-    core: fn(&W) -> &OutCore,
+    core: fn(&W) -> &FanOutCore,
 ) {
     // Enough rounds for the buffer to wrap several times.
     for round in 0..20 {
@@ -163,7 +163,7 @@ fn gather<R: Send>(
 }
 
 /// The addresses at which the next elements of each writer will arrive, ordered by writer number.
-fn arrives_at(core: &GatherCore) -> Vec<Place> {
+fn arrives_at(core: &FanInCore) -> Vec<Place> {
     let lanes = core.hub.present();
     let of_lane = lanes.iter().map(|lane| {
         lane.link.with(|end, _, _| {
@@ -185,7 +185,7 @@ type Look<R> = fn(&mut R, &Monitor, u64) -> (u64, Place, Vec<u64>);
 fn is_read_from_there<R>(
     (mut reader, mut writers): (R, Vec<Writer<u64>>),
     look: Look<R>,
-    core: fn(&R) -> &GatherCore,
+    core: fn(&R) -> &FanInCore,
 ) {
     let monitor = core(&reader).monitor();
     for round in 0..20 {
