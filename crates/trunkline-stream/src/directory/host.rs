@@ -13,7 +13,7 @@ use trunkline_proto::{Fault, FaultCode};
 use trunkline_types::{StreamUrl, Tick};
 
 use super::{Arrivals, Bell};
-use crate::handle::Machine;
+use crate::handle::Environment;
 use crate::properties::{Properties, Reporter};
 
 /// Transports on their way to endpoints at a time; each takes only a moment.
@@ -24,9 +24,9 @@ const NO_TICKET: Ticket = [0; 16];
 
 /// A directory, shared by the connections to it.
 pub struct DirectoryHost {
-    machine: Machine,
+    environment: Environment,
     /// Draws a ticket. Tests replace it with one that fails.
-    pub(super) random: fn(&Machine) -> io::Result<Ticket>,
+    pub(super) random: fn(&Environment) -> io::Result<Ticket>,
     state: Mutex<State>,
 }
 
@@ -94,8 +94,8 @@ impl DirectoryHost {
             ..State::default()
         };
         Self {
-            machine: Machine::Real,
-            random: Machine::random,
+            environment: Environment::Real,
+            random: Environment::random,
             state: Mutex::new(state),
         }
     }
@@ -133,7 +133,7 @@ impl DirectoryHost {
             program: program.to_owned(),
             pid: std::process::id(),
             way: Way::Here(arrivals),
-            status: StatusSource::OnRequest(Reporter::new(self.machine.now())),
+            status: StatusSource::OnRequest(Reporter::new(self.environment.now())),
         };
         self.register(number, url, incarnation, owner)?;
         Ok(number)
@@ -164,7 +164,7 @@ impl DirectoryHost {
         owner: Owner,
     ) -> Result<(), Fault> {
         let mut state = self.lock();
-        let now = self.machine.now();
+        let now = self.environment.now();
         let is_here = matches!(owner.way, Way::Here(_));
         let url = url.within_host();
         let mut fault = None;
@@ -198,7 +198,7 @@ impl DirectoryHost {
     ) -> Result<Option<TicketGrant>, Fault> {
         let url = parse(&lookup.url)?.within_host();
         let mut state = self.lock();
-        let now = self.machine.now();
+        let now = self.environment.now();
         let mut fault = None;
         let asked = state
             .directory
@@ -239,7 +239,7 @@ impl DirectoryHost {
         bytes: Vec<u8>,
     ) -> Result<u64, Fault> {
         let mut state = self.lock();
-        let owner = state.directory.redeem(self.machine.now(), ticket, by)?;
+        let owner = state.directory.redeem(self.environment.now(), ticket, by)?;
         let number = state.next();
         let on_the_way = OnTheWay {
             owner,
@@ -266,7 +266,7 @@ impl DirectoryHost {
         let State {
             directory, owners, ..
         } = &mut *state;
-        directory.handle_timeout(self.machine.now());
+        directory.handle_timeout(self.environment.now());
         let only = StreamUrl::parse(&query.only).ok();
         let only = only.map(|url| url.within_host());
         let after = StreamUrl::parse(&query.after).ok();
@@ -318,14 +318,14 @@ impl DirectoryHost {
                 url,
                 program,
                 pid,
-                ..reporter.report(self.machine.now(), found)
+                ..reporter.report(self.environment.now(), found)
             };
         }
     }
 
     /// Renews a name after a keep-alive of its owner.
     pub(super) fn renew(&self, number: u64) -> bool {
-        self.lock().directory.renew(self.machine.now(), number)
+        self.lock().directory.renew(self.environment.now(), number)
     }
 
     /// Hands a transport over to its endpoint, under the number that its session has returned. For
@@ -372,9 +372,9 @@ impl DirectoryHost {
     }
 
     #[cfg(feature = "sim")]
-    pub(crate) fn simulated(machine: Machine) -> Self {
+    pub(crate) fn simulated(environment: Environment) -> Self {
         Self {
-            machine,
+            environment,
             ..Self::new(DirectoryLimits::default())
         }
     }
@@ -390,7 +390,7 @@ impl DirectoryHost {
     /// Draws a ticket. If that fails, sets `fault` and returns [`NO_TICKET`], which the caller
     /// [takes back](State::take_back).
     fn ticket(&self, fault: &mut Option<Fault>) -> Ticket {
-        (self.random)(&self.machine).unwrap_or_else(|cause| {
+        (self.random)(&self.environment).unwrap_or_else(|cause| {
             let sentence = format!(
                 "the directory's machine cannot provide random numbers ({cause}), and without \
                  them a ticket could be guessed: allow the directory's program the system call getrandom"

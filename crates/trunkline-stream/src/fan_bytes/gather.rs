@@ -14,7 +14,7 @@ use crate::bytes::{ConnectedEnd, ReaderCore, Wanted};
 use crate::directory::Registration;
 use crate::end::{Bell, Bells, ReaderEnd};
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Machine};
+use crate::handle::{EndpointHandle, Environment};
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waits};
 
@@ -195,7 +195,7 @@ impl FanInCore {
         if let Some(found) = self.find(max).await? {
             return Ok(found);
         }
-        let until = Machine::Real.deadline(timeout);
+        let until = Environment::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         loop {
             if let Some(found) = self.find(max).await? {

@@ -16,7 +16,7 @@ use crate::bytes::{CLOSE_TIMEOUT, NOT_TAKEN_IN_TIME, PANICKED};
 use crate::directory::Registration;
 use crate::end::{Bells, GATHER_BYTES, KeepFrom, LaneEnd, StreamEndpoint, place_behind};
 use crate::error::StreamError;
-use crate::handle::Machine;
+use crate::handle::Environment;
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waits, block};
 
@@ -159,7 +159,7 @@ impl FanOutCore {
                 }
             }
         }
-        let until = Machine::Real.deadline(timeout);
+        let until = Environment::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         self.set_short_of_room(true);
         let mut found = true;
@@ -235,7 +235,7 @@ impl FanOutCore {
             let is_there = |end: &mut StreamEndpoint<LaneEnd>| end.link.is_mark_reached(until);
             lane.is_over() || lane.link.with(|end, _, _| is_there(end))
         };
-        let deadline = Machine::Real.deadline(timeout);
+        let deadline = Environment::Real.deadline(timeout);
         loop {
             if lanes.iter().all(is_reached) || timeout == Some(Duration::ZERO) {
                 return Ok(());
@@ -333,7 +333,7 @@ impl FanOutCore {
         lanes: &[Lane<LaneEnd>],
         timeout: Option<Duration>,
     ) {
-        let until = Machine::Real.deadline(timeout);
+        let until = Environment::Real.deadline(timeout);
         let mut watch = self.hub.bell.watch();
         while !lanes.iter().all(is_closed) {
             if !watch.rung(waits, &self.bells, until).await {

@@ -4,7 +4,7 @@
 //! feature `sim` an end can also belong to a simulated process.
 
 mod catch_up;
-mod machine;
+mod environment;
 mod wait_shared;
 
 #[cfg(feature = "sim")]
@@ -27,9 +27,9 @@ use crate::error::StreamError;
 use crate::journal::Lineage;
 use crate::wait::Waits;
 
-pub(crate) use self::machine::Machine;
+pub(crate) use self::environment::Environment;
 #[cfg(feature = "sim")]
-pub(crate) use self::machine::SimulatedMachine;
+pub(crate) use self::environment::SimulatedEnvironment;
 pub(crate) use self::wait_shared::{Ring, WaitPolicy};
 
 pub(crate) enum EndpointHandle<S: EndpointRole + 'static> {
@@ -42,7 +42,7 @@ pub(crate) enum EndpointHandle<S: EndpointRole + 'static> {
 /// A simulated process in the place of a link.
 #[cfg(feature = "sim")]
 pub(crate) trait SimulatedLink<S: EndpointRole>: Send + Sync {
-    fn machine(&self) -> Machine;
+    fn environment(&self) -> Environment;
 
     fn end(&self) -> MutexGuard<'_, StreamEndpoint<S>>;
 
@@ -105,21 +105,21 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
         }
     }
 
-    fn machine(&self) -> Machine {
+    fn environment(&self) -> Environment {
         match self {
-            Self::Net(_) => Machine::Real,
+            Self::Net(_) => Environment::Real,
             #[cfg(feature = "sim")]
-            Self::Simulated(link) => link.machine(),
+            Self::Simulated(link) => link.environment(),
         }
     }
 
     pub(crate) fn now(&self) -> Tick {
-        self.machine().now()
+        self.environment().now()
     }
 
     /// The deadline of a wait that begins now; `None`: no deadline.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Tick> {
-        self.machine().deadline(timeout)
+        self.environment().deadline(timeout)
     }
 
     /// Returns the error of an operation that waited in vain for `what`.
@@ -132,7 +132,7 @@ impl<S: EndpointRole + 'static> EndpointHandle<S> {
 
     /// Returns a random lineage, different from that of any journal.
     pub(crate) fn new_lineage(&self) -> io::Result<Lineage> {
-        self.machine().new_lineage()
+        self.environment().new_lineage()
     }
 
     /// Sends what the end still holds, until `deadline` at the latest, then closes the connection.

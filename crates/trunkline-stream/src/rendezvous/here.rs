@@ -12,7 +12,7 @@ use super::{Plan, World};
 use crate::directory::{Registration, own_address, register};
 use crate::end::StreamEndpoint;
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Machine};
+use crate::handle::{EndpointHandle, Environment};
 use crate::journal::disk::{Disk, RealDisk};
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::{DIRECTORY_PORT, Options};
@@ -22,8 +22,8 @@ use crate::wait::Waits;
 pub(crate) struct Here;
 
 impl World for Here {
-    fn machine(&self) -> Machine {
-        Machine::Real
+    fn environment(&self) -> Environment {
+        Environment::Real
     }
 
     fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError> {

@@ -52,7 +52,8 @@ pub(super) async fn writer(
         kept_elements: start.kept_elements,
         written: start.written,
     };
-    let mut link = WriterLink::restored_writer(plan.link.clone(), at, plan.world.machine().now());
+    let mut link =
+        WriterLink::restored_writer(plan.link.clone(), at, plan.world.environment().now());
     // A closed end accepts no further notifications.
     link.handle_written(start.written, written_elements);
     if start.is_ended {
@@ -107,7 +108,7 @@ pub(super) async fn reader(
         durable: start.arrived,
         ..ReaderState::default()
     };
-    let now = plan.world.machine().now();
+    let now = plan.world.environment().now();
     let mut link = ReaderLink::restored_reader(plan.link.clone(), at, start.read_elements, now);
     if let Some(end) = start.end {
         link.restore_end(end);
@@ -166,7 +167,7 @@ impl<W: World> Plan<'_, W> {
     }
 
     fn new_lineage(&self) -> Result<Lineage, StreamError> {
-        self.world.machine().new_lineage().map_err(no_random)
+        self.world.environment().new_lineage().map_err(no_random)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::directory::{Registration, own_address};
 use crate::element::form;
 use crate::end::{Idle, ReaderEnd, StreamEndpoint, Target, WriterEnd};
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Machine};
+use crate::handle::{EndpointHandle, Environment};
 use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions};
 use crate::options::Options;
@@ -39,7 +39,7 @@ pub(crate) use here::Here;
 
 /// The place where an endpoint is created.
 pub(crate) trait World: Sized {
-    fn machine(&self) -> Machine;
+    fn environment(&self) -> Environment;
 
     fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError>;
 
@@ -83,7 +83,7 @@ pub(crate) async fn writer(
     let memory = plan.memory()?;
     let mut inner = WriterEnd::new(memory.element_memory().consumer());
     inner.idle = plan.idle(&memory);
-    let link = WriterLink::writer(plan.link.clone(), world.machine().now());
+    let link = WriterLink::writer(plan.link.clone(), world.environment().now());
     let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).producer();
     Ok(WriterCore::new(met, ring))
@@ -104,7 +104,7 @@ pub(crate) async fn reader(
     let memory = plan.memory()?;
     let mut inner = ReaderEnd::new(memory.element_memory().producer());
     inner.idle = plan.idle(&memory);
-    let link = ReaderLink::reader(plan.link.clone(), world.machine().now());
+    let link = ReaderLink::reader(plan.link.clone(), world.environment().now());
     let met = plan.meet(waits, link, inner, Some(&memory)).await?;
     let ring = met.memory_of_program(&memory).consumer();
     Ok(ReaderCore::new(met, ring))
@@ -121,7 +121,7 @@ impl<'w, W: World> Plan<'w, W> {
         data_type: DataType,
         options: Options,
     ) -> Result<Self, StreamError> {
-        let machine = world.machine();
+        let environment = world.environment();
         let url = StreamUrl::parse(url)?;
         if own_address(url.host()).is_none() {
             let host = url.host().to_owned();
@@ -154,8 +154,8 @@ impl<'w, W: World> Plan<'w, W> {
         let link = LinkOptions {
             role,
             peer_url: peer.as_ref().map(StreamUrl::to_string).unwrap_or_default(),
-            incarnation: Incarnation(machine.random().map_err(no_random)?),
-            secret: machine.secret().map_err(no_random)?,
+            incarnation: Incarnation(environment.random().map_err(no_random)?),
+            secret: environment.secret().map_err(no_random)?,
             form,
             capacity: shape.capacity(),
             bytes_max: shape.bytes_max() as u64,
@@ -164,7 +164,7 @@ impl<'w, W: World> Plan<'w, W> {
             freed_at: Until::Durable,
             gone_after: options.gone_after,
             program: options.program.clone(),
-            seed: machine.seed(),
+            seed: environment.seed(),
             ..LinkOptions::fixed(&url.to_string(), data_type, 1, 1)
         };
         Ok(Self {
@@ -172,7 +172,7 @@ impl<'w, W: World> Plan<'w, W> {
             peer,
             link,
             shape,
-            until: machine.deadline(options.timeout),
+            until: environment.deadline(options.timeout),
             world,
             options,
             is_met: false,

@@ -31,7 +31,7 @@ use trunkline_types::Tick;
 use crate::directory::{self, DirectoryHost, DirectorySession, Registration};
 use crate::end::StreamEndpoint;
 use crate::error::StreamError;
-use crate::handle::{EndpointHandle, Machine, SimulatedMachine};
+use crate::handle::{EndpointHandle, Environment, SimulatedEnvironment};
 use crate::journal::disk::Disk;
 use crate::journal::{Bounds, JournalError, JournalOptions, SyncJob, Synced};
 use crate::properties::{HasProperties, Properties};
@@ -103,7 +103,7 @@ impl Process {
     }
 }
 
-impl SimulatedMachine for Process {
+impl SimulatedEnvironment for Process {
     fn now(&self) -> Tick {
         self.clock.now()
     }
@@ -119,8 +119,8 @@ impl SimulatedMachine for Process {
 }
 
 impl World for Arc<Process> {
-    fn machine(&self) -> Machine {
-        Machine::Simulated(self.clone())
+    fn environment(&self) -> Environment {
+        Environment::Simulated(self.clone())
     }
 
     fn disk(&self, _: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError> {
@@ -198,7 +198,7 @@ pub trait Driven: Send + Sync {
 
 /// A directory that uses the clock of this world.
 pub fn directory(process: &Arc<Process>) -> Arc<DirectoryHost> {
-    Arc::new(DirectoryHost::simulated(process.machine()))
+    Arc::new(DirectoryHost::simulated(process.environment()))
 }
 
 /// A connection to a directory; it cannot register names.

@@ -13,7 +13,7 @@ use trunkline_types::Tick;
 use super::{Driven, Process, lock};
 use crate::directory::Arrivals;
 use crate::end::{EndpointRole, StreamEndpoint};
-use crate::handle::{EndpointHandle, Machine, SimulatedLink, SimulatedMachine};
+use crate::handle::{EndpointHandle, Environment, SimulatedEnvironment, SimulatedLink};
 use crate::journal::{SyncJob, Synced};
 use crate::properties::{HasProperties, Properties};
 use crate::rendezvous::World;
@@ -84,8 +84,8 @@ impl<S: EndpointRole + 'static> Placed<S> {
 }
 
 impl<S: EndpointRole + 'static> SimulatedLink<S> for Placed<S> {
-    fn machine(&self) -> Machine {
-        self.seat.process.machine()
+    fn environment(&self) -> Environment {
+        self.seat.process.environment()
     }
 
     fn end(&self) -> MutexGuard<'_, StreamEndpoint<S>> {

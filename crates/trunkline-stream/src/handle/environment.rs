@@ -12,29 +12,29 @@ use trunkline_types::Tick;
 
 use crate::journal::Lineage;
 
-/// The machine that runs an endpoint or a directory.
+/// The time and randomness that an endpoint or a directory uses.
 #[derive(Clone, Default)]
-pub(crate) enum Machine {
+pub(crate) enum Environment {
     #[default]
     Real,
     #[cfg(feature = "sim")]
-    Simulated(Arc<dyn SimulatedMachine>),
+    Simulated(Arc<dyn SimulatedEnvironment>),
 }
 
 /// The time and the randomness of a simulated world.
 #[cfg(feature = "sim")]
-pub(crate) trait SimulatedMachine: Send + Sync {
+pub(crate) trait SimulatedEnvironment: Send + Sync {
     fn now(&self) -> Tick;
 
     fn bits(&self) -> u64;
 }
 
-impl Machine {
+impl Environment {
     pub(crate) fn now(&self) -> Tick {
         match self {
             Self::Real => Clock::new().now(),
             #[cfg(feature = "sim")]
-            Self::Simulated(machine) => machine.now(),
+            Self::Simulated(environment) => environment.now(),
         }
     }
 
@@ -54,10 +54,10 @@ impl Machine {
                 Ok(bytes)
             }
             #[cfg(feature = "sim")]
-            Self::Simulated(machine) => {
+            Self::Simulated(environment) => {
                 let mut bytes = [0; 16];
-                bytes[..8].copy_from_slice(&machine.bits().to_le_bytes());
-                bytes[8..].copy_from_slice(&machine.bits().to_le_bytes());
+                bytes[..8].copy_from_slice(&environment.bits().to_le_bytes());
+                bytes[8..].copy_from_slice(&environment.bits().to_le_bytes());
                 Ok(bytes)
             }
         }
@@ -76,7 +76,7 @@ impl Machine {
         match self {
             Self::Real => fastrand::u64(..),
             #[cfg(feature = "sim")]
-            Self::Simulated(machine) => machine.bits(),
+            Self::Simulated(environment) => environment.bits(),
         }
     }
 
