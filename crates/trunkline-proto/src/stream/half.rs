@@ -25,7 +25,7 @@ pub trait Half {
     fn handle_frame(&mut self, frame: &Frame<'_>) -> Result<Outcome, Disconnect>;
     fn handle_data(&mut self, head: &DataHead) -> Result<(), Disconnect>;
     /// The place in the ring for the bytes that follow.
-    fn wants_payload(&self) -> Option<Place>;
+    fn next_payload_range(&self) -> Option<Place>;
     /// Called when some of these bytes have arrived.
     fn handle_payload(&mut self, bytes: &[u8]) -> Result<(), Disconnect>;
     /// Appends frames and returns the range of the ring to send after them.

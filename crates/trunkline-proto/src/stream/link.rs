@@ -100,7 +100,7 @@ impl<H: Half> Link<H> {
     }
 
     /// Handles bytes received over this connection and returns how many were taken. The rest
-    /// belongs into the place returned by [`wants_payload`](Self::wants_payload). Bytes of a
+    /// belongs into the place returned by [`next_payload_range`](Self::next_payload_range). Bytes of a
     /// connection that no longer counts are dropped.
     pub fn handle_control(&mut self, now: Tick, id: u64, bytes: &[u8]) -> usize {
         let Some(connection) = self.session.current(id) else {
@@ -129,7 +129,7 @@ impl<H: Half> Link<H> {
         input: &mut Input,
         rest: &mut &[u8],
     ) -> Result<(), Disconnect> {
-        while self.half.wants_payload().is_none() && self.wants_close().is_none() {
+        while self.half.next_payload_range().is_none() && self.wants_close().is_none() {
             match input.next(rest)? {
                 Step::Nothing => break,
                 Step::Data(head) if self.session.up().is_some() => {

@@ -366,7 +366,7 @@ impl Half for Reader {
         Ok(())
     }
 
-    fn wants_payload(&self) -> Option<Place> {
+    fn next_payload_range(&self) -> Option<Place> {
         self.incoming.as_ref().map(|incoming| Place {
             position: incoming.position,
             len: incoming.left,

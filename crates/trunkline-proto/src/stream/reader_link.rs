@@ -37,12 +37,12 @@ impl Link<Reader> {
 
     /// The place for the next received bytes, and their number; `None` if they are for
     /// [`handle_control`](Link::handle_control).
-    pub fn wants_payload(&self) -> Option<Place> {
-        self.half.wants_payload()
+    pub fn next_payload_range(&self) -> Option<Place> {
+        self.half.next_payload_range()
     }
 
     /// Called when these bytes have come over this connection and were stored at the start of the
-    /// place returned by [`wants_payload`](Self::wants_payload).
+    /// place returned by [`next_payload_range`](Self::next_payload_range).
     pub fn handle_payload(&mut self, now: Tick, id: u64, bytes: &[u8]) {
         let Some(connection) = self.session.current(id).filter(|c| c.is_up) else {
             return;
@@ -95,7 +95,7 @@ impl Link<Reader> {
 
     /// Sets whether the writer may be told that its end is known. With a journal that requires
     /// everything to be on disk.
-    pub fn set_end_safe(&mut self, is_safe: bool) {
+    pub fn set_end_acknowledgeable(&mut self, is_safe: bool) {
         self.half.is_end_safe = is_safe;
     }
 
@@ -111,7 +111,7 @@ impl Link<Reader> {
 
     /// The position at which the writer will need credit: once the program has read up to here,
     /// call [`handle_read`](Self::handle_read) at once instead of only from time to time.
-    pub fn wants_read_at(&self) -> u64 {
+    pub fn credit_due_position(&self) -> u64 {
         let step = self.half.credit_step();
         let told = self.half.told.credit_bytes;
         told.saturating_sub(self.half.bytes_max)

@@ -435,7 +435,7 @@ impl Half for Writer {
         Err(malformed("a writer is sent S_DATA"))
     }
 
-    fn wants_payload(&self) -> Option<Place> {
+    fn next_payload_range(&self) -> Option<Place> {
         None
     }
 

@@ -285,7 +285,7 @@ fn a_reader_that_closes_with_the_whole_stream_has_the_end() {
     for writer_dials in [true, false] {
         for is_read in [true, false] {
             let mut sut = World::connected(10, 5, writer_dials);
-            sut.reader.link.set_end_safe(false);
+            sut.reader.link.set_end_acknowledgeable(false);
             assert!(sut.write(4));
             sut.writer.link.close();
             sut.run(ms(20));

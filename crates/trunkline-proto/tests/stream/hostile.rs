@@ -137,7 +137,7 @@ fn data(sut: &mut ReaderLink, position: u64, len: usize, crc32c: Option<u32>) {
     Data { head, bytes }.encode(&mut out);
     let mut rest = out.as_slice();
     while !rest.is_empty() {
-        let took = match sut.wants_payload() {
+        let took = match sut.next_payload_range() {
             Some(place) => {
                 let len = rest.len().min(place.len as usize);
                 sut.handle_payload(NOW, 1, &rest[..len]);

@@ -144,7 +144,7 @@ impl EndpointRole for ReaderEnd {
     }
 
     fn wanted(link: &ReaderLink) -> Option<Place> {
-        link.wants_payload()
+        link.next_payload_range()
     }
 
     fn space(&mut self, place: Place) -> &mut [u8] {
@@ -197,7 +197,7 @@ impl EndpointRole for ReaderEnd {
         let ring = &mut self.ring;
         // A shared ring is released by the writing program. Bytes that have arrived but do not
         // count yet are not free.
-        if self.shared.is_none() && link.wants_payload().is_none() {
+        if self.shared.is_none() && link.next_payload_range().is_none() {
             idle.look(None, || Some((link.arrived(), ring.read().ok()?)));
         }
     }

@@ -46,7 +46,7 @@ impl ReaderStore {
         link.handle_read(read, elements);
         link.handle_durable(self.journal.durable());
         let end = link.end();
-        link.set_end_safe(end.is_some() && self.journal.safe_end() == end);
+        link.set_end_acknowledgeable(end.is_some() && self.journal.safe_end() == end);
     }
 
     /// Writes received data to the journal. Returns true if all of it is stored. On failure the

@@ -377,7 +377,7 @@ impl End for ReaderEnd {
 
     fn input(&mut self, now: Tick, id: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let place = self.link.wants_payload();
+            let place = self.link.next_payload_range();
             let is_current = self.link.connection() == Some(id);
             let took = match place.filter(|_| is_current) {
                 Some(place) => {

@@ -380,7 +380,7 @@ impl ReaderCore {
             end.look();
             match end.ring_bell() {
                 true => (true, u64::MAX),
-                false => (false, end.link.wants_read_at()),
+                false => (false, end.link.credit_due_position()),
             }
         });
         // At least one element ahead; otherwise every read would take the lock.
