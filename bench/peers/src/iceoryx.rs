@@ -132,7 +132,7 @@ pub fn read(name: &str, flow: Flow) -> Outcome<Counted> {
     say("SUBSCRIBED");
     let mut counting = Counting::new(flow, process_cpu_ns);
     loop {
-        if let Some(counted) = counting.look() {
+        if let Some(counted) = counting.poll() {
             return Ok(counted);
         }
         let mut left = Flow::calls_per_clock_read(flow.call);

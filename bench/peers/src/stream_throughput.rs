@@ -162,7 +162,7 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
         }
         if !drains
             && messages.is_multiple_of(look_every)
-            && let Some(counted) = counting.look()
+            && let Some(counted) = counting.poll()
         {
             counted.say();
             return false;

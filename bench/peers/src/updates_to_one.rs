@@ -79,7 +79,7 @@ fn take_one(
         taken.take(variable, value);
         let window = window.get_or_insert_with(|| Window::open(stream.warm_up));
         if taken.count.is_multiple_of(256) {
-            window.look(taken.count, process_cpu_ns);
+            window.poll(taken.count, process_cpu_ns);
         }
         if windowed && taken.count.is_multiple_of(every) {
             let count = taken.count.to_le_bytes();
@@ -160,7 +160,7 @@ pub fn measure(
         if windowed {
             hold_back(put.as_mut(), count, ahead, &acknowledged)?;
         }
-        let now = window.look(count, || {
+        let now = window.poll(count, || {
             in_window = true;
             others = others_cpu_ns() + broker_ns();
             thread_cpu_ns()

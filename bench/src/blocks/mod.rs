@@ -148,7 +148,7 @@ fn write_all(
         if !count.is_multiple_of(look_every) {
             continue;
         }
-        let now = window.look(count, || {
+        let now = window.poll(count, || {
             in_window = true;
             others = others_cpu_ns();
             thread_cpu_ns()

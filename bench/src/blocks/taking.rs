@@ -74,7 +74,7 @@ impl Taking {
         let warm_up = self.blocks.stream.warm_up;
         let window = self.window.get_or_insert_with(|| Window::open(warm_up));
         if self.blocks.length > 64 || self.taken.count.is_multiple_of(64) {
-            window.look(self.taken.count, process_cpu_ns);
+            window.poll(self.taken.count, process_cpu_ns);
         }
         true
     }

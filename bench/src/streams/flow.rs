@@ -191,11 +191,11 @@ impl Counting {
     }
 
     /// Reads the clock. Returns the count at the end of the window.
-    pub fn look(&mut self) -> Option<Counted> {
-        self.look_at(Instant::now())
+    pub fn poll(&mut self) -> Option<Counted> {
+        self.poll_at(Instant::now())
     }
 
-    fn look_at(&mut self, now: Instant) -> Option<Counted> {
+    fn poll_at(&mut self, now: Instant) -> Option<Counted> {
         let opened = *self.opened.get_or_insert(now);
         let count = self.numbers.next;
         match self.window {
@@ -237,7 +237,7 @@ mod tests {
                 elements.swap(0, 1);
             }
             sut.numbers.check(&elements);
-            counted = sut.look_at(start + Duration::from_millis(100 * tenth));
+            counted = sut.poll_at(start + Duration::from_millis(100 * tenth));
             assert_eq!(counted.is_some(), tenth == 30);
         }
         let counted = counted.unwrap();

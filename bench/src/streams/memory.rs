@@ -73,7 +73,7 @@ fn write(mut producer: Producer<f64>, flow: Flow) -> u64 {
 fn read(mut consumer: Consumer<f64>, flow: Flow) -> Counted {
     let mut counting = Counting::new(flow, thread_cpu_ns);
     loop {
-        if let Some(counted) = counting.look() {
+        if let Some(counted) = counting.poll() {
             return counted;
         }
         let mut left = Flow::calls_per_clock_read(flow.call);

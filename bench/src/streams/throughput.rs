@@ -111,7 +111,7 @@ pub fn read_raw(settings: &Settings) -> Outcome<()> {
     let mut counting = Counting::new(flow, process_cpu_ns);
     let mut buffer = vec![0.0_f64; flow.packed()];
     loop {
-        if let Some(counted) = counting.look() {
+        if let Some(counted) = counting.poll() {
             counted.report();
             return Ok(());
         }
@@ -132,7 +132,7 @@ pub fn read_stream(settings: &Settings) -> Outcome<()> {
     let mut counting = Counting::new(flow, process_cpu_ns);
     let mut buffer = vec![0.0; flow.call];
     loop {
-        if let Some(counted) = counting.look() {
+        if let Some(counted) = counting.poll() {
             counted.report();
             return Ok(());
         }

@@ -126,7 +126,7 @@ impl Window {
     }
 
     /// Reads the clock; called every few hundred updates. `count` is the number so far.
-    pub fn look(&mut self, count: u64, cpu_ns: impl FnOnce() -> u64) -> Instant {
+    pub fn poll(&mut self, count: u64, cpu_ns: impl FnOnce() -> u64) -> Instant {
         let now = Instant::now();
         if self.start.is_none() && now >= self.warm {
             self.start = Some((now, count, cpu_ns()));
@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn window_counts_from_the_end_of_the_warm_up() {
         let mut sut = Window::open(Duration::from_secs(3600));
-        sut.look(10, || 100);
+        sut.poll(10, || 100);
         assert_eq!(sut.close(20, 200), None);
         let mut sut = Window::open(Duration::ZERO);
-        sut.look(10, || 100);
-        sut.look(15, || 150);
+        sut.poll(10, || 100);
+        sut.poll(15, || 150);
         let measured = sut.close(20, 200).unwrap();
         assert_eq!((measured.updates, measured.cpu_ns), (10, 100));
     }

@@ -49,7 +49,7 @@ fn take_one(stream: Stream, mut socket: TcpStream) -> Outcome<Share> {
             return Err("the writer has closed before its end".into());
         }
         let window = window.get_or_insert_with(|| Window::open(stream.warm_up));
-        window.look(taken.count, process_cpu_ns);
+        window.poll(taken.count, process_cpu_ns);
         let whole = inbox.waiting().len() / RECORD * RECORD;
         for record in inbox.waiting()[..whole].chunks_exact(RECORD) {
             let variable = field::u32(record, 0);
@@ -87,7 +87,7 @@ pub fn write_all(stream: Stream, row: &mut Row) -> Outcome<()> {
             socket.write_all(&buffer)?;
         }
         count += BUFFER as u64;
-        let now = window.look(count, || {
+        let now = window.poll(count, || {
             in_window = true;
             others = others_cpu_ns();
             thread_cpu_ns()

@@ -85,7 +85,7 @@ pub fn write_all(stream: Stream, batched: bool, row: &mut Row) -> Outcome<()> {
         }
         source.write(&updates)?;
         count += PER_CALL as u64;
-        let now = window.look(count, || {
+        let now = window.poll(count, || {
             in_window = true;
             others = others_cpu_ns();
             thread_cpu_ns()
@@ -172,7 +172,7 @@ fn take_one(stream: Stream, url: &str, subscribed: &AtomicUsize) -> Outcome<Shar
             taken.take(reading.item() as usize, value);
             let window = window.get_or_insert_with(|| Window::open(stream.warm_up));
             if taken.count.is_multiple_of(256) {
-                window.look(taken.count, process_cpu_ns);
+                window.poll(taken.count, process_cpu_ns);
             }
         }
         match batch.event() {

@@ -446,10 +446,10 @@ fn an_observer_finds_more_in_the_ring_than_fits() {
             memory.word(word + READ).store(behind, Ordering::Relaxed);
             memory.word(WRITTEN).store(most + behind, Ordering::Relaxed);
             memory.word(word).store(most + behind, Ordering::Relaxed);
-            assert!(sut.look().is_ok(), "{shape:?} is full");
+            assert!(sut.positions().is_ok(), "{shape:?} is full");
             for nonsense in [most + behind + 1, u64::MAX] {
                 memory.word(word).store(nonsense, Ordering::Relaxed);
-                assert_eq!(sut.look(), Err(Corrupt), "{shape:?}: {nonsense}");
+                assert_eq!(sut.positions(), Err(Corrupt), "{shape:?}: {nonsense}");
             }
         }
     }

@@ -221,7 +221,7 @@ impl State {
         self.call(true, 0).map_err(|(_, error)| error)
     }
 
-    fn look(&mut self) -> io::Result<()> {
+    fn query(&mut self) -> io::Result<()> {
         self.call(false, 0).map_err(|(_, error)| error)
     }
 }
@@ -243,7 +243,7 @@ impl SimDisk {
     /// The program has stopped, or a failure was set.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let mut state = lock(&self.state);
-        state.look()?;
+        state.query()?;
         Ok(state.names.keys().cloned().collect())
     }
 
@@ -268,7 +268,7 @@ impl SimDisk {
     /// As [`list`](Self::list), and `NotFound`.
     pub fn open(&self, name: &str) -> io::Result<SimFile> {
         let mut state = lock(&self.state);
-        state.look()?;
+        state.query()?;
         let content = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.file(content.clone()))
     }
@@ -333,7 +333,7 @@ impl SimFile {
     /// # Errors
     /// As [`SimDisk::list`].
     pub fn size(&self) -> io::Result<u64> {
-        lock(&self.disk).look()?;
+        lock(&self.disk).query()?;
         Ok(lock(&self.content).bytes().len() as u64)
     }
 
@@ -359,7 +359,7 @@ impl SimFile {
     /// # Errors
     /// As [`SimDisk::list`].
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        lock(&self.disk).look()?;
+        lock(&self.disk).query()?;
         let content = lock(&self.content);
         let there = content.bytes().get(at(offset)..).unwrap_or_default();
         let count = there.len().min(bytes.len());

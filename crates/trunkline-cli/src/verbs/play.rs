@@ -140,7 +140,7 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
     let done = play_into_variables(client, &mut recorded, target, options, &stopped, |done| {
         let played = done.updates + done.left_out;
         played_before = played;
-        watch.look(played, |rate| {
+        watch.poll(played, |rate| {
             let total = counted(total, "update");
             format!("{played} of {total} · {rate:.0}/s · {} late", done.late)
         });
@@ -402,7 +402,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, context);
     let done = play_into_stream(&mut playback, &mut drain, &mut stream, &stopped, |done| {
-        watch.look(done.rows, |rate| {
+        watch.poll(done.rows, |rate| {
             format!(
                 "{} of {} · {rate:.0}/s · {} · {}",
                 done.rows,
@@ -494,7 +494,7 @@ impl<'a> Watch<'a> {
     }
 
     /// `played` counts updates or rows; `text` formats the progress with the rate per second.
-    fn look(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
+    fn poll(&mut self, played: u64, text: impl FnOnce(f64) -> String) {
         if self.context.interrupted.is_so() {
             self.stopper = None;
         }

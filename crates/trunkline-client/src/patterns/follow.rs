@@ -146,7 +146,7 @@ impl Follow {
                 }
                 Some((item, left)) => self.leaving = Some((item, left - 1)),
                 None => {
-                    if self.look(context) {
+                    if self.take_events(context) {
                         continue;
                     }
                 }
@@ -167,7 +167,7 @@ impl Follow {
 
     /// Takes the events of the patterns, up to the next variable that goes. Returns false if there
     /// are none.
-    fn look(&mut self, context: &mut FollowContext<'_>) -> bool {
+    fn take_events(&mut self, context: &mut FollowContext<'_>) -> bool {
         let mut joining = Vec::new();
         'patterns: for (pattern, watch) in self.watches.clone().into_iter().enumerate() {
             while let Some(event) = context.watches.next_event(watch) {

@@ -33,7 +33,7 @@ impl Forcing {
 
 impl Exchange for Forcing {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Forced);
-    const LOOK: &'static str = "look with `trunkline force --list`";
+    const CHECK_HINT: &'static str = "look with `trunkline force --list`";
     type End = Result<ForcedList, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {

@@ -81,7 +81,7 @@ pub struct Lease {
 impl Exchange for Lease {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::Leased);
     const USES_HANDLES: bool = true;
-    const LOOK: &'static str = "ask for the lease again, or give it back";
+    const CHECK_HINT: &'static str = "ask for the lease again, or give it back";
     type End = Result<Vec<Result<answer::Lease, Fault>>, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {

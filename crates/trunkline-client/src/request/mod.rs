@@ -115,7 +115,7 @@ pub(crate) trait Exchange: Sized {
     /// True if it uses handles of this connection.
     const USES_HANDLES: bool = false;
     /// Tells the program how to find out whether a request with an unknown outcome was carried out.
-    const LOOK: &'static str = "look with `trunkline ls`";
+    const CHECK_HINT: &'static str = "look with `trunkline ls`";
     /// `Result<Answer, Fault>` for requests of the program, `()` for the client's own.
     type End;
 
@@ -366,8 +366,8 @@ macro_rules! requests {
                 each!([$($request)* $($own)*] self, const USES_HANDLES)
             }
 
-            pub(crate) fn look(&self) -> &'static str {
-                each!([$($request)* $($own)*] self, const LOOK)
+            pub(crate) fn check_hint(&self) -> &'static str {
+                each!([$($request)* $($own)*] self, const CHECK_HINT)
             }
 
             each!([$($request)* $($own)*] fn requires(&self) -> Option<(Features, &'static str)>);

@@ -96,9 +96,9 @@ impl Pending {
     }
 
     fn unknown_because(&self, why: &str) -> Fault {
-        let look = self.request.look();
+        let hint = self.request.check_hint();
         let sentence = format!(
-            "{why} before the engine answered, so it may have been carried out or not; {look}"
+            "{why} before the engine answered, so it may have been carried out or not; {hint}"
         );
         Fault::new(FaultCode::TimedOut, sentence)
     }

@@ -81,7 +81,7 @@ impl WriteGroup {
 impl Exchange for WriteGroup {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::GroupAnswer);
     const USES_HANDLES: bool = true;
-    const LOOK: &'static str = "read one of its variables";
+    const CHECK_HINT: &'static str = "read one of its variables";
     type End = Result<GroupOutcome, Fault>;
 
     fn requires(&self) -> Option<(Features, &'static str)> {

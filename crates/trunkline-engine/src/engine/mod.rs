@@ -148,7 +148,7 @@ impl Engine {
     /// Returns the time at which it must be called again.
     pub fn poll(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Option<Tick> {
         let moment = Moment { now, wall };
-        self.core.wall_clock.look(now, wall);
+        self.core.wall_clock.check(now, wall);
         let aged = self.ages().mark_stale(moment, SLICE, wakes);
         let answers = match self.providers().poll(moment, wakes) {
             Some(due) if due <= now => return Some(now),

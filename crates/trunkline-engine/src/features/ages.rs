@@ -40,7 +40,7 @@ struct State {
 #[derive(Debug)]
 struct Known {
     due: Tick,
-    looked: Tick,
+    checked: Tick,
     /// The latest time at which the value was known to be fresh.
     fresh: Tick,
     sequence: u64,
@@ -110,7 +110,7 @@ impl Ages<'_> {
                 known.remove(&handle);
                 continue;
             };
-            let is_fresh = entry.look(&variable, max_age, moment, &self.core.wall_clock, wakes);
+            let is_fresh = entry.check(&variable, max_age, moment, &self.core.wall_clock, wakes);
             let from = if is_fresh { entry.fresh } else { now };
             // However small `max_age` is, others get their turn.
             entry.due = from
@@ -133,7 +133,7 @@ impl Known {
         let state = variable.lock();
         Self {
             due: Tick::MAX,
-            looked: now,
+            checked: now,
             fresh: now,
             sequence: variable.sequence(),
             confirmed: state.confirmed(),
@@ -142,7 +142,7 @@ impl Known {
 
     /// Examines the variable, and marks a value that is too old. Returns true if the value is
     /// fresh.
-    fn look(
+    fn check(
         &mut self,
         variable: &Variable,
         max_age: Duration,
@@ -159,12 +159,12 @@ impl Known {
         } else if update.sequence != self.sequence {
             let stamp = update.engine_timestamp;
             let age = match variable.deployed().timestamps {
-                true => clock.age(stamp, now, wall, self.looked),
+                true => clock.age(stamp, now, wall, self.checked),
                 false => Duration::ZERO,
             };
             self.fresh = Tick::from_nanos(now.as_nanos().saturating_sub(age.as_nanos() as u64));
         }
-        (self.sequence, self.confirmed, self.looked) = (update.sequence, confirmed, now);
+        (self.sequence, self.confirmed, self.checked) = (update.sequence, confirmed, now);
         if now.since(self.fresh) < max_age {
             return true;
         }

@@ -27,9 +27,9 @@ pub(crate) struct Seen {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Polled {
     pub(crate) is_new: bool,
-    /// Number of writes that were replaced by newer ones since the last look.
+    /// Number of writes that were replaced by newer ones since the last poll.
     pub(crate) replaced: u64,
 }
 
@@ -42,7 +42,7 @@ impl Newest {
     }
 
     /// Copies the newest element into `element` if it was not `seen` before.
-    pub(crate) fn look(&self, seen: &mut Seen, element: &mut [u64]) -> Look {
+    pub(crate) fn poll(&self, seen: &mut Seen, element: &mut [u64]) -> Polled {
         let mut writes = seen.gone;
         let mut is_new = false;
         let Seen {
@@ -74,7 +74,7 @@ impl Newest {
         });
         let new = writes.saturating_sub(seen.writes);
         seen.writes = writes;
-        Look {
+        Polled {
             is_new,
             replaced: new.saturating_sub(u64::from(is_new)),
         }
@@ -91,35 +91,35 @@ mod tests {
         let sut = Newest::default();
         let (a, b) = (sut.add_writer(1), sut.add_writer(1));
         let (mut seen, mut element) = (Seen::default(), [0]);
-        let nothing = Look {
+        let nothing = Polled {
             is_new: false,
             replaced: 0,
         };
-        assert_eq!(sut.look(&mut seen, &mut element), nothing);
+        assert_eq!(sut.poll(&mut seen, &mut element), nothing);
         a.publish(&[10, 0]);
-        let one = Look {
+        let one = Polled {
             is_new: true,
             replaced: 0,
         };
-        assert_eq!((sut.look(&mut seen, &mut element), element), (one, [10]));
-        assert_eq!(sut.look(&mut seen, &mut element), nothing);
+        assert_eq!((sut.poll(&mut seen, &mut element), element), (one, [10]));
+        assert_eq!(sut.poll(&mut seen, &mut element), nothing);
         b.publish(&[12, 2]);
         a.publish(&[11, 1]);
-        let replaced = Look {
+        let replaced = Polled {
             is_new: true,
             replaced: 1,
         };
         assert_eq!(
-            (sut.look(&mut seen, &mut element), element),
+            (sut.poll(&mut seen, &mut element), element),
             (replaced, [12])
         );
         // Pushed earlier, published later.
         a.publish(&[11, 1]);
-        let late = Look {
+        let late = Polled {
             is_new: false,
             replaced: 1,
         };
-        assert_eq!((sut.look(&mut seen, &mut element), element), (late, [12]));
+        assert_eq!((sut.poll(&mut seen, &mut element), element), (late, [12]));
     }
 
     #[test]
@@ -131,9 +131,9 @@ mod tests {
             writer.publish(&[7, 2 * place]);
             writer.publish(&[8 + place, 2 * place + 1]);
             drop(writer);
-            let look = sut.look(&mut seen, &mut element);
+            let polled = sut.poll(&mut seen, &mut element);
             assert_eq!(
-                (look.is_new, look.replaced, element),
+                (polled.is_new, polled.replaced, element),
                 (true, 1, [8 + place])
             );
             assert!(sut.writers.lock().is_empty());

@@ -344,7 +344,7 @@ impl Consumer {
             };
             let had_budget = budget > 0;
             let due =
-                subscription.look(now, &mut budget, &self.variables, &self.items, &self.outbox);
+                subscription.poll(now, &mut budget, &self.variables, &self.items, &self.outbox);
             if had_budget && budget == 0 {
                 // The others get their turn before this one continues.
                 first_next_time = Some(place + 1);
@@ -361,9 +361,9 @@ impl Consumer {
 }
 
 impl Subscription {
-    /// If due, marks the items that changed since the last look, as far as `budget` allows. Returns
-    /// the time of the next look.
-    fn look(
+    /// If due, marks the items that changed since the last call, as far as `budget` allows. Returns
+    /// the time of the next call.
+    fn poll(
         &mut self,
         now: Tick,
         budget: &mut usize,

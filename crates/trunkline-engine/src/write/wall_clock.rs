@@ -57,13 +57,13 @@ impl WallClock {
         stamp: Timestamp,
         now: Tick,
         wall: Timestamp,
-        looked: Tick,
+        checked: Tick,
     ) -> Duration {
-        let longest = now.since(looked);
+        let longest = now.since(checked);
         let by_clock = wall.nanos_since(stamp);
         let as_it_is = Duration::from_nanos(by_clock.max(0) as u64).min(longest);
         let state = self.state.lock();
-        if state.stepped_at.is_none_or(|at| at < looked) {
+        if state.stepped_at.is_none_or(|at| at < checked) {
             return as_it_is;
         }
         let before = by_clock.saturating_sub(state.steps.last_nanos);
@@ -76,7 +76,7 @@ impl WallClock {
     }
 
     /// Checks whether the clock was set since the last call.
-    pub(crate) fn look(&self, now: Tick, wall: Timestamp) {
+    pub(crate) fn check(&self, now: Tick, wall: Timestamp) {
         let mut state = self.state.lock();
         if let Some((then, before)) = state.last.filter(|(then, _)| *then <= now) {
             let passed = i64::try_from(now.since(then).as_nanos()).unwrap_or(i64::MAX);

@@ -44,8 +44,9 @@ impl WriteQueue {
     pub fn poll(&mut self) -> Result<(), QueueError> {
         while self.step(Wait::No)? {}
         if self.space.room.is_due(self.backend.now()) {
-            self.look_at_names();
-            self.space.look(&*self.backend, self.outstanding.position);
+            self.check_names();
+            self.space
+                .query_room(&*self.backend, self.outstanding.position);
         }
         Ok(())
     }
@@ -120,7 +121,7 @@ impl WriteQueue {
     }
 
     /// Checks that the names still refer to the files.
-    pub(super) fn look_at_names(&mut self) {
+    pub(super) fn check_names(&mut self) {
         if self.is_removed() {
             // A removed file does not get a name again.
             return;

@@ -36,7 +36,7 @@ impl WriteQueue {
     /// running or there is nothing to do. [`progress`](Self::progress) shows when it is done.
     pub fn begin_sync(&mut self) -> Result<bool, QueueError> {
         self.poll()?;
-        self.look_at_names();
+        self.check_names();
         if self.syncing.has_failed || self.is_removed() {
             self.check_failure()?;
         }
@@ -85,7 +85,7 @@ impl WriteQueue {
                     return Ok(());
                 }
                 if self.syncing.durable == self.position() {
-                    self.look_at_names();
+                    self.check_names();
                     return self.check_failure();
                 }
                 // Processes completions first, possibly that of the last sync.
@@ -119,7 +119,7 @@ impl WriteQueue {
         self.wait_for_sync(until, wait)?;
         if !self.is_closed {
             // Before the sync, which then also covers the length.
-            self.look_at_names();
+            self.check_names();
             if !self.is_removed() {
                 self.trim();
             }
@@ -129,7 +129,7 @@ impl WriteQueue {
             self.is_closed = true;
         }
         self.wait_for_sync(until, wait)?;
-        self.look_at_names();
+        self.check_names();
         Ok(Closed {
             length: self.in_file(),
             untrimmed: self.untrimmed,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::RoomAlarm;
 
 /// Interval between queries of the file system.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const QUERY_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of the free space on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -61,12 +61,12 @@ impl RoomWatch {
 
     /// Returns true if the next query is due.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
-        let due = |(then, _): (Duration, u64)| now.saturating_sub(then) >= LOOK_EVERY;
+        let due = |(then, _): (Duration, u64)| now.saturating_sub(then) >= QUERY_EVERY;
         self.last.is_none_or(due)
     }
 
     /// Records a query's result: `bytes` are free when `accepted` bytes of the file are appended.
-    pub(crate) fn look(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
+    pub(crate) fn record(&mut self, now: Duration, bytes: Option<u64>, accepted: u64) {
         if let Some((then, before)) = self.last {
             let nanoseconds = now.saturating_sub(then).as_nanos().max(1);
             let written = u128::from(accepted.saturating_sub(before));

@@ -107,13 +107,13 @@ impl Space {
     }
 
     /// Queries the room of the file system, when data up to `position` is appended.
-    pub(super) fn look(&mut self, backend: &dyn Backend, position: u64) {
+    pub(super) fn query_room(&mut self, backend: &dyn Backend, position: u64) {
         let ahead = match self.reservation {
             Reservation::Ahead => self.reserved_to.saturating_sub(position),
             _ => 0,
         };
         let left = backend.room().ok();
         let left = left.map(|left| left.saturating_add(ahead));
-        self.room.look(backend.now(), left, position);
+        self.room.record(backend.now(), left, position);
     }
 }

@@ -192,7 +192,7 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> VariableSeries<S, O> {
         let written = self.write_here_or_next(now, write);
         if self.room.is_due(now) {
             let bytes = self.recording.progress().bytes;
-            self.room.look(now, self.recording.room(), bytes);
+            self.room.record(now, self.recording.room(), bytes);
         }
         self.room.set_full(
             written

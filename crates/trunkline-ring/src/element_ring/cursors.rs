@@ -129,7 +129,7 @@ impl Shared {
         if self.memory.shape.counts() {
             place.elements.store(slowest.elements, Ordering::Relaxed);
         }
-        // SYNC POINT, pairs with the acquire load in `ElementProducer::look`: bytes are used before
+        // SYNC POINT, pairs with the acquire load in `ElementProducer::check`: bytes are used before
         // they are released. The lock orders what other cursors have used before this store.
         place.position.store(slowest.position, Ordering::Release);
     }
@@ -146,13 +146,13 @@ impl ElementCursor {
 
     /// Returns the position up to which the producer has published bytes.
     pub fn written(&mut self) -> Result<u64, Corrupt> {
-        self.look()?;
+        self.check()?;
         Ok(self.written_seen.position)
     }
 
     /// Returns the number of elements the producer has published since the beginning.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
-        self.look()?;
+        self.check()?;
         Ok(elements(self.ring.memory.shape, self.written_seen))
     }
 
@@ -212,7 +212,7 @@ impl ElementCursor {
     }
 
     /// Loads and checks the producer's position.
-    fn look(&mut self) -> Result<(), Corrupt> {
+    fn check(&mut self) -> Result<(), Corrupt> {
         let shape = self.ring.memory.shape;
         let place = &self.ring.memory.header().written.0;
         if shape.counts() {

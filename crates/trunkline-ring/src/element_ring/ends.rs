@@ -74,14 +74,14 @@ impl ElementProducer {
         if self.knows_room(bytes, elements) {
             return Ok(true);
         }
-        self.look()?;
+        self.check()?;
         Ok(self.knows_room(bytes, elements))
     }
 
     /// Returns the number of bytes and elements that fit now. For elements of one size the second
     /// number follows from the first.
     pub fn room(&mut self) -> Result<(u64, u64), Corrupt> {
-        self.look()?;
+        self.check()?;
         let bytes = self.room_bytes();
         let elements = match self.memory.shape.element_bytes() {
             Some(size) => bytes / size as u64,
@@ -159,13 +159,13 @@ impl ElementProducer {
 
     /// Returns the position before which the consumer has released everything.
     pub fn read(&mut self) -> Result<u64, Corrupt> {
-        self.look()?;
+        self.check()?;
         Ok(self.read_seen.position)
     }
 
     /// Returns the number of elements the consumer has released since the beginning.
     pub fn read_elements(&mut self) -> Result<u64, Corrupt> {
-        self.look()?;
+        self.check()?;
         Ok(elements(self.memory.shape, self.read_seen))
     }
 
@@ -201,14 +201,14 @@ impl ElementProducer {
         self.written.position += bytes as u64;
         self.index = self.memory.bytes.index_after(self.index, bytes);
         let place = &self.memory.header().written.0;
-        // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the bytes are written
+        // SYNC POINT, pairs with the acquire load in `ElementConsumer::check`: the bytes are written
         // before the position.
         place
             .position
             .store(self.written.position, Ordering::Release);
         if self.memory.shape.counts() {
             self.written.elements += elements;
-            // SYNC POINT, pairs with the acquire load in `ElementConsumer::look`: the position is
+            // SYNC POINT, pairs with the acquire load in `ElementConsumer::check`: the position is
             // stored before the count, so that every counted element is there.
             place
                 .elements
@@ -218,7 +218,7 @@ impl ElementProducer {
 
     /// Loads and checks the consumer's position.
     #[cold]
-    fn look(&mut self) -> Result<(), Corrupt> {
+    fn check(&mut self) -> Result<(), Corrupt> {
         let place = &self.memory.header().read.0;
         // SYNC POINT, pairs with the release store in `ElementConsumer::take`: the consumer no
         // longer accesses anything before the position.
@@ -313,13 +313,13 @@ impl ElementConsumer {
         if self.knows(bytes, elements) {
             return Ok(true);
         }
-        self.look()?;
+        self.check()?;
         Ok(self.knows(bytes, elements))
     }
 
     /// Returns the bytes and whole elements that are available now.
     pub fn available(&mut self) -> Result<(u64, u64), Corrupt> {
-        self.look()?;
+        self.check()?;
         let bytes = self.known_bytes();
         let elements = match self.memory.shape.element_bytes() {
             // An element does not count once the sender has released a part of it.
@@ -398,13 +398,13 @@ impl ElementConsumer {
 
     /// Returns the position up to which the producer has published bytes.
     pub fn written(&mut self) -> Result<u64, Corrupt> {
-        self.look()?;
+        self.check()?;
         Ok(self.written_seen.position)
     }
 
     /// Returns the number of elements the producer has published since the beginning.
     pub fn written_elements(&mut self) -> Result<u64, Corrupt> {
-        self.look()?;
+        self.check()?;
         Ok(elements(self.memory.shape, self.written_seen))
     }
 
@@ -437,14 +437,14 @@ impl ElementConsumer {
             self.read.elements += elements;
             place.elements.store(self.read.elements, Ordering::Relaxed);
         }
-        // SYNC POINT, pairs with the acquire load in `ElementProducer::look`: the bytes are used
+        // SYNC POINT, pairs with the acquire load in `ElementProducer::check`: the bytes are used
         // before they are released.
         place.position.store(self.read.position, Ordering::Release);
     }
 
     /// Loads and checks the producer's position.
     #[cold]
-    fn look(&mut self) -> Result<(), Corrupt> {
+    fn check(&mut self) -> Result<(), Corrupt> {
         let shape = self.memory.shape;
         let place = &self.memory.header().written.0;
         if shape.counts() {

@@ -32,7 +32,7 @@ impl ElementObserver {
     ///
     /// # Errors
     /// [`Corrupt`]: a position went back, or cannot be valid.
-    pub fn look(&mut self) -> Result<(RingStart, RingStart), Corrupt> {
+    pub fn positions(&mut self) -> Result<(RingStart, RingStart), Corrupt> {
         let shape = self.memory.shape;
         let header = self.memory.header();
         let see = |place: &Padded<Place>| {

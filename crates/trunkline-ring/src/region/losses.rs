@@ -115,7 +115,7 @@ impl LossCounter {
         gap.position.store(position, Ordering::Relaxed);
         gap.elements.store(self.open, Ordering::Relaxed);
         self.gaps += 1;
-        // SYNC POINT, pairs with the acquire load in `LossReader::look`.
+        // SYNC POINT, pairs with the acquire load in `LossReader::load`.
         header.device.gaps.store(self.gaps, Ordering::Release);
         self.open = 0;
     }
@@ -130,7 +130,7 @@ pub(super) struct LossReader {
 impl LossReader {
     /// Loads the number of recorded gaps. It covers all gaps before any position that was read from
     /// the ring before this call.
-    pub(super) fn look(&mut self, header: &LossHeader) -> Result<(), Corrupt> {
+    pub(super) fn load(&mut self, header: &LossHeader) -> Result<(), Corrupt> {
         // SYNC POINT, pairs with the release store in `LossCounter::write_down`.
         let written = header.device.gaps.load(Ordering::Acquire);
         if !(self.written_seen..=self.passed + GAPS_MAX as u64).contains(&written) {

@@ -153,7 +153,7 @@ impl ReadLender {
         if there == 0 {
             return Err(NoRegion::NotYet { available: 0 });
         }
-        gaps.look(losses)?;
+        gaps.load(losses)?;
         let (mut lost_before, mut ahead) = (0, 0);
         if let Some((position, lost)) = gaps.gap(losses, 0, from)?
             && position == from

@@ -29,8 +29,8 @@ pub struct Disk {
 pub struct Image(Files);
 
 impl Disk {
-    /// Looks at the folder again.
-    pub fn look(&mut self, folder: &Path) {
+    /// Reads the folder again.
+    pub fn rescan(&mut self, folder: &Path) {
         let before = std::mem::replace(&mut self.seen, read(folder));
         // A renamed file keeps the part that is certain to be on the disk.
         for (name, bytes) in &self.seen {

@@ -83,7 +83,7 @@ impl Tracer {
         while self.to_next_stop() {
             let effect = self.effect();
             if matches!(effect, Effect::Write | Effect::Sync(_)) {
-                self.disk.look(&self.store);
+                self.disk.rescan(&self.store);
                 self.points.push(Point {
                     disk: self.disk.clone(),
                     done: self.done,
@@ -99,7 +99,7 @@ impl Tracer {
                 Effect::Write | Effect::None => {}
             }
         }
-        self.disk.look(&self.store);
+        self.disk.rescan(&self.store);
         self.points.push(Point {
             disk: self.disk.clone(),
             done: self.done,
@@ -148,7 +148,7 @@ impl Tracer {
     fn synced(&mut self, descriptor: u64) {
         let link = format!("/proc/{}/fd/{descriptor}", self.pid);
         let path = fs::read_link(link).expect("the child is stopped");
-        self.disk.look(&self.store);
+        self.disk.rescan(&self.store);
         if path == self.store {
             self.disk.sync_folder();
         } else if path.parent() == Some(&self.store)

@@ -25,7 +25,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
                 Heard::Nothing => return,
                 Heard::Ticket(ticket) => {
                     self.asking = None;
-                    self.look();
+                    self.poll_ring();
                     self.offer_sharing();
                     let transport = self.transport;
                     self.link.handle_dialled(now, transport, Some(ticket));
@@ -38,7 +38,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
             }
         }
         // The peer's acknowledgements refer to data in the shared ring, so look at it first.
-        self.look();
+        self.poll_ring();
         self.take_in(now, rest);
     }
 
@@ -56,7 +56,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         loop {
             let is_due = self.gather_until.is_none_or(|until| until <= now);
             if is_due || self.inner.unseen(&self.link) >= GATHER_BYTES {
-                self.look();
+                self.poll_ring();
             }
             let place = self.link.poll_output(now, &self.inner, out);
             self.inner.begin_sending(&self.link, place);
@@ -107,7 +107,7 @@ impl<S: EndpointRole> Endpoint for StreamEndpoint<S> {
         }
         self.link.handle_timeout(now);
         self.note_over();
-        self.look_for_idleness(now);
+        self.check_idle(now);
     }
 
     fn handle_disconnected(&mut self, now: Tick, cause: Disconnect) {

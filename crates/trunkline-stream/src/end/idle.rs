@@ -51,7 +51,7 @@ impl Idle {
     /// Releases the free part of the ring if its positions have not changed since the last call.
     /// `place` returns the positions written and read; all data of the ring lies between them.
     /// `shared`: this ring is used instead.
-    pub(super) fn look(
+    pub(super) fn check(
         &mut self,
         shared: Option<&Arc<StreamMemory>>,
         place: impl FnOnce() -> Option<(u64, u64)>,
@@ -132,8 +132,8 @@ mod tests {
         });
         let mut given = 0_u64;
         while !reads.is_finished() {
-            idle.look(None, || {
-                let (written, read) = observer.look().ok()?;
+            idle.check(None, || {
+                let (written, read) = observer.positions().ok()?;
                 Some((written.position, read.position))
             });
             given += u64::from(idle.is_given_back);

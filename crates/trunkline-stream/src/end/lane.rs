@@ -217,7 +217,7 @@ impl RingBytes for LaneEnd {
 impl EndpointRole for LaneEnd {
     type Half = Writer;
 
-    fn look(&mut self, link: &mut WriterLink) -> Result<(), Corrupt> {
+    fn poll_ring(&mut self, link: &mut WriterLink) -> Result<(), Corrupt> {
         self.follow(link);
         let Some(cursor) = &mut self.cursor else {
             return Ok(());

@@ -173,8 +173,8 @@ impl<S: EndpointRole> StreamEndpoint<S> {
     }
 
     /// Looks at the ring: everything in it is sent without waiting for more.
-    pub(crate) fn look(&mut self) {
-        if let Err(corrupt) = self.inner.look(&mut self.link) {
+    pub(crate) fn poll_ring(&mut self) {
+        if let Err(corrupt) = self.inner.poll_ring(&mut self.link) {
             self.give_up(corrupt);
         }
     }
@@ -203,7 +203,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
         let mut rest = bytes;
         let mut fresh = None;
         let admitted = read_hello(now, &mut rest).and_then(|hello| {
-            self.look();
+            self.poll_ring();
             fresh = self.prepare_sharing(&hello, is_local);
             let number = self.transport.wrapping_add(1);
             self.link.handle_hello(now, number, &hello)
@@ -300,7 +300,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
     }
 
     /// Releases memory after a period without movement.
-    fn look_for_idleness(&mut self, now: Tick) {
+    fn check_idle(&mut self, now: Tick) {
         if !self.inner.gives_back() || self.idle_at.is_some_and(|at| now < at) {
             return;
         }

@@ -87,8 +87,8 @@ impl SharedRing {
     ///
     /// # Errors
     /// [`Corrupt`]: the other program has written impossible positions.
-    pub(crate) fn look(&mut self) -> Result<Seen, Corrupt> {
-        let (written, read) = self.observer.look()?;
+    pub(crate) fn positions(&mut self) -> Result<Seen, Corrupt> {
+        let (written, read) = self.observer.positions()?;
         let pair = |place: RingStart| (place.position, place.elements);
         Ok((pair(written), pair(read)))
     }

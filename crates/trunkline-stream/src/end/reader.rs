@@ -71,15 +71,15 @@ impl RingBytes for ReaderEnd {
 impl EndpointRole for ReaderEnd {
     type Half = Reader;
 
-    fn look(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
+    fn poll_ring(&mut self, link: &mut Link<Reader>) -> Result<(), Corrupt> {
         if let Some(store) = &self.store {
             // Elements that the program took out leave room, even if they do not count as read yet.
             let _ = self.ring.read();
-            store.look(link);
+            store.poll(link);
             return Ok(());
         }
         if let Some(shared) = &mut self.shared {
-            let (written, read) = shared.look()?;
+            let (written, read) = shared.positions()?;
             link.handle_shared(written, read);
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl EndpointRole for ReaderEnd {
         // A shared ring is released by the writing program. Bytes that have arrived but do not
         // count yet are not free.
         if self.shared.is_none() && link.next_payload_range().is_none() {
-            idle.look(None, || Some((link.arrived(), ring.read().ok()?)));
+            idle.check(None, || Some((link.arrived(), ring.read().ok()?)));
         }
     }
 
@@ -218,7 +218,7 @@ impl StreamEndpoint<ReaderEnd> {
         store.journal.commit(position, elements)?;
         let mark = store.journal.mark();
         store.wake_sync();
-        self.look();
+        self.poll_ring();
         Ok(mark)
     }
 

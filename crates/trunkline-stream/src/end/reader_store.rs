@@ -41,7 +41,7 @@ impl ReaderStore {
     }
 
     /// Updates the link with the positions of the program and of the disk.
-    pub(super) fn look(&self, link: &mut Link<Reader>) {
+    pub(super) fn poll(&self, link: &mut Link<Reader>) {
         let (read, elements) = self.journal.read();
         link.handle_read(read, elements);
         link.handle_durable(self.journal.durable());

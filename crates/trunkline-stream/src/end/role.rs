@@ -18,7 +18,7 @@ pub(crate) trait EndpointRole: RingBytes + Send {
     ///
     /// # Errors
     /// [`Corrupt`]: the other end's program has written impossible positions.
-    fn look(&mut self, link: &mut Link<Self::Half>) -> Result<(), Corrupt>;
+    fn poll_ring(&mut self, link: &mut Link<Self::Half>) -> Result<(), Corrupt>;
 
     /// The ring shared by both ends, if any.
     fn shared(&self) -> Option<&SharedRing>;

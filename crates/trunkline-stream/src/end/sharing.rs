@@ -132,7 +132,7 @@ impl<S: EndpointRole> StreamEndpoint<S> {
             return;
         }
         let place = |(position, elements)| RingStart { position, elements };
-        match shared.look() {
+        match shared.positions() {
             Ok((written, read)) => {
                 self.inner
                     .take_over(&shared.memory, place(written), place(read));

@@ -45,7 +45,7 @@ fn sync_once<S: Syncs + 'static>(link: &Weak<Link<StreamEndpoint<S>>>) -> bool {
     if let Some(link) = link.upgrade() {
         link.with(|end, _, _| {
             end.inner.finish_sync(done);
-            end.look();
+            end.poll_ring();
         });
         link.wake_waiters();
     }

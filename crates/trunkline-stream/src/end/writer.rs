@@ -113,7 +113,7 @@ impl RingBytes for WriterEnd {
 impl EndpointRole for WriterEnd {
     type Half = Writer;
 
-    fn look(&mut self, link: &mut Link<Writer>) -> Result<(), Corrupt> {
+    fn poll_ring(&mut self, link: &mut Link<Writer>) -> Result<(), Corrupt> {
         if self.store.is_some() {
             self.refill(link);
         }
@@ -122,7 +122,7 @@ impl EndpointRole for WriterEnd {
             return Ok(());
         }
         if let Some(shared) = &mut self.shared {
-            let (written, read) = shared.look()?;
+            let (written, read) = shared.positions()?;
             link.handle_shared(written, read);
             return Ok(());
         }
@@ -216,11 +216,11 @@ impl EndpointRole for WriterEnd {
         let Some(idle) = &mut self.idle else { return };
         let (ring, shared) = (&mut self.ring, &mut self.shared);
         let memory = shared.as_ref().map(|shared| shared.memory.clone());
-        idle.look(memory.as_ref(), || match shared {
+        idle.check(memory.as_ref(), || match shared {
             // The program at the other end must have begun.
             Some(shared) if !shared.is_confirmed => None,
             Some(shared) => {
-                let ((written, _), (read, _)) = shared.look().ok()?;
+                let ((written, _), (read, _)) = shared.positions().ok()?;
                 Some((written, read))
             }
             None => Some((ring.written().ok()?, ring.read())),
@@ -242,7 +242,7 @@ impl StreamEndpoint<WriterEnd> {
         if self.inner.shared.is_some() || self.inner.store.is_some() {
             return false;
         }
-        self.look();
+        self.poll_ring();
         self.is_told = self.inner.rest(&self.link) != Rest::Found;
         if self.is_told {
             self.gather_until = None;
@@ -252,8 +252,8 @@ impl StreamEndpoint<WriterEnd> {
 
     /// The elements that the reader lacks.
     pub(crate) fn left(&mut self) -> Left {
-        self.look();
-        let seen = self.inner.shared.as_mut().map(|s| (s.fills, s.look()));
+        self.poll_ring();
+        let seen = self.inner.shared.as_mut().map(|s| (s.fills, s.positions()));
         match seen {
             // As over a connection, data in the reader's buffer counts as delivered.
             Some((fills, Ok(((_, written), (_, read))))) if !self.link.has_end() => Left {
@@ -279,7 +279,7 @@ impl StreamEndpoint<WriterEnd> {
         self.link.set_short_of_room(written.is_none());
         match written {
             Some(_) => self.inner.wake(),
-            None => self.look(),
+            None => self.poll_ring(),
         }
         Ok(written)
     }

@@ -268,7 +268,7 @@ impl FanInCore {
         // All writers are notified before waiting for any of them.
         for source in &self.sources {
             source.core.link.with(|end, _, _| {
-                end.look();
+                end.poll_ring();
                 end.link.abort();
             });
         }

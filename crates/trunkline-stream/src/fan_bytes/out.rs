@@ -178,7 +178,7 @@ impl FanOutCore {
 
     fn set_short_of_room(&mut self, is_short: bool) {
         self.each(|end| {
-            end.look();
+            end.poll_ring();
             end.link.set_short_of_room(is_short);
         });
     }
@@ -195,7 +195,7 @@ impl FanOutCore {
                 .max(count.saturating_sub(quota.min(capacity))),
         };
         self.each(|end| {
-            end.look();
+            end.poll_ring();
             end.inner.keep_from(&mut end.link, from);
         });
         // Without readers, nothing needs the elements.
@@ -223,7 +223,7 @@ impl FanOutCore {
         let mut watch = self.hub.bell.watch();
         for lane in &lanes {
             let has_journal = lane.link.with(|end, _, _| {
-                end.look();
+                end.poll_ring();
                 end.link.mark(until);
                 end.link.peer().is_some_and(|peer| peer.has_journal)
             });
@@ -253,7 +253,7 @@ impl FanOutCore {
     pub(crate) fn present(&self) -> Vec<Present> {
         let present = |lane: &Lane<LaneEnd>| {
             lane.link.with(|end, _, _| {
-                end.look();
+                end.poll_ring();
                 Present {
                     member: lane.member.clone(),
                     is_connected: end.link.is_connected(),
@@ -283,7 +283,7 @@ impl FanOutCore {
         let lanes = self.hub.present();
         for lane in &lanes {
             lane.link.with(|end, _, _| {
-                end.look();
+                end.poll_ring();
                 end.link.close();
             });
         }
@@ -305,7 +305,7 @@ impl FanOutCore {
     async fn abort_lanes(&self, waits: &impl Waits, lanes: &[Lane<LaneEnd>], reason: &str) {
         for lane in lanes {
             lane.link.with(|end, _, _| {
-                end.look();
+                end.poll_ring();
                 end.link.abort(reason);
             });
         }

@@ -97,7 +97,7 @@ impl Lanes for Readers {
 
 pub(super) fn lacking(lane: &Lane<LaneEnd>) -> Lacking {
     lane.link.with(|end, _, _| {
-        end.look();
+        end.poll_ring();
         Lacking {
             member: lane.member.clone(),
             left: end.inner.left(&end.link),

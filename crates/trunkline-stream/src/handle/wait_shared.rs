@@ -117,7 +117,7 @@ async fn sleep<S: EndpointRole + 'static>(
     over: &impl Fn(&Link<S::Half>) -> Option<StreamError>,
 ) -> Result<Woken, StreamError> {
     let woken = link.wait(waits, until, |end, _| {
-        end.look();
+        end.poll_ring();
         if ring.has() {
             return Some(Ok(Woken::Found));
         }

@@ -122,7 +122,7 @@ struct Found {
 }
 
 /// The state of a segment file.
-enum Looked {
+enum Inspected {
     Whole(Found),
     /// Its head is incomplete, and nothing follows.
     Torn,
@@ -152,13 +152,13 @@ impl Recovery {
     fn run(mut self, seqs: Vec<u64>, bounds: Bounds) -> Result<(Log, bool), JournalError> {
         let mut found = VecDeque::new();
         for (i, seq) in seqs.iter().enumerate() {
-            match self.look(*seq)? {
-                Looked::Whole(segment) => found.push_back(segment),
+            match self.inspect(*seq)? {
+                Inspected::Whole(segment) => found.push_back(segment),
                 // Left from a stream that has ended.
-                Looked::Other => self.remove(*seq)?,
+                Inspected::Other => self.remove(*seq)?,
                 // The crash came while the segment was being created.
-                Looked::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
-                Looked::Torn => {
+                Inspected::Torn if i + 1 == seqs.len() => self.remove(*seq)?,
+                Inspected::Torn => {
                     return Err(self.damaged(format!("{} has no head", segment_name(*seq))));
                 }
             }
@@ -275,7 +275,7 @@ impl Recovery {
         Ok((1..bytes.len()).find(is_behind).map(|at| hole + at as u64))
     }
 
-    fn look(&self, seq: u64) -> Result<Looked, JournalError> {
+    fn inspect(&self, seq: u64) -> Result<Inspected, JournalError> {
         let read = || {
             let mut bytes = [0; SEGMENT_HEAD];
             let file = self.disk.open(&segment_name(seq))?;
@@ -285,7 +285,7 @@ impl Recovery {
         };
         let (file, len, count, bytes) = read().map_err(|cause| self.read_error(cause))?;
         match SegmentHead::decode(&bytes).filter(|_| count == SEGMENT_HEAD) {
-            Some((head, _)) if head.lineage != self.cursor.lineage => Ok(Looked::Other),
+            Some((head, _)) if head.lineage != self.cursor.lineage => Ok(Inspected::Other),
             Some((head, seed)) if head.seq == seq => {
                 let segment = Segment {
                     seq,
@@ -296,14 +296,14 @@ impl Recovery {
                     seed,
                     safe: SEGMENT_HEAD as u64,
                 };
-                Ok(Looked::Whole(Found {
+                Ok(Inspected::Whole(Found {
                     segment,
                     len,
                     is_sealed: false,
                     boot: head.boot,
                 }))
             }
-            _ if len <= SEGMENT_HEAD as u64 => Ok(Looked::Torn),
+            _ if len <= SEGMENT_HEAD as u64 => Ok(Inspected::Torn),
             _ => Err(self.damaged(format!("the head of {}", segment_name(seq)))),
         }
     }

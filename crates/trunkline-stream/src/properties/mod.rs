@@ -165,7 +165,11 @@ impl Properties {
     pub(crate) fn of<S: HasProperties>(link: &EndpointHandle<S>) -> Self {
         let transport = link.transport().map(|used| used.name);
         link.with(|end, now, _| {
-            let shared = end.inner.shared_mut().as_mut().map(|s| (s.fills, s.look()));
+            let shared = end
+                .inner
+                .shared_mut()
+                .as_mut()
+                .map(|s| (s.fills, s.positions()));
             let transport = match &shared {
                 Some(_) => transport.and(Some("shared memory")),
                 None => transport,

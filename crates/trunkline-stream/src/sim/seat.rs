@@ -230,7 +230,7 @@ impl<S: HasProperties> Driven for Seat<S> {
     fn finish_sync(&self, done: Synced) {
         let end = &mut *lock(&self.end);
         end.inner.finish_sync(done);
-        end.look();
+        end.poll_ring();
         lock(&self.state).is_touched = true;
     }
 }

@@ -95,7 +95,7 @@ fn is_sent_from_there<W>(
         assert_eq!(lanes.len(), 2);
         for lane in lanes {
             lane.link.with(|end, _, _| {
-                end.look();
+                end.poll_ring();
                 let (at, len) = ((first + FEW) * SIZE, (CALL - FEW) * SIZE);
                 let [bytes, rest] = end.inner.bytes(at as u64, len as u64);
                 let begin = filled.begin + FEW * SIZE;

@@ -604,13 +604,13 @@ fn lesser_end_of_a_mutual_pair_redials() {
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
             // The decision is final: from now on the lesser one is not dialled, except for a dial
             // that was under way.
-            let came = to_lesser.look(|state| state.connections);
+            let came = to_lesser.with_state(|state| state.connections);
             to_greater.cut();
             to_greater.wait("the lesser one's dial", |state| state.connections > cut + 1);
             writer.write(&element(cut), LONG).unwrap();
             assert_eq!(reader.read(LONG).unwrap(), element(cut));
             writer.flush(Until::Read, LONG).unwrap();
-            let comes = to_lesser.look(|state| state.connections);
+            let comes = to_lesser.with_state(|state| state.connections);
             assert!(comes == came || cut == 0, "who is to be dialled dials");
         }
     }

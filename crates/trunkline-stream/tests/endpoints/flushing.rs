@@ -83,13 +83,13 @@ fn a_task_flushes_too() {
 fn a_flush_with_a_time_out_of_zero_sends_at_once_and_does_not_wait() {
     for dials in EITHER {
         let (proxy, mut writer, mut reader) = proxied::<f64>(dials, [200, 100]);
-        let before = proxy.look(|state| state.frames[DATA as usize]);
+        let before = proxy.with_state(|state| state.frames[DATA as usize]);
         for at in 0..100 {
             writer.write(&element(at), LONG).unwrap();
             writer.flush(Until::Sent, NONE).unwrap();
         }
         check_run(&reader.read_many(100, LONG).unwrap(), 0);
-        let frames = proxy.look(|state| state.frames[DATA as usize]) - before;
+        let frames = proxy.with_state(|state| state.frames[DATA as usize]) - before;
         assert_eq!(frames, 100);
         // Even if the condition cannot hold: no program reads, or none can.
         writer.write(&element(100), LONG).unwrap();

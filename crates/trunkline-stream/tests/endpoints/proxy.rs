@@ -161,7 +161,7 @@ impl Proxy {
     }
 
     /// The state so far.
-    pub fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+    pub fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         look(&self.shared.lock())
     }
 }

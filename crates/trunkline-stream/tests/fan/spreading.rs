@@ -193,10 +193,10 @@ fn cut_connection_of_one_reader_does_not_affect_the_others() {
     });
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..cuts {
-        let before = proxy.look(|state| (state.cuts(), state.connections));
+        let before = proxy.with_state(|state| (state.cuts(), state.connections));
         proxy.cut_after(random.u64(1..30_000));
         until("a cut", || {
-            proxy.look(|state| state.cuts() > before.0) || writes.is_finished()
+            proxy.with_state(|state| state.cuts() > before.0) || writes.is_finished()
         });
     }
     nothing_left(&writes.join().unwrap(), 2);

@@ -78,7 +78,7 @@ pub(super) fn into_stream(
     let (stopper, stopped) = stopper();
     let mut watch = Watch::new(stopper, context);
     let look = |done: &StreamPlayed| {
-        watch.look(done.rows, |rate| {
+        watch.poll(done.rows, |rate| {
             let late = done.lateness.as_secs_f64();
             format!("{} of {total} · {rate:.0}/s · {late:.3} s late", done.rows)
         });

@@ -48,7 +48,7 @@ pub(super) struct Pace<'a> {
     started: Tick,
     meter: Meter,
     /// Time of the last check for news of several peers.
-    looked: Tick,
+    polled: Tick,
     pub(super) moved: Moved,
     /// Elements dropped by a writer.
     pub(super) lost: u64,
@@ -81,7 +81,7 @@ impl<'a> Pace<'a> {
             limit: context.settings.patience(),
             started: now,
             meter: Meter::new(now),
-            looked: now,
+            polled: now,
             moved: Moved::default(),
             lost: 0,
             unreported: None,
@@ -144,10 +144,10 @@ impl<'a> Pace<'a> {
     }
 
     /// Shows the progress now and then, and reports news of several peers.
-    pub(super) fn look(&mut self, end: &mut impl Endpoint) -> Result<(), CliError> {
+    pub(super) fn poll(&mut self, end: &mut impl Endpoint) -> Result<(), CliError> {
         let now = self.context.clock.now();
-        if now.since(self.looked) >= SLICE {
-            self.looked = now;
+        if now.since(self.polled) >= SLICE {
+            self.polled = now;
             match end.is_many() {
                 true => self.tell(end)?,
                 false => self.tell_connection(&end.properties())?,
@@ -219,7 +219,7 @@ impl<'a> Pace<'a> {
                 }
                 Err(Halt::Stream(StreamError::Lost { elements })) => {
                     self.note_lost(elements);
-                    self.look(end)?;
+                    self.poll(end)?;
                     continue;
                 }
                 result => {
@@ -233,7 +233,7 @@ impl<'a> Pace<'a> {
             if let Some(timeout) = self.limit.filter(|limit| waited >= *limit) {
                 return Err(StreamError::Timeout { timeout, what }.into());
             }
-            self.look(end)?;
+            self.poll(end)?;
         }
     }
 

@@ -143,7 +143,7 @@ impl Read<'_> {
     fn count(&mut self, elements: usize, bytes: usize) -> Result<(), CliError> {
         self.pace.moved.elements += elements as u64;
         self.pace.moved.bytes += bytes as u64;
-        self.pace.look(&mut self.reader)
+        self.pace.poll(&mut self.reader)
     }
 
     /// With a journal, the stream is left to its next user unless it has ended. Otherwise the

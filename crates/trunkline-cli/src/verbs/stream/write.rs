@@ -111,7 +111,7 @@ impl Write<'_> {
 
     fn wait_for_input(&mut self) -> Result<(), Halt> {
         loop {
-            self.pace.look(&mut self.writer)?;
+            self.pace.poll(&mut self.writer)?;
             if self.pace.context.interrupted.is_so() {
                 return Err(Halt::Interrupted);
             }
@@ -312,7 +312,7 @@ impl Write<'_> {
                 self.pace.tell_delivering(&found, DELIVERED_WITHIN)?;
                 is_told = true;
             }
-            self.pace.look(&mut self.writer)?;
+            self.pace.poll(&mut self.writer)?;
         }
         Ok(())
     }

@@ -87,7 +87,7 @@ impl Log {
     }
 
     /// Determines the room at hand from now on.
-    pub(super) fn look(&mut self) {
+    pub(super) fn update_at_hand(&mut self) {
         let total = self.total();
         let live = self.members.iter().flatten().filter(|one| !one.ended);
         let least = |least: AtHand, one: AtHand| AtHand {

@@ -35,7 +35,7 @@ impl Log {
         }
         self.reserved.add(room);
         self.live_mut().for_each(Member::forget_full);
-        self.look();
+        self.update_at_hand();
         Reserve::Reserved(self.turn)
     }
 

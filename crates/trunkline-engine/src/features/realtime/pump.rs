@@ -146,8 +146,8 @@ impl Source {
                 (true, replaced)
             }
             From::Newest(newest, seen) => {
-                let look = newest.look(seen, &mut self.words);
-                (look.is_new, look.replaced)
+                let polled = newest.poll(seen, &mut self.words);
+                (polled.is_new, polled.replaced)
             }
             From::Drain(ring) => {
                 let take = |words: &[u64]| layout.wire_form(words, buffers);

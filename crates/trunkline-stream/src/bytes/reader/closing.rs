@@ -30,7 +30,7 @@ impl ReaderCore {
             let _is_told = self.link.wait(waits, Some(soon), told).await;
         }
         self.link.with(|end, _, _| {
-            end.look();
+            end.poll_ring();
             end.link.abort();
         });
         let soon = self.link.now().saturating_add(Duration::from_secs(1));

@@ -233,7 +233,7 @@ impl ReaderCore {
         }
         let link = self.link.clone();
         let found = link.wait(waits, link.deadline(timeout), |end, _| {
-            end.look();
+            end.poll_ring();
             if self.has(count) {
                 return Some(Ok(count));
             }
@@ -377,7 +377,7 @@ impl ReaderCore {
     #[cold]
     fn give_credit(&mut self) {
         (self.is_shared, self.credit_at) = self.link.with(|end, _, _| {
-            end.look();
+            end.poll_ring();
             match end.ring_bell() {
                 true => (true, u64::MAX),
                 false => (false, end.link.credit_due_position()),

@@ -43,7 +43,7 @@ impl WriterCore {
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
         let ended = self.link.with(|end, _, _| {
             end.end_journal()?;
-            end.look();
+            end.poll_ring();
             end.link.close();
             Ok(())
         });
@@ -67,7 +67,7 @@ impl WriterCore {
     /// Stops sending, and sends the reader the reason.
     pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Closed {
         self.link.with(|end, _, _| {
-            end.look();
+            end.poll_ring();
             end.link.abort(reason);
         });
         let soon = self.link.now().saturating_add(Duration::from_secs(1));
@@ -100,7 +100,7 @@ impl Drop for WriterCore {
             // The stream is incomplete, and the reader must not take it for complete. There is no
             // wait, because it could be for the part of the program that panicked.
             self.link.with(|end, _, _| {
-                end.look();
+                end.poll_ring();
                 end.link.abort(PANICKED);
             });
             self.end(None);

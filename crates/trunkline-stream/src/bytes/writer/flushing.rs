@@ -65,7 +65,7 @@ impl WriterCore {
         self.unsent = 0;
         let flushes_each = self.flushes_each;
         let (position, is_reached) = self.link.with(|end, _, _| {
-            end.look();
+            end.poll_ring();
             if flushes_each {
                 end.rest_now();
             }

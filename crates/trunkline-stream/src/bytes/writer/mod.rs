@@ -277,7 +277,7 @@ impl WriterCore {
             let has_room = ring.has_room(bytes, count).unwrap_or(false);
             end.link.set_short_of_room(!has_room);
             if !has_room {
-                end.look();
+                end.poll_ring();
                 return None;
             }
             Some(Ok(()))

@@ -178,7 +178,7 @@ fn an_end_that_is_known_is_safe() {
     let close = |world: &mut World| {
         let end = &mut world.writer.as_mut().unwrap().end;
         end.end_journal().unwrap();
-        end.look();
+        end.poll_ring();
         end.link.close();
     };
     let is_closed = |world: &World| world.writer.as_ref().unwrap().end.link.is_closed();

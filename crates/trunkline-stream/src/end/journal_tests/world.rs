@@ -263,7 +263,7 @@ impl World {
                 return;
             }
             if !self.is_connected {
-                w.look();
+                w.poll_ring();
                 w.transport += 1;
                 w.forget_output();
                 w.link.handle_dialled(now, w.transport, None);
@@ -298,7 +298,7 @@ impl World {
         fn sync<S: Syncs>(end: &mut StreamEndpoint<S>) {
             if let Some(job) = end.inner.sync_job() {
                 end.inner.finish_sync(job.run());
-                end.look();
+                end.poll_ring();
             }
         }
         match (side, &mut self.writer, &mut self.reader) {
