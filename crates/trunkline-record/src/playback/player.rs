@@ -110,7 +110,7 @@ impl TdmsPlayback {
             let opened = file.opened;
             Ok((opened.backend, file.length, Some(opened.report)))
         };
-        Self::new_over(recording, memory, ring, options, Box::new(opens))
+        Self::new_with(recording, memory, ring, options, Box::new(opens))
     }
 
     /// Same as [`new`](Self::new), with backends supplied by the caller, for tests. `opens` creates
@@ -126,10 +126,10 @@ impl TdmsPlayback {
         let opens = move |path: &Path, reads_max| {
             opens(path, reads_max).map(|(backend, length)| (backend, length, None))
         };
-        Self::new_over(recording, memory, ring, options, Box::new(opens))
+        Self::new_with(recording, memory, ring, options, Box::new(opens))
     }
 
-    fn new_over(
+    fn new_with(
         recording: Recording,
         memory: Arc<RegionMemory>,
         ring: RegionWriter,

@@ -43,7 +43,7 @@ pub struct FanInReader<T: Element> {
 }
 
 impl<T: Element> FanInReader<T> {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         options: FanInOptions,
@@ -54,7 +54,7 @@ impl<T: Element> FanInReader<T> {
         })
     }
 
-    async fn read_over(
+    async fn read_impl(
         &mut self,
         waits: &impl Waits,
         max: usize,
@@ -100,7 +100,7 @@ forward! {
     /// [`StreamError::Timeout`]: nothing arrived. [`StreamError::Element`]: a writer has sent an
     /// invalid element; it stays connected, and nothing was read.
     read_run, read_run_async(max: usize, timeout: Option<Duration>) -> Run<T>
-        = read_over(max, timeout), cancelled "A future that is dropped has read nothing.",
+        = read_impl(max, timeout), cancelled "A future that is dropped has read nothing.",
     [T: Element] FanInReader<T>
 }
 

@@ -55,7 +55,7 @@ pub struct FanOutWriter<T: Element> {
 }
 
 impl<T: Element> FanOutWriter<T> {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         options: FanOutOptions,
@@ -77,7 +77,7 @@ impl<T: Element> FanOutWriter<T> {
         self.write_many(std::slice::from_ref(element), timeout)
     }
 
-    async fn write_over(
+    async fn write_impl(
         &mut self,
         waits: &impl Waits,
         elements: &[T],
@@ -109,7 +109,7 @@ forward! {
     /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
     /// more elements than the buffer can hold.
     write_many, write_many_async(elements: &[T], timeout: Option<Duration>) -> ()
-        = write_over(elements, timeout), cancelled "A future that is dropped has written nothing.",
+        = write_impl(elements, timeout), cancelled "A future that is dropped has written nothing.",
     [T: Element] FanOutWriter<T>
 }
 

@@ -37,7 +37,7 @@ pub struct FanInValueReader {
 }
 
 impl FanOutValueWriter {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         data_type: &DataType,
@@ -53,7 +53,7 @@ impl FanOutValueWriter {
         &self.encoder.data_type
     }
 
-    async fn write_over(
+    async fn write_impl(
         &mut self,
         waits: &impl Waits,
         values: &[Value],
@@ -112,14 +112,14 @@ forward! {
     /// [`StreamError::Type`]: a value is of another type; nothing was written. Otherwise those of
     /// [`FanOutWriter::write_many`](crate::FanOutWriter::write_many).
     write_many, write_many_async(values: &[Value], timeout: Option<Duration>) -> ()
-        = write_over(values, timeout), cancelled "A future that is dropped has written nothing.",
+        = write_impl(values, timeout), cancelled "A future that is dropped has written nothing.",
     [] FanOutValueWriter
 }
 
 forward!(writer to several [] FanOutValueWriter);
 
 impl FanInValueReader {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         data_type: &DataType,
@@ -135,7 +135,7 @@ impl FanInValueReader {
         &self.data_type
     }
 
-    async fn read_over(
+    async fn read_impl(
         &mut self,
         waits: &impl Waits,
         max: usize,
@@ -176,7 +176,7 @@ forward! {
 forward! {
     /// See [`FanInReader::read_run`](crate::FanInReader::read_run).
     read_run, read_run_async(max: usize, timeout: Option<Duration>) -> Run<Value>
-        = read_over(max, timeout), cancelled "A future that is dropped has read nothing.",
+        = read_impl(max, timeout), cancelled "A future that is dropped has read nothing.",
     [] FanInValueReader
 }
 

@@ -10,12 +10,12 @@ macro_rules! forward {
         impl<$($of)*> $end $(<$t>)? {
             $(#[$doc])*
             pub fn create($($arg: $ty),*) -> Result<Self, StreamError> {
-                block(Self::create_over(&Blocking, $($arg),*))
+                block(Self::create_impl(&Blocking, $($arg),*))
             }
 
             /// Async version of [`create`](Self::create).
             pub async fn create_async($($arg: $ty),*) -> Result<Self, StreamError> {
-                Self::create_over(&Task, $($arg),*).await
+                Self::create_impl(&Task, $($arg),*).await
             }
         }
     };

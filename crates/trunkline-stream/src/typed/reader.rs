@@ -37,7 +37,7 @@ pub struct Reader<T: Element> {
 }
 
 impl<T: Element> Reader<T> {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         options: Options,
@@ -78,10 +78,10 @@ impl<T: Element> Reader<T> {
     /// # Errors
     /// [`StreamError::Ended`], or the reason why the stream is over.
     pub fn read_available(&mut self) -> Result<Vec<T>, StreamError> {
-        block(self.read_over(&Blocking, Wanted::Available, None))
+        block(self.read_impl(&Blocking, Wanted::Available, None))
     }
 
-    async fn read_over(
+    async fn read_impl(
         &mut self,
         waits: &impl Waits,
         wanted: Wanted,
@@ -117,7 +117,7 @@ forward! {
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
     /// the buffer's capacity.
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<T>
-        = read_over(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
+        = read_impl(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
     [T: Element] Reader<T>
 }
 

@@ -23,7 +23,7 @@ pub struct ValueReader {
 }
 
 impl ValueReader {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         data_type: &DataType,
@@ -55,10 +55,10 @@ impl ValueReader {
     /// # Errors
     /// [`StreamError::Ended`], or the reason why the stream is over.
     pub fn read_available(&mut self) -> Result<Vec<Value>, StreamError> {
-        block(self.read_over(&Blocking, Wanted::Available, None))
+        block(self.read_impl(&Blocking, Wanted::Available, None))
     }
 
-    async fn read_over(
+    async fn read_impl(
         &mut self,
         waits: &impl Waits,
         wanted: Wanted,
@@ -134,7 +134,7 @@ forward! {
     /// Those of [`read`](Self::read). [`StreamError::TooMany`], without waiting, if `count` exceeds
     /// the buffer's capacity. [`StreamError::Lengths`] if arrays are not of equal lengths (NS-35).
     read_many, read_many_async(count: usize, timeout: Option<Duration>) -> Vec<Value>
-        = read_over(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
+        = read_impl(Wanted::Exactly(count), timeout), cancelled "A future that is dropped has read nothing.",
     [] ValueReader
 }
 

@@ -37,7 +37,7 @@ pub struct ValueWriter {
 }
 
 impl ValueWriter {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         data_type: &DataType,
@@ -63,7 +63,7 @@ impl ValueWriter {
         self.write_many(std::slice::from_ref(value), timeout)
     }
 
-    async fn write_over(
+    async fn write_impl(
         &mut self,
         waits: &impl Waits,
         values: &[Value],
@@ -157,7 +157,7 @@ forward! {
     /// Those of [`write`](Self::write). [`StreamError::TooMany`], without waiting, if there are
     /// more elements than the buffer can hold.
     write_many, write_many_async(values: &[Value], timeout: Option<Duration>) -> ()
-        = write_over(values, timeout), cancelled "A future that is dropped has written nothing, with one exception: with a journal on \
+        = write_impl(values, timeout), cancelled "A future that is dropped has written nothing, with one exception: with a journal on \
         `Durability::Disk`, a future dropped while it waits for the disk has written everything.",
     [] ValueWriter
 }

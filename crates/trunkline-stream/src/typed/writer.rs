@@ -46,7 +46,7 @@ pub struct Writer<T: Element> {
 }
 
 impl<T: Element> Writer<T> {
-    async fn create_over(
+    async fn create_impl(
         waits: &impl Waits,
         url: &str,
         options: Options,
@@ -90,7 +90,7 @@ impl<T: Element> Writer<T> {
                 return Ok(());
             }
         }
-        block(self.write_over(&Blocking, elements, timeout))
+        block(self.write_impl(&Blocking, elements, timeout))
     }
 
     /// Async version of [`write_many`](Self::write_many).
@@ -103,11 +103,11 @@ impl<T: Element> Writer<T> {
         elements: &[T],
         timeout: Option<Duration>,
     ) -> Result<(), StreamError> {
-        self.write_over(&Task, elements, timeout).await
+        self.write_impl(&Task, elements, timeout).await
     }
 
     #[inline]
-    async fn write_over(
+    async fn write_impl(
         &mut self,
         waits: &impl Waits,
         elements: &[T],

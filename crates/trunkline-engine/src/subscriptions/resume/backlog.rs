@@ -145,7 +145,7 @@ impl Backlog {
     }
 
     /// Marks everything as useless, because no session can take over any more. The memory is freed
-    /// by [`drop_over`](Self::drop_over).
+    /// by [`drop_excess`](Self::drop_excess).
     pub(crate) fn forget_all(&mut self) {
         self.over
             .extend(self.updates.drain().map(|(_, known)| known));
@@ -153,7 +153,7 @@ impl Backlog {
     }
 
     /// Frees useless updates in slices of `budget` updates. Returns false if there are more.
-    pub(crate) fn drop_over(&mut self, budget: &mut usize, wakes: &mut Wakes) -> bool {
+    pub(crate) fn drop_excess(&mut self, budget: &mut usize, wakes: &mut Wakes) -> bool {
         let mut cost = 0;
         while *budget > 0
             && let Some(known) = self.over.last_mut()

@@ -185,7 +185,7 @@ impl Detached {
             self.sessions.clear();
             self.kept.lock().forget_all();
         }
-        if !self.kept.lock().drop_over(budget, wakes) {
+        if !self.kept.lock().drop_excess(budget, wakes) {
             return false;
         }
         while let Some(mut feed) = self.feeds.first_entry() {

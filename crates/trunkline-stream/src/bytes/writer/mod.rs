@@ -163,12 +163,12 @@ impl WriterCore {
     pub(crate) fn check_open(&self) -> Result<(), StreamError> {
         match self.over.get() {
             None => Ok(()),
-            Some(()) => Err(self.why_over()),
+            Some(()) => Err(self.end_error()),
         }
     }
 
     #[cold]
-    fn why_over(&self) -> StreamError {
+    fn end_error(&self) -> StreamError {
         let over = self.link.with(|end, _, _| over(&end.link));
         over.unwrap_or(StreamError::Closed)
     }
