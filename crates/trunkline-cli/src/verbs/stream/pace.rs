@@ -6,7 +6,7 @@ use trunkline::stream::{JournalError, Properties, StreamError};
 use trunkline_types::Tick;
 
 use super::events::{StreamEvent, Transferred};
-use super::peers::{Endpoint, News};
+use super::peers::{Endpoint, PeerEvent};
 use super::units::{bytes_text, rate_text};
 use crate::verbs::progress::Meter;
 use crate::{CliError, Context, counted};
@@ -47,7 +47,7 @@ pub(super) struct Pace<'a> {
     limit: Option<Duration>,
     started: Tick,
     meter: Meter,
-    /// Time of the last check for news of several peers.
+    /// Time of the last check for events of several peers.
     polled: Tick,
     pub(super) moved: Moved,
     /// Elements dropped by a writer.
@@ -134,16 +134,21 @@ impl<'a> Pace<'a> {
     }
 
     pub(super) fn tell(&self, end: &mut impl Endpoint) -> Result<(), CliError> {
-        let news = end.news();
-        self.tell_news(&end.properties(), &news)
+        let events = end.peer_events();
+        self.tell_peer_events(&end.properties(), &events)
     }
 
-    pub(super) fn tell_news(&self, end: &Properties, news: &[News]) -> Result<(), CliError> {
-        news.iter()
+    pub(super) fn tell_peer_events(
+        &self,
+        end: &Properties,
+        events: &[PeerEvent],
+    ) -> Result<(), CliError> {
+        events
+            .iter()
             .try_for_each(|one| self.context.tell(&one.event(&end.url, &end.data_type)))
     }
 
-    /// Shows the progress now and then, and reports news of several peers.
+    /// Shows the progress now and then, and reports events of several peers.
     pub(super) fn poll(&mut self, end: &mut impl Endpoint) -> Result<(), CliError> {
         let now = self.context.clock.now();
         if now.since(self.polled) >= SLICE {

@@ -1,4 +1,4 @@
-//! News of the peers of an end with several, for people and for programs.
+//! Events of the peers of an endpoint with several, for people and for programs.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ pub(super) trait Endpoint {
 
     fn is_many(&self) -> bool;
 
-    /// Returns the news of several peers since the last call.
-    fn news(&mut self) -> Vec<News>;
+    /// Returns the events of several peers since the last call.
+    fn peer_events(&mut self) -> Vec<PeerEvent>;
 
     /// Describes several peers for the progress line.
     fn peers(&mut self) -> String;
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum News {
+pub(super) enum PeerEvent {
     /// The peer has connected. `is_twin`: another connected writer has the same name.
-    Came { member: Arc<Member>, is_twin: bool },
+    Connected { member: Arc<Member>, is_twin: bool },
     /// A reader has left, or was disconnected at the end, with the elements that it lacks.
-    Reader(Lacking),
+    ReaderLeft(Lacking),
     /// A writer has ended, after this number of elements was read from it.
-    Writer {
+    WriterEnded {
         member: Arc<Member>,
         elements: u64,
         end: RunEnd,
@@ -46,11 +46,11 @@ pub(super) fn error_of(end: &RunEnd) -> Option<StreamError> {
     }
 }
 
-impl News {
+impl PeerEvent {
     pub(super) fn event(&self, url: &str, data_type: &DataType) -> StreamEvent {
         let url = url.to_owned();
         match self {
-            News::Came { member, is_twin } => StreamEvent::StreamConnected {
+            PeerEvent::Connected { member, is_twin } => StreamEvent::StreamConnected {
                 url,
                 peer: member.url.clone(),
                 transport: None,
@@ -58,7 +58,7 @@ impl News {
                 same_name: *is_twin,
                 is_again: false,
             },
-            News::Reader(lacking) => StreamEvent::StreamReader {
+            PeerEvent::ReaderLeft(lacking) => StreamEvent::StreamReader {
                 url,
                 peer: lacking.member.url.clone(),
                 left: lacking.left.elements,
@@ -66,7 +66,7 @@ impl News {
                 lost: lacking.lost,
                 why: lacking.fault.clone().map(StreamError::from).into(),
             },
-            News::Writer {
+            PeerEvent::WriterEnded {
                 member,
                 elements,
                 end,
@@ -135,8 +135,10 @@ mod tests {
             fault: None,
         };
         let text = |lacking: &Lacking| {
-            let news = News::Reader(lacking.clone());
-            news.event("tl://localhost/out", &DataType::F64).to_string()
+            let event = PeerEvent::ReaderLeft(lacking.clone());
+            event
+                .event("tl://localhost/out", &DataType::F64)
+                .to_string()
         };
         assert_eq!(
             text(&lacking),

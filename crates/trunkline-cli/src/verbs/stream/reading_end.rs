@@ -9,7 +9,7 @@ use trunkline::stream::{
 };
 use trunkline_types::Value;
 
-use super::peers::{Endpoint, News, error_of};
+use super::peers::{Endpoint, PeerEvent, error_of};
 use super::problem;
 use super::read::Args;
 use crate::{Context, Exit, Problem, counted};
@@ -26,8 +26,8 @@ pub(super) struct Gathering {
     ended: usize,
     /// Known writers, each with the number of its elements read.
     known: BTreeMap<u64, (Arc<Member>, u64)>,
-    /// News not collected yet: at most two of each writer.
-    news: Vec<News>,
+    /// Events not collected yet: at most two of each writer.
+    events: Vec<PeerEvent>,
     /// Exit code of the command if a writer was lost.
     failed: Option<Exit>,
 }
@@ -131,10 +131,10 @@ impl Endpoint for ReadingEnd {
         matches!(self, Self::Many(_))
     }
 
-    fn news(&mut self) -> Vec<News> {
+    fn peer_events(&mut self) -> Vec<PeerEvent> {
         match self {
             Self::One(_) => Vec::new(),
-            Self::Many(many) => many.news(),
+            Self::Many(many) => many.peer_events(),
         }
     }
 
@@ -156,7 +156,7 @@ impl Gathering {
             least,
             ended: 0,
             known: BTreeMap::new(),
-            news: Vec::new(),
+            events: Vec::new(),
             failed: None,
         }
     }
@@ -182,7 +182,7 @@ impl Gathering {
                             self.failed = Some(exit);
                         }
                     }
-                    self.news.push(News::Writer {
+                    self.events.push(PeerEvent::WriterEnded {
                         member,
                         elements,
                         end,
@@ -200,7 +200,7 @@ impl Gathering {
         if !self.known.contains_key(&member.number) {
             let mut others = self.known.values();
             let is_twin = others.any(|(other, _)| other.url == member.url);
-            self.news.push(News::Came {
+            self.events.push(PeerEvent::Connected {
                 member: member.clone(),
                 is_twin,
             });
@@ -209,10 +209,10 @@ impl Gathering {
         met.or_insert_with(|| (member.clone(), 0))
     }
 
-    fn news(&mut self) -> Vec<News> {
+    fn peer_events(&mut self) -> Vec<PeerEvent> {
         for present in self.reader.writers() {
             self.meet(&present.member);
         }
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.events)
     }
 }

@@ -241,7 +241,7 @@ impl Write<'_> {
             // Otherwise everything was delivered, or its time has passed.
             None => self.writer.close(SLICE * 10),
         };
-        self.pace.tell_news(&properties, &rest.news)?;
+        self.pace.tell_peer_events(&properties, &rest.events)?;
         let left = rest.left;
         let (readers, lost) = rest.readers.unzip();
         self.pace.context.tell(&StreamEvent::Written {

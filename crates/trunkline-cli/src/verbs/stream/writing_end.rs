@@ -9,7 +9,7 @@ use trunkline::stream::{
 };
 use trunkline_types::Value;
 
-use super::peers::{Endpoint, News, has_wanted_it, readers_text};
+use super::peers::{Endpoint, PeerEvent, has_wanted_it, readers_text};
 use super::problem;
 use super::write::Args;
 use crate::{Context, Problem};
@@ -44,7 +44,7 @@ pub(super) struct Rest {
     /// For an end with several readers: the number of readers so far, and of the elements they
     /// lost.
     pub(super) readers: Option<(u64, u64)>,
-    pub(super) news: Vec<News>,
+    pub(super) events: Vec<PeerEvent>,
 }
 
 impl WritingEnd {
@@ -132,10 +132,10 @@ impl Endpoint for WritingEnd {
         matches!(self, Self::Many(_))
     }
 
-    fn news(&mut self) -> Vec<News> {
+    fn peer_events(&mut self) -> Vec<PeerEvent> {
         match self {
             Self::One(_) => Vec::new(),
-            Self::Many(many) => many.news(),
+            Self::Many(many) => many.peer_events(),
         }
     }
 
@@ -172,8 +172,8 @@ impl Spreading {
         }
     }
 
-    fn news(&mut self) -> Vec<News> {
-        let mut news = Vec::new();
+    fn peer_events(&mut self) -> Vec<PeerEvent> {
+        let mut events = Vec::new();
         // Asked first: a reader that leaves after this call is reported next time.
         let departed = self.writer.departed();
         let present = self.writer.readers();
@@ -182,7 +182,7 @@ impl Spreading {
             if self.known.insert(member.number) {
                 self.tally.readers += 1;
                 // The output does not depend on which reader it is.
-                news.push(News::Came {
+                events.push(PeerEvent::Connected {
                     member: member.clone(),
                     is_twin: false,
                 });
@@ -192,13 +192,13 @@ impl Spreading {
             self.known.remove(&lacking.member.number);
             self.unfetched = lacking.left.elements;
             self.tally.take(&lacking);
-            news.push(News::Reader(lacking));
+            events.push(PeerEvent::ReaderLeft(lacking));
         }
-        news
+        events
     }
 
     fn end(mut self, let_go: impl FnOnce(FanOutValueWriter) -> Vec<Lacking>) -> Rest {
-        let mut news = self.news();
+        let mut events = self.peer_events();
         let kept = self.writer.properties().in_buffer;
         let Self {
             writer,
@@ -212,13 +212,13 @@ impl Spreading {
         }
         for lacking in let_go(writer) {
             tally.take(&lacking);
-            news.push(News::Reader(lacking));
+            events.push(PeerEvent::ReaderLeft(lacking));
         }
         Rest {
             left: tally.left,
             journal: None,
             readers: Some((tally.readers, tally.lost)),
-            news,
+            events,
         }
     }
 }
