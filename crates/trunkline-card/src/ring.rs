@@ -1,4 +1,4 @@
-//! The reading end of a device's ring, with a way to wait for the device's thread.
+//! The reader of a device's ring, with a way to wait for the device's thread.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};

@@ -112,14 +112,14 @@ unsafe impl Send for Slots {}
 #[cfg(not(loom))]
 unsafe impl Sync for Slots {}
 
-/// The writing end of a table. Any thread may store. Callers ensure that at most one at a time
+/// The writer of a table. Any thread may store. Callers ensure that at most one at a time
 /// stores into the same slot.
 ///
 /// # Progress
 /// Every operation is wait-free.
 pub struct TableWriter(TableMemory);
 
-/// The reading end of a table. The memory is not trusted: what is read may be wrong, but no content
+/// The reader of a table. The memory is not trusted: what is read may be wrong, but no content
 /// makes a read fail.
 ///
 /// # Progress

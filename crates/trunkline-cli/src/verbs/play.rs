@@ -419,7 +419,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     })
 }
 
-/// Returns the writing end once it has a reader; `None` if the command was interrupted before.
+/// Returns the writer once it has a reader; `None` if the command was interrupted before.
 fn create(
     args: &Args,
     url: &str,

@@ -236,7 +236,7 @@ fn stream_recording_is_stopped_by_another_command() {
     let mut write = rig.command(&["stream", "write", "out", "--to", "in", "--type", "i32"]);
     let (input, feeding) = std::io::pipe().unwrap();
     let writer = Running::spawn_reading(&mut write, input.into());
-    // It has the reading end of the pipe.
+    // It has the read end of the pipe.
     drop(write);
     let fed = std::thread::spawn(move || {
         let mut feeding = feeding;

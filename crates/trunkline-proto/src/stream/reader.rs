@@ -1,4 +1,4 @@
-//! The reading end.
+//! The reader.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::message::stream::{
 };
 use crate::{Disconnect, FaultCode, Features, Frame, FrameKind};
 
-/// The state of the reading end. Positions are in bytes.
+/// The state of the reader. Positions are in bytes.
 #[derive(Clone, Debug)]
 pub struct Reader {
     pub(super) form: ElementForm,

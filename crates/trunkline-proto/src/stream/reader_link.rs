@@ -1,4 +1,4 @@
-//! The interface of the reading end to the reading program and its driver.
+//! The interface of the reader to its program and its driver.
 
 use trunkline_types::Tick;
 

@@ -1,4 +1,4 @@
-//! The writing end.
+//! The writer.
 
 use trunkline_types::Tick;
 
@@ -15,7 +15,7 @@ use crate::message::stream::{
 };
 use crate::{Disconnect, FaultCode, Frame, FrameKind};
 
-/// The state of the writing end. Positions are in bytes.
+/// The state of the writer. Positions are in bytes.
 ///
 /// `freed <= acknowledged <= handed <= written`; while a connection is up `handed` is also at most
 /// the credit.

@@ -1,4 +1,4 @@
-//! The interface of the writing end to the writing program and its driver.
+//! The interface of the writer to its program and its driver.
 
 use trunkline_types::Tick;
 

@@ -16,7 +16,7 @@ use crate::byte_ring::Corrupt;
 use crate::sync::{Arc, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::waits::Waits;
 
-/// The reading end of a ring for any number of [cursors](ElementCursor).
+/// The reading side of a ring for any number of [cursors](ElementCursor).
 ///
 /// The ring keeps its contents while there is no cursor. Clones refer to the same end.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ pub struct ElementCursor {
 }
 
 impl ElementMemory {
-    /// Returns the reading end for several readers; use it instead of [`consumer`](Self::consumer).
+    /// Returns the reading side for several readers; use it instead of [`consumer`](Self::consumer).
     pub fn cursors(self) -> ElementCursors {
         let table = Table {
             places: BTreeMap::new(),

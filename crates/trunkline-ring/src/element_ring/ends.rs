@@ -9,7 +9,7 @@ use crate::byte_ring::Corrupt;
 use crate::sync::Ordering;
 use crate::waits::Waits;
 
-/// The writing end of a ring: the writing program of a stream, or the receiver that serves the
+/// The writer of a ring: the writing program of a stream, or the receiver that serves the
 /// reading program.
 ///
 /// # Real-time
@@ -248,7 +248,7 @@ impl std::fmt::Debug for ElementProducer {
     }
 }
 
-/// The reading end of a ring: the reading program of a stream, or the sender that serves the
+/// The reader of a ring: the reading program of a stream, or the sender that serves the
 /// writing program.
 ///
 /// # Real-time

@@ -115,7 +115,7 @@ impl RegionMemory {
     /// Returns the end of a device that is recorded. Create it once, in one of the processes.
     ///
     /// # Safety
-    /// In this process no other writing end is created from this memory.
+    /// In this process no other writer is created from this memory.
     pub unsafe fn filler(self: &Arc<Self>) -> RegionFiller {
         RegionFiller::new(self.parts())
     }
@@ -123,7 +123,7 @@ impl RegionMemory {
     /// Returns the end that is recorded from. At most `lent_max` regions may be lent at a time.
     ///
     /// # Safety
-    /// In this process no other reading end is created from this memory.
+    /// In this process no other reader is created from this memory.
     pub unsafe fn reader(self: &Arc<Self>, lent_max: usize) -> RegionReader {
         RegionReader::new(self.parts(), lent_max)
     }

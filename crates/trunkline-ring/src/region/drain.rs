@@ -5,7 +5,7 @@ use super::parts::{Losses, Parts};
 use crate::byte_ring::Corrupt;
 use crate::element_ring::ElementConsumer;
 
-/// The reading end as a device uses it: it never waits. Elements that are missing when it needs
+/// The reader as a device uses it: it never waits. Elements that are missing when it needs
 /// them are counted.
 ///
 /// # Real-time

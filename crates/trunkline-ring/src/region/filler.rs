@@ -5,7 +5,7 @@ use super::parts::{Losses, Parts};
 use crate::byte_ring::Corrupt;
 use crate::element_ring::ElementProducer;
 
-/// The writing end as a device uses it: it never waits. Elements that arrive while the ring is full
+/// The writer as a device uses it: it never waits. Elements that arrive while the ring is full
 /// are lost and counted.
 ///
 /// # Real-time

@@ -11,7 +11,7 @@ use crate::byte_ring::Corrupt;
 use crate::element_ring::{ElementConsumer, RingShape};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The reading end, which lends its elements in regions.
+/// The reader, which lends its elements in regions.
 ///
 /// Lending and taking back hold a lock for a few instructions; the device never takes it.
 pub struct RegionReader {

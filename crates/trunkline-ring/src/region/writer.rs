@@ -9,7 +9,7 @@ use super::parts::{Losses, Parts};
 use crate::element_ring::{ElementProducer, RingShape};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The writing end, which lends its memory in regions that are filled in any order.
+/// The writer, which lends its memory in regions that are filled in any order.
 ///
 /// Lending and taking back hold a lock for a few instructions; the device never takes it.
 pub struct RegionWriter {

@@ -10,7 +10,7 @@ use super::checker::{Lineage, StreamEnd};
 use super::ctx::{Ctx, Exit, Phase};
 use super::writing::{Next, check_fault, creation_failed};
 
-/// Creates reading ends, one after another, and reads from them.
+/// Creates readers, one after another, and reads from them.
 pub async fn run(ctx: Ctx) -> Exit {
     let data_type = ctx.plan().kind.data_type();
     loop {

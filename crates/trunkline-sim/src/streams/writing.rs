@@ -9,7 +9,7 @@ use trunkline_types::Tick;
 use super::content::Kind;
 use super::ctx::{Ctx, Exit, Phase};
 
-/// Creates writing ends, one after another, and writes to them.
+/// Creates writers, one after another, and writes to them.
 pub async fn run(ctx: Ctx) -> Exit {
     let data_type = ctx.plan().kind.data_type();
     loop {

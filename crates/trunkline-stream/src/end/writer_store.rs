@@ -12,7 +12,7 @@ use super::syncing::Syncs;
 use crate::error::StreamError;
 use crate::journal::{JournalError, SyncJob, Synced, WriterJournal};
 
-/// The journal of a writing end, and the outer end of its ring.
+/// The journal of a writer, and the outer end of its ring.
 pub(crate) struct WriterStore {
     pub(super) journal: WriterJournal,
     ring: ElementProducer,

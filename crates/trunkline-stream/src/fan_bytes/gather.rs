@@ -1,4 +1,4 @@
-//! A reading end with several writers, in bytes: the common core of every kind.
+//! A reader with several writers, in bytes: the common core of every kind.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -18,7 +18,7 @@ use crate::handle::{EndpointHandle, Environment};
 use crate::properties::{Monitor, Properties};
 use crate::wait::{Blocking, Waits};
 
-/// Creates the lanes of a reading end, each with a buffer of its own.
+/// Creates the lanes of a reader, each with a buffer of its own.
 pub(crate) struct Writers {
     pub(crate) shape: RingShape,
     pub(crate) is_touched: bool,
@@ -98,7 +98,7 @@ impl Lanes for Writers {
     }
 }
 
-/// The common core of every kind of reading end with several writers.
+/// The common core of every kind of reader with several writers.
 pub(crate) struct FanInCore {
     pub(crate) hub: Arc<Hub<Writers>>,
     bells: Arc<Bells>,

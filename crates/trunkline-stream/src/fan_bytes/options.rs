@@ -17,7 +17,7 @@ pub enum Policy {
     Quota(u64),
 }
 
-/// Options of a writing end with several readers.
+/// Options of a writer with several readers.
 ///
 /// The [`Options`] must not name a peer, because the readers dial, nor a journal.
 /// [`gone_after`](Options::gone_after) limits how long a reader may be disconnected before the
@@ -34,7 +34,7 @@ pub struct FanOutOptions {
     pub readers_max: usize,
 }
 
-/// Options of a reading end with several writers.
+/// Options of a reader with several writers.
 ///
 /// The [`Options`] must not name a peer, because the writers dial, nor a journal. The capacity is
 /// that of each writer's buffer.

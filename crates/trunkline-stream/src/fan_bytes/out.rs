@@ -1,4 +1,4 @@
-//! A writing end with several readers, in bytes: the common core of every kind.
+//! A writer with several readers, in bytes: the common core of every kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::wait::{Blocking, Waits, block};
 /// elements.
 const ATTEMPTS: usize = 64;
 
-/// The common core of every kind of writing end with several readers.
+/// The common core of every kind of writer with several readers.
 pub(crate) struct FanOutCore {
     pub(crate) hub: Arc<Hub<Readers>>,
     pub(crate) bells: Arc<Bells>,

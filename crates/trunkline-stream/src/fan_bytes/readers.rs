@@ -1,4 +1,4 @@
-//! The lanes of a writing end with several readers: how they begin, and the record of readers that
+//! The lanes of a writer with several readers: how they begin, and the record of readers that
 //! have left.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use super::member::Lacking;
 use crate::end::{Bell, KeepFrom, LaneEnd, place_behind};
 use crate::properties::Properties;
 
-/// Creates the lanes of a writing end, each with a cursor in its ring.
+/// Creates the lanes of a writer, each with a cursor in its ring.
 pub(crate) struct Readers {
     pub(crate) cursors: ElementCursors,
     pub(crate) form: ElementForm,

@@ -1,4 +1,4 @@
-//! The journal of a reading end: received data that its program has not processed yet.
+//! The journal of a reader: received data that its program has not processed yet.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::recover::{self, Owner};
 use super::sync_job::{SyncJob, Synced};
 use super::{Durability, form_of, forward_to_log};
 
-/// The journal of a reading end.
+/// The journal of a reader.
 ///
 /// ```text
 ///   read <= durable <= arrived

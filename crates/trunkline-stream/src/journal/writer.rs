@@ -1,4 +1,4 @@
-//! The journal of a writing end: written data that is not durable at the reader yet.
+//! The journal of a writer: written data that is not durable at the reader yet.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::recover::{self, Owner};
 use super::sync_job::{SyncJob, Synced};
 use super::{Durability, form_of, forward_to_log};
 
-/// The journal of a writing end.
+/// The journal of a writer.
 ///
 /// Bytes go through it in this order:
 /// ```text

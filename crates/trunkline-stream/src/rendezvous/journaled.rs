@@ -17,7 +17,7 @@ use crate::error::StreamError;
 use crate::journal::{JournalError, JournalOptions, Lineage, Owner, ReaderJournal, WriterJournal};
 use crate::wait::Waits;
 
-/// Creates a writing end, or continues one from its journal.
+/// Creates a writer, or continues one from its journal.
 pub(super) async fn writer(
     waits: &impl Waits,
     mut plan: Plan<'_, impl World>,
@@ -73,7 +73,7 @@ pub(super) async fn writer(
     Ok(core.with_journal(options.durability))
 }
 
-/// Creates a reading end, or continues one from its journal.
+/// Creates a reader, or continues one from its journal.
 pub(super) async fn reader(
     waits: &impl Waits,
     mut plan: Plan<'_, impl World>,

@@ -1,4 +1,4 @@
-//! The reading end with several writers.
+//! The reader with several writers.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The reading end of streams of elements of type `T` from any number of writers.
+/// The reader of streams of elements of type `T` from any number of writers.
 ///
 /// The writers are ordinary ones that name this end as their peer. Each has its own buffer here, so
 /// none can block another. A read returns a run of elements of one writer, in its order, and
@@ -84,7 +84,7 @@ impl<T: Plain> FanInReader<T> {
 }
 
 forward! {
-    /// Creates the reading end `url` and waits for its first writers.
+    /// Creates the reader `url` and waits for its first writers.
     ///
     /// # Errors
     /// [`StreamError`] names the cause: the URL, the name or memory; or not enough writers in time.

@@ -1,4 +1,4 @@
-//! The writing end with several readers.
+//! The writer with several readers.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writing end of a stream of elements of type `T` with any number of readers, each of which
+/// The writer of a stream of elements of type `T` with any number of readers, each of which
 /// gets everything.
 ///
 /// The readers are ordinary ones that name this end as their peer. All share one buffer, in which
@@ -94,7 +94,7 @@ impl<T: Element> FanOutWriter<T> {
 }
 
 forward! {
-    /// Creates the writing end `url` and waits for its first readers.
+    /// Creates the writer `url` and waits for its first readers.
     ///
     /// # Errors
     /// [`StreamError`] names the cause: the URL, the name or memory; or not enough readers in time.

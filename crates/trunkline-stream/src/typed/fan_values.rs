@@ -18,7 +18,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous;
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writing end with several readers for any Trunkline type, which is given at creation.
+/// The writer with several readers for any Trunkline type, which is given at creation.
 ///
 /// In all other respects it is a [`FanOutWriter`](crate::FanOutWriter); its readers can be of
 /// either kind.
@@ -27,7 +27,7 @@ pub struct FanOutValueWriter {
     encoder: ValueEncoder,
 }
 
-/// The reading end with several writers for any Trunkline type, which is given at creation.
+/// The reader with several writers for any Trunkline type, which is given at creation.
 ///
 /// In all other respects it is a [`FanInReader`](crate::FanInReader); its writers can be of either
 /// kind.
@@ -101,7 +101,7 @@ impl FanOutValueWriter {
 }
 
 forward! {
-    /// Creates the writing end `url` and waits for its first readers.
+    /// Creates the writer `url` and waits for its first readers.
     create(url: &str, data_type: &DataType, options: FanOutOptions), [] FanOutValueWriter
 }
 
@@ -169,7 +169,7 @@ impl FanInValueReader {
 }
 
 forward! {
-    /// Creates the reading end `url` and waits for its first writers.
+    /// Creates the reader `url` and waits for its first writers.
     create(url: &str, data_type: &DataType, options: FanInOptions), [] FanInValueReader
 }
 

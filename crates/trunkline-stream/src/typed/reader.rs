@@ -1,4 +1,4 @@
-//! The reading end of a stream.
+//! The reader of a stream.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The reading end of a stream of elements of type `T`.
+/// The reader of a stream of elements of type `T`.
 ///
 /// Elements that arrive stay in the end's own buffer until they are read; reading allows the writer
 /// to send more (NS-62). After the writer is gone, reading continues until nothing is left (NS-47).
@@ -101,7 +101,7 @@ impl<T: Element> Reader<T> {
 }
 
 forward! {
-    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
+    /// Creates the reader `url` and waits until it is connected to its writer (NS-12).
     ///
     /// # Errors
     /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or

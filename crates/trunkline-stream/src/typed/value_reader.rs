@@ -1,4 +1,4 @@
-//! A reading end whose element type is known only at run time.
+//! A reader whose element type is known only at run time.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The reading end of a stream of any Trunkline type, which is given at creation.
+/// The reader of a stream of any Trunkline type, which is given at creation.
 ///
 /// In all other respects it is a [`Reader`](crate::Reader); its writer can be of either kind.
 pub struct ValueReader {
@@ -122,7 +122,7 @@ impl ValueReader {
 }
 
 forward! {
-    /// Creates the reading end `url` and waits until it is connected to its writer (NS-12).
+    /// Creates the reader `url` and waits until it is connected to its writer (NS-12).
     create(url: &str, data_type: &DataType, options: Options), [] ValueReader
 }
 

@@ -1,4 +1,4 @@
-//! A writing end whose element type is known only at run time.
+//! A writer whose element type is known only at run time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writing end of a stream of any Trunkline type, which is given at creation.
+/// The writer of a stream of any Trunkline type, which is given at creation.
 ///
 /// In all other respects it is a [`Writer`](crate::Writer); its reader can be of either kind.
 ///
@@ -146,7 +146,7 @@ impl ValueWriter {
 }
 
 forward! {
-    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
+    /// Creates the writer `url` and waits until it is connected to its reader (NS-12).
     create(url: &str, data_type: &DataType, options: Options), [] ValueWriter
 }
 

@@ -1,4 +1,4 @@
-//! The writing end of a stream.
+//! The writer of a stream.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::properties::{Monitor, Properties};
 use crate::rendezvous::{self, Here};
 use crate::wait::{Blocking, Task, Waits, block};
 
-/// The writing end of a stream of elements of type `T`.
+/// The writer of a stream of elements of type `T`.
 ///
 /// Elements go into the end's own buffer, and from there to the reader's as far as that has room.
 /// They are kept until the reader has them, across lost connections. While disconnected, writing
@@ -124,7 +124,7 @@ impl<T: Element> Writer<T> {
 }
 
 forward! {
-    /// Creates the writing end `url` and waits until it is connected to its reader (NS-12).
+    /// Creates the writer `url` and waits until it is connected to its reader (NS-12).
     ///
     /// # Errors
     /// [`StreamError`] names the cause: the URL, the name or memory; a peer of another type or

@@ -9,7 +9,7 @@ use trunkline_stream::{
 
 use crate::rig::*;
 
-/// A writing end with a buffer of this number of elements that waits for this number of readers.
+/// A writer with a buffer of this number of elements that waits for this number of readers.
 pub fn fan_out(capacity: usize, readers: usize, policy: Policy) -> FanOutOptions {
     FanOutOptions {
         options: options(capacity),
@@ -19,7 +19,7 @@ pub fn fan_out(capacity: usize, readers: usize, policy: Policy) -> FanOutOptions
     }
 }
 
-/// A reading end with buffers of this number of elements that waits for this number of writers.
+/// A reader with buffers of this number of elements that waits for this number of writers.
 pub fn fan_in(capacity: usize, writers: usize) -> FanInOptions {
     FanInOptions {
         options: options(capacity),

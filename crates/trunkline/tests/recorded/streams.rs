@@ -260,7 +260,7 @@ fn structs_become_channels_and_other_types_are_refused() {
 /// Elements that the tests of full disks write.
 const ELEMENTS: i64 = 20_000;
 
-/// A stream of them, its reading end, and a disk with little room to record it to.
+/// A stream of them, its reader, and a disk with little room to record it to.
 struct OnFullDisk {
     _engine: Engine,
     stream: ValueReader,

@@ -3,8 +3,8 @@
 //! # Layout
 //! - `write`, `read`: standard input into a stream, a stream to standard output. `text` has the
 //!   forms for people, `arrow` the one for data programs, `input` reads standard input without
-//!   read-ahead, and `pace` waits and prints the summary. `writing_end`, `reading_end`: an end with
-//!   one peer or with several, on which `peers` reports.
+//!   read-ahead, and `pace` waits and prints the summary. `writer_endpoint`, `reader_endpoint`: an
+//!   endpoint with one peer or with several, on which `peers` reports.
 //! - `form`: the form of the elements outside the stream. `list`: the existing endpoints. `bench`:
 //!   a measurement. `units`: sizes and rates.
 
@@ -17,11 +17,11 @@ pub(crate) mod list;
 mod pace;
 mod peers;
 mod read;
-mod reading_end;
+mod reader_endpoint;
 mod text;
 pub(super) mod units;
 mod write;
-mod writing_end;
+mod writer_endpoint;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use super::events::StreamEvent;
 use super::form::{ElementForm, raw_of_several};
 use super::pace::{Halt, Pace};
 use super::peers::Endpoint;
-use super::reading_end::{Elements, ReadingEnd};
+use super::reader_endpoint::{Elements, ReaderEndpoint};
 use super::{EndArgs, peers, problem, text};
 use crate::{CliError, Context, Exit};
 
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         args.end.check_writer_place(form)?;
     }
     let chunk = args.end.chunk()?;
-    let mut reader = ReadingEnd::create(args, context)?;
+    let mut reader = ReaderEndpoint::create(args, context)?;
     let pace = Pace::new(context);
     pace.met(&mut reader, args.end.journal.is_some())?;
     let mut sut = Read {
@@ -63,7 +63,7 @@ struct Read<'a> {
     args: &'a EndArgs,
     context: &'a Context,
     pace: Pace<'a>,
-    reader: ReadingEnd,
+    reader: ReaderEndpoint,
     chunk: usize,
 }
 
@@ -78,7 +78,7 @@ impl Read<'_> {
         while self.wanted() > 0 {
             let wanted = self.wanted();
             let (elements, bytes) = self.pace.patiently(&mut self.reader, |reader, slice| {
-                let ReadingEnd::One(reader) = reader else {
+                let ReaderEndpoint::One(reader) = reader else {
                     return Err(CliError::from(raw_of_several()).into());
                 };
                 let region = reader.acquire_bytes(wanted, Some(slice))?;
@@ -149,7 +149,7 @@ impl Read<'_> {
     /// With a journal, the stream is left to its next user unless it has ended. Otherwise the
     /// writer is told how far the reader came.
     fn go(
-        mut reader: ReadingEnd,
+        mut reader: ReaderEndpoint,
         args: &EndArgs,
         context: &Context,
         moved: &Result<(), Halt>,

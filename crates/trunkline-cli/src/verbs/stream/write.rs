@@ -12,7 +12,7 @@ use super::input::Input;
 use super::pace::{Halt, Pace, SLICE};
 use super::peers::Endpoint;
 use super::text::Lines;
-use super::writing_end::WritingEnd;
+use super::writer_endpoint::WriterEndpoint;
 use super::{EndArgs, arrow, peers, problem};
 use crate::{CliError, Context, Exit, Problem};
 
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let form = args.end.form(context)?;
     let chunk = args.end.chunk()?;
     let input = Input::new()?;
-    let mut writer = WritingEnd::create(args, context)?;
+    let mut writer = WriterEndpoint::create(args, context)?;
     let pace = Pace::new(context);
     pace.met(&mut writer, args.end.journal.is_some())?;
     let mut sut = Write {
@@ -94,7 +94,7 @@ impl Parser<'_> {
 struct Write<'a> {
     args: &'a EndArgs,
     pace: Pace<'a>,
-    writer: WritingEnd,
+    writer: WriterEndpoint,
     input: Input,
     chunk: usize,
 }

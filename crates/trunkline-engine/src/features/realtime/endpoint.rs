@@ -1,4 +1,4 @@
-//! Endpoints of time-critical threads: a writing or a reading end, with all its memory.
+//! Endpoints of time-critical threads: a writer or a reader, with all its memory.
 
 use trunkline_ring::{MarkSet, WholeWord, WordArray, Words};
 use trunkline_types::Timestamp;

@@ -5,7 +5,7 @@ use trunkline_stream::Properties;
 use super::{Checker, Lineage, Reading};
 
 impl Checker {
-    /// Called when a reading end was created. `peer`: the writer that it is connected to.
+    /// Called when a reader was created. `peer`: the writer that it is connected to.
     pub fn reader_is_here(&mut self, own: Lineage, peer: Option<Lineage>, found: &Properties) {
         self.totals.ends += 1;
         let life = peer.map(|peer| self.life_of(peer));

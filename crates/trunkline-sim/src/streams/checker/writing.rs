@@ -5,7 +5,7 @@ use trunkline_stream::{Left, Properties, Until};
 use super::{Checker, Lineage};
 
 impl Checker {
-    /// Called when a writing end was created, with the number of elements that it reports as
+    /// Called when a writer was created, with the number of elements that it reports as
     /// written.
     pub fn writer_is_here(&mut self, lineage: Lineage, found: &Properties) -> u64 {
         self.totals.ends += 1;

@@ -1,4 +1,4 @@
-//! Closing a reading end.
+//! Closing a reader.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The reading end in bytes: the common core of every kind of reader.
+//! The reader in bytes: the common core of every kind of reader.
 
 mod closing;
 mod journaled;

@@ -1,4 +1,4 @@
-//! Closing and aborting a writing end.
+//! Closing and aborting a writer.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) const ABORTED: &str = "its program aborted it";
 /// Reason for aborting the writer of a program that panics.
 pub(crate) const PANICKED: &str = "its program panicked";
 
-/// The result of closing or destroying a writing end.
+/// The result of closing or destroying a writer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
     /// Elements written that the reader is not known to have.

@@ -1,4 +1,4 @@
-//! The writing end in bytes: the common core of every kind of writer.
+//! The writer in bytes: the common core of every kind of writer.
 
 mod closed;
 mod flushing;

@@ -14,7 +14,7 @@ use super::problem;
 use super::write::Args;
 use crate::{Context, Problem};
 
-pub(super) enum WritingEnd {
+pub(super) enum WriterEndpoint {
     One(ValueWriter),
     Many(Spreading),
 }
@@ -35,7 +35,7 @@ struct Tally {
     lost: u64,
 }
 
-/// The remainder of a writing end that was closed: what was not delivered.
+/// The remainder of a writer that was closed: what was not delivered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
     pub(super) left: Left,
@@ -47,7 +47,7 @@ pub(super) struct Rest {
     pub(super) events: Vec<PeerEvent>,
 }
 
-impl WritingEnd {
+impl WriterEndpoint {
     pub(super) fn create(args: &Args, context: &Context) -> Result<Self, Problem> {
         let end = &args.end;
         let mut options = end.options(args.to.as_deref(), context)?;
@@ -120,7 +120,7 @@ impl WritingEnd {
     }
 }
 
-impl Endpoint for WritingEnd {
+impl Endpoint for WriterEndpoint {
     fn properties(&self) -> Properties {
         match self {
             Self::One(writer) => writer.properties(),

@@ -14,7 +14,7 @@ use super::problem;
 use super::read::Args;
 use crate::{Context, Exit, Problem, counted};
 
-pub(super) enum ReadingEnd {
+pub(super) enum ReaderEndpoint {
     One(ValueReader),
     Many(Gathering),
 }
@@ -38,7 +38,7 @@ pub(super) struct Elements {
     pub(super) values: Vec<Value>,
 }
 
-impl ReadingEnd {
+impl ReaderEndpoint {
     pub(super) fn create(args: &Args, context: &Context) -> Result<Self, Problem> {
         let end = &args.end;
         let options = end.options(args.from.as_deref(), context)?;
@@ -119,7 +119,7 @@ impl ReadingEnd {
     }
 }
 
-impl Endpoint for ReadingEnd {
+impl Endpoint for ReaderEndpoint {
     fn properties(&self) -> Properties {
         match self {
             Self::One(reader) => reader.properties(),
