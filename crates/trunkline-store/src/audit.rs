@@ -6,21 +6,21 @@ use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Position, Timestamp,
 };
 
-use crate::problem::Problem;
+use crate::error::Error;
 
-pub(crate) fn end(transaction: &Transaction<'_>) -> Result<u64, Problem> {
+pub(crate) fn end(transaction: &Transaction<'_>) -> Result<u64, Error> {
     Ok(span(transaction)?.1)
 }
 
 /// Returns the numbers of the first and the last entry; `(1, 0)` if there is none.
-fn span(transaction: &Transaction<'_>) -> Result<(u64, u64), Problem> {
+fn span(transaction: &Transaction<'_>) -> Result<(u64, u64), Error> {
     let mut statement = transaction
         .prepare_cached("SELECT ifnull(min(number), 1), ifnull(max(number), 0) FROM audit")?;
     let (first, last): (i64, i64) =
         statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     match (u64::try_from(first), u64::try_from(last)) {
         (Ok(first @ 1..), Ok(last)) => Ok((first, last)),
-        _ => Err(Problem::damaged("an entry of the audit has no number")),
+        _ => Err(Error::damaged("an entry of the audit has no number")),
     }
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn append(
     transaction: &Transaction<'_>,
     entries: &[AuditEntry],
     bound: AuditBound,
-) -> Result<u64, Problem> {
+) -> Result<u64, Error> {
     let end = end(transaction)?;
     insert(
         transaction,
@@ -52,7 +52,7 @@ fn surplus(
     transaction: &Transaction<'_>,
     bound: AuditBound,
     (first, last): (u64, u64),
-) -> Result<Option<u64>, Problem> {
+) -> Result<Option<u64>, Error> {
     if last <= first {
         return Ok(None);
     }
@@ -70,7 +70,7 @@ fn surplus(
     Ok(end.filter(|end| *end >= first))
 }
 
-fn time_of(transaction: &Transaction<'_>, number: u64) -> Result<Timestamp, Problem> {
+fn time_of(transaction: &Transaction<'_>, number: u64) -> Result<Timestamp, Error> {
     let mut statement = transaction.prepare_cached("SELECT at FROM audit WHERE number = ?1")?;
     let at = statement.query_row([number.cast_signed()], |row| row.get(0))?;
     Ok(Timestamp::from_nanos(at))
@@ -79,7 +79,7 @@ fn time_of(transaction: &Transaction<'_>, number: u64) -> Result<Timestamp, Prob
 fn insert<'e>(
     transaction: &Transaction<'_>,
     entries: impl Iterator<Item = &'e AuditEntry>,
-) -> Result<(), Problem> {
+) -> Result<(), Error> {
     let mut insert = transaction.prepare_cached(
         "INSERT INTO audit
          (number, at, who, origin, action, name, type, old, new, outcome, epoch, count, sentence,
@@ -108,10 +108,7 @@ fn insert<'e>(
     Ok(())
 }
 
-pub(crate) fn page(
-    transaction: &Transaction<'_>,
-    query: &AuditQuery,
-) -> Result<AuditPage, Problem> {
+pub(crate) fn page(transaction: &Transaction<'_>, query: &AuditQuery) -> Result<AuditPage, Error> {
     const COLUMNS: &str = "SELECT number, at, who, origin, action, name, type, old, new, outcome, \
                            epoch, count, sentence, \
                            sum = row_sum(number, at, who, origin, action, name, type, old, new, \
@@ -147,12 +144,12 @@ fn columns(outcome: &AuditOutcome) -> (i64, u64, u64, &str) {
     }
 }
 
-fn entry(row: &Row<'_>) -> Result<AuditEntry, Problem> {
+fn entry(row: &Row<'_>) -> Result<AuditEntry, Error> {
     let number = |column| row.get(column).map(i64::cast_unsigned);
     if !row.get::<_, bool>(13)? {
         return Ok(damaged(number(0)?));
     }
-    let position = || -> Result<Position, Problem> {
+    let position = || -> Result<Position, Error> {
         Ok(Position {
             epoch: number(10)?,
             sequence: number(11)?,
@@ -167,7 +164,7 @@ fn entry(row: &Row<'_>) -> Result<AuditEntry, Problem> {
         6 => AuditOutcome::Lost(number(11)?),
         other => {
             let what = format!("{other} is no outcome of the audit");
-            return Err(Problem::Damaged(what));
+            return Err(Error::Damaged(what));
         }
     };
     Ok(AuditEntry {

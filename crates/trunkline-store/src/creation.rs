@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use crate::problem::Problem;
+use crate::error::Error;
 use crate::schema;
 
 /// SQLite's smallest page. A shorter file is no database.
@@ -20,14 +20,14 @@ const MIN_DATABASE_BYTES: u64 = 512;
 const MODE: u32 = 0o600;
 
 /// Creates the file if there is none. Refuses a file that cannot be a store.
-pub(crate) fn create_if_missing(path: &Path) -> Result<(), Problem> {
+pub(crate) fn create_if_missing(path: &Path) -> Result<(), Error> {
     match fs::metadata(path) {
         Ok(file) if file.is_dir() => Ok(()),
-        Ok(file) if file.len() == 0 => Err(Problem::damaged(
+        Ok(file) if file.len() == 0 => Err(Error::damaged(
             "it is empty; if it never was a store, remove it",
         )),
         // SQLite would treat it as a new database, and overwrite what is left of the store.
-        Ok(file) if file.len() < MIN_DATABASE_BYTES => Err(Problem::Damaged(format!(
+        Ok(file) if file.len() < MIN_DATABASE_BYTES => Err(Error::Damaged(format!(
             "it has only {} bytes, too few for a store",
             file.len()
         ))),
@@ -43,7 +43,7 @@ pub(crate) fn create_if_missing(path: &Path) -> Result<(), Problem> {
     }
 }
 
-fn create(path: &Path) -> Result<(), Problem> {
+fn create(path: &Path) -> Result<(), Error> {
     let mut memory = Connection::open_in_memory()?;
     schema::prepare(&mut memory)?;
     let content = memory.serialize(rusqlite::MAIN_DB)?;
@@ -57,7 +57,7 @@ fn create(path: &Path) -> Result<(), Problem> {
         .open(&temporary)?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(Problem::InUse),
+        Err(TryLockError::WouldBlock) => return Err(Error::InUse),
         Err(TryLockError::Error(error)) => return Err(error.into()),
     }
     if path.exists() {

@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Transaction};
 use trunkline_engine::store::Damage;
 
-use crate::problem::Problem;
+use crate::error::Error;
 
 /// The rows of one table, in SQL terms.
 pub(crate) struct Rows {
@@ -109,7 +109,7 @@ impl RowSum {
 }
 
 /// Moves damaged rows out of their tables. Also returns those moved earlier.
-pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Problem> {
+pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Error> {
     for rows in TABLES {
         let Rows {
             noun,
@@ -145,7 +145,7 @@ pub(crate) fn quarantine(transaction: &Transaction<'_>) -> Result<Vec<Damage>, P
 }
 
 /// Returns all rows moved so far.
-fn all(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Problem> {
+fn all(transaction: &Transaction<'_>) -> Result<Vec<Damage>, Error> {
     let mut statement = transaction.prepare("SELECT kind, name FROM damaged ORDER BY place")?;
     let rows = statement.query_map([], |row| {
         let text = |column| -> rusqlite::Result<String> {

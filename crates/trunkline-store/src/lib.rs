@@ -19,15 +19,15 @@
 //! - [`SqliteStore`]: opening, and the transactions.
 //! - `schema`: the tables, and the migration of older files.
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries.
-//! - `problem`: translates SQLite's errors into errors with a remedy.
+//! - `error`: translates SQLite's errors into errors with a remedy.
 
 #![forbid(unsafe_code)]
 
 mod audit;
 mod creation;
 mod damage;
+mod error;
 mod library;
-mod problem;
 mod retained;
 mod schema;
 
@@ -45,7 +45,7 @@ use trunkline_engine::store::{
 };
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
-use crate::problem::Problem;
+use crate::error::Error;
 
 /// A store in a file. Its write-ahead log is next to it, with `-wal` appended to the name.
 pub struct SqliteStore {
@@ -87,21 +87,21 @@ impl SqliteStore {
     /// Runs `work` as one transaction.
     fn transaction<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Problem>,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let result = self.try_transaction(work);
-        result.map_err(|problem| {
-            if problem.is_of_the_disk() {
+        result.map_err(|error| {
+            if error.is_of_the_disk() {
                 self.connection = None;
             }
-            problem.of(&self.path)
+            error.of(&self.path)
         })
     }
 
     fn try_transaction<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Problem>,
-    ) -> Result<T, Problem> {
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => {
@@ -134,10 +134,10 @@ fn file_id(path: &Path) -> Option<FileId> {
     Some((file.dev(), file.ino()))
 }
 
-fn still_there(path: &Path, opened: Option<FileId>) -> Result<(), Problem> {
+fn still_there(path: &Path, opened: Option<FileId>) -> Result<(), Error> {
     match file_id(path) == opened {
         true => Ok(()),
-        false => Err(Problem::Replaced),
+        false => Err(Error::Replaced),
     }
 }
 
@@ -149,19 +149,17 @@ fn header_forbids_writing(path: &Path) -> io::Result<bool> {
 }
 
 /// Opens the file exclusively. Also returns the damage found.
-fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Problem> {
+fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
     creation::create_if_missing(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     // SQLite opens a write-protected file for reading, and then cannot lock it. It does the same if
     // the header names a file format that it does not know.
     if OpenOptions::new().write(true).open(path).is_err() {
-        return Err(Problem::ReadOnly);
+        return Err(Error::ReadOnly);
     }
     if connection.is_readonly(rusqlite::MAIN_DB)? || header_forbids_writing(path)? {
-        return Err(Problem::damaged(
-            "its header is that of no version of SQLite",
-        ));
+        return Err(Error::damaged("its header is that of no version of SQLite"));
     }
     // Another engine holds the lock as long as it runs, so waiting for it is left to the caller.
     connection.busy_timeout(Duration::ZERO)?;
@@ -170,7 +168,7 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Problem> {
     let mode = |row: &Row<'_>| row.get::<_, String>(0);
     let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", mode)?;
     if mode != "wal" {
-        return Err(Problem::Damaged(format!(
+        return Err(Error::Damaged(format!(
             "its journal is \"{mode}\", not \"wal\""
         )));
     }
@@ -190,7 +188,7 @@ impl Store for SqliteStore {
 
     fn check_place(&mut self) -> Result<(), StoreError> {
         match self.file {
-            Some(_) => still_there(&self.path, self.file).map_err(|problem| problem.of(&self.path)),
+            Some(_) => still_there(&self.path, self.file).map_err(|error| error.of(&self.path)),
             None => Ok(()),
         }
     }
@@ -211,7 +209,7 @@ impl Store for SqliteStore {
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
             let count = u64::try_from(count)
-                .map_err(|_| Problem::damaged("its count of starts is negative"))?;
+                .map_err(|_| Error::damaged("its count of starts is negative"))?;
             Ok(Start { engine_id, count })
         })
     }

@@ -6,9 +6,9 @@ use trunkline_engine::store::StoredLibrary;
 use trunkline_types::LibraryDefinition;
 use trunkline_types::wire::{Reader, VariablesDecoder, VariablesEncoder};
 
-use crate::problem::Problem;
+use crate::error::Error;
 
-pub(crate) fn save(transaction: &Transaction<'_>, library: &StoredLibrary) -> Result<(), Problem> {
+pub(crate) fn save(transaction: &Transaction<'_>, library: &StoredLibrary) -> Result<(), Error> {
     let LibraryDefinition {
         name,
         description,
@@ -32,7 +32,7 @@ pub(crate) fn save(transaction: &Transaction<'_>, library: &StoredLibrary) -> Re
     Ok(())
 }
 
-pub(crate) fn all(transaction: &Transaction<'_>) -> Result<Vec<StoredLibrary>, Problem> {
+pub(crate) fn all(transaction: &Transaction<'_>) -> Result<Vec<StoredLibrary>, Error> {
     let mut statement = transaction.prepare_cached(
         "SELECT name, description, state, variables FROM library
              WHERE sum = row_sum(name, description, state, variables) ORDER BY place",
@@ -62,7 +62,7 @@ pub(crate) fn set_state(
     transaction: &Transaction<'_>,
     name: &str,
     state: LibraryState,
-) -> Result<(), Problem> {
+) -> Result<(), Error> {
     transaction
         .prepare_cached(
             "UPDATE library SET state = ?2, sum = row_sum(name, description, ?2, variables)
@@ -72,7 +72,7 @@ pub(crate) fn set_state(
     Ok(())
 }
 
-pub(crate) fn remove(transaction: &Transaction<'_>, name: &str) -> Result<(), Problem> {
+pub(crate) fn remove(transaction: &Transaction<'_>, name: &str) -> Result<(), Error> {
     transaction
         .prepare_cached("DELETE FROM library WHERE name = ?1")?
         .execute([name])?;
@@ -86,12 +86,10 @@ fn number(state: LibraryState) -> i64 {
     }
 }
 
-fn state(number: i64) -> Result<LibraryState, Problem> {
+fn state(number: i64) -> Result<LibraryState, Error> {
     match number {
         1 => Ok(LibraryState::Running),
         2 => Ok(LibraryState::Stopped),
-        other => Err(Problem::Damaged(format!(
-            "{other} is no state of a library"
-        ))),
+        other => Err(Error::Damaged(format!("{other} is no state of a library"))),
     }
 }

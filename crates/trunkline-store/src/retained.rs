@@ -8,9 +8,9 @@ use trunkline_engine::store::RetainedValue;
 use trunkline_types::wire::{Reader, decode_type, encode_type};
 use trunkline_types::{DataType, LibraryDefinition, Name, Quality, Timestamp};
 
-use crate::problem::Problem;
+use crate::error::Error;
 
-pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Result<(), Problem> {
+pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Result<(), Error> {
     let mut statement = transaction.prepare_cached(
         "INSERT INTO retained (name, type, value, source_timestamp, quality, sum)
          VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5))
@@ -39,7 +39,7 @@ pub(crate) fn put(transaction: &Transaction<'_>, values: &[RetainedValue]) -> Re
 pub(crate) fn of_library(
     transaction: &Transaction<'_>,
     library: &str,
-) -> Result<Vec<RetainedValue>, Problem> {
+) -> Result<Vec<RetainedValue>, Error> {
     let mut statement = transaction.prepare_cached(
         "SELECT name, type, value, source_timestamp, quality FROM retained
          WHERE name >= ?1 AND name < ?2
@@ -53,7 +53,7 @@ pub(crate) fn of_library(
             name: row.get(0)?,
             data_type: type_of(row)?,
             value: Encoded::try_from_bytes(row.get_ref(2)?.as_blob()?)
-                .map_err(|_| Problem::NoMemory)?,
+                .map_err(|_| Error::NoMemory)?,
             source_timestamp: Timestamp::from_nanos(row.get(3)?),
             quality: Quality::from_bits(row.get(4)?),
         });
@@ -65,7 +65,7 @@ pub(crate) fn of_library(
 fn types_of_library(
     transaction: &Transaction<'_>,
     library: &str,
-) -> Result<Vec<(String, DataType)>, Problem> {
+) -> Result<Vec<(String, DataType)>, Error> {
     let mut statement = transaction
         .prepare_cached("SELECT name, type FROM retained WHERE name >= ?1 AND name < ?2")?;
     let mut rows = statement.query(names_of(library))?;
@@ -76,7 +76,7 @@ fn types_of_library(
     Ok(types)
 }
 
-fn type_of(row: &Row<'_>) -> Result<DataType, Problem> {
+fn type_of(row: &Row<'_>) -> Result<DataType, Error> {
     let bytes = row.get_ref(1)?.as_blob()?;
     let mut reader = Reader::new(bytes);
     let data_type = decode_type(&mut reader)?;
@@ -88,7 +88,7 @@ fn type_of(row: &Row<'_>) -> Result<DataType, Problem> {
 pub(crate) fn keep_only(
     transaction: &Transaction<'_>,
     library: &LibraryDefinition,
-) -> Result<(), Problem> {
+) -> Result<(), Error> {
     let known = types_of_library(transaction, &library.name)?;
     if known.is_empty() {
         return Ok(());
@@ -112,7 +112,7 @@ pub(crate) fn keep_only(
     Ok(())
 }
 
-pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result<(), Problem> {
+pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result<(), Error> {
     transaction
         .prepare_cached("DELETE FROM retained WHERE name >= ?1 AND name < ?2")?
         .execute(names_of(library))?;

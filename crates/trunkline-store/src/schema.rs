@@ -4,7 +4,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use trunkline_engine::store::Damage;
 
 use crate::damage;
-use crate::problem::Problem;
+use crate::error::Error;
 
 /// Identifies a file as a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
@@ -92,7 +92,7 @@ const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID, SUMS];
 
 /// Creates the tables in a new file, and checks an existing one: it must be an intact store of a
 /// known version. Returns the damaged rows.
-pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Problem> {
+pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Error> {
     damage::add_row_sum(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let number = |pragma: &str| transaction.pragma_query_value(None, pragma, |row| row.get(0));
@@ -115,19 +115,19 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<Vec<Damage>, Proble
             transaction.pragma_update(None, "user_version", FORM)?;
         }
         (APPLICATION_ID, found) if found > FORM => {
-            return Err(Problem::Newer { found, known: FORM });
+            return Err(Error::Newer { found, known: FORM });
         }
-        _ => return Err(Problem::damaged("it is a database of another program")),
+        _ => return Err(Error::damaged("it is a database of another program")),
     }
     transaction.commit()?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     match verdict.as_str() {
         "ok" => {}
-        trouble => return Err(Problem::damaged(trouble)),
+        what => return Err(Error::damaged(what)),
     }
     // The definitions of the tables are text in the file. An altered one would read other columns.
     if definitions(connection)? != expected_definitions()? {
-        return Err(Problem::damaged("its tables are not those of a store"));
+        return Err(Error::damaged("its tables are not those of a store"));
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let damage = damage::quarantine(&transaction)?;

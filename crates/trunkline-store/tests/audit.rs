@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::{entries, keep, library, open, place};
 use rusqlite::Connection;
-use trunkline_engine::store::{AuditBound, Store, StoreTrouble};
+use trunkline_engine::store::{AuditBound, Store, StoreErrorKind};
 use trunkline_store::SqliteStore;
 use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Pattern, Timestamp};
@@ -304,7 +304,7 @@ fn entries_cannot_be_modified_or_removed() {
     let gap = store
         .append_audit(&entries(11..=12), keep(100))
         .unwrap_err();
-    assert!(matches!(gap.trouble, StoreTrouble::Damaged(_)), "{gap}");
+    assert!(matches!(gap.kind, StoreErrorKind::Damaged(_)), "{gap}");
     assert_eq!(all(&mut store, &AuditQuery::default()).0, written);
 }
 

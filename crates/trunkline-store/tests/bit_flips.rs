@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rig::{entries, keep, library, open, place, value};
 use trunkline_engine::store::{
-    Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+    Damage, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
 use trunkline_store::SqliteStore;
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
@@ -102,8 +102,8 @@ fn flipped_bit_is_reported_or_harmless() {
         let found = match flipped(&whole, bit, &copy) {
             Err(error) => {
                 let told = matches!(
-                    error.trouble,
-                    StoreTrouble::Damaged(_) | StoreTrouble::Newer { .. }
+                    error.kind,
+                    StoreErrorKind::Damaged(_) | StoreErrorKind::Newer { .. }
                 );
                 assert!(told, "{at}: {error}");
                 refused += 1;
@@ -190,7 +190,7 @@ fn emptied_store_is_not_treated_as_new() {
         let _ = fs::remove_file(path.with_file_name(log));
     }
     let error = SqliteStore::open(&path).expect_err("it was a store");
-    assert!(matches!(error.trouble, StoreTrouble::Damaged(_)), "{error}");
+    assert!(matches!(error.kind, StoreErrorKind::Damaged(_)), "{error}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn store_removed_or_replaced_while_in_use_is_reported() {
     assert_eq!(store.check_place(), Ok(()));
     fs::rename(&path, &aside).expect("the file can be changed");
     let is_told = |told: Result<(), StoreError>| {
-        told.map_err(|error| error.trouble) == Err(StoreTrouble::Replaced)
+        told.map_err(|error| error.kind) == Err(StoreErrorKind::Replaced)
     };
     assert!(is_told(store.check_place()));
     assert!(is_told(store.retain(&[value("plant/v1", Value::F64(1.0))])));

@@ -10,15 +10,15 @@ use std::path::PathBuf;
 
 use rig::{library, open, place, value};
 use trunkline_engine::LibraryState;
-use trunkline_engine::store::{Start, Store, StoreTrouble, StoredLibrary};
+use trunkline_engine::store::{Start, Store, StoreErrorKind, StoredLibrary};
 use trunkline_store::SqliteStore;
 use trunkline_types::{DataType, Value};
 
 /// The fault of a store at that path.
-fn trouble(path: &PathBuf) -> StoreTrouble {
+fn error_kind(path: &PathBuf) -> StoreErrorKind {
     SqliteStore::open(path)
         .expect_err("it cannot be opened")
-        .trouble
+        .kind
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn retained_values_belong_to_the_variables_of_their_library() {
 fn second_engine_learns_that_the_store_is_in_use() {
     let (_folder, path) = place();
     let first = open(&path);
-    assert_eq!(trouble(&path), StoreTrouble::InUse);
+    assert_eq!(error_kind(&path), StoreErrorKind::InUse);
     drop(first);
     open(&path);
 }
@@ -147,7 +147,7 @@ fn foreign_file_is_refused_and_not_modified() {
     )
     .expect("there is room");
     let before = fs::read(&path).expect("the file can be changed");
-    assert!(matches!(trouble(&path), StoreTrouble::Damaged(_)));
+    assert!(matches!(error_kind(&path), StoreErrorKind::Damaged(_)));
     assert_eq!(fs::read(&path).expect("the file can be changed"), before);
 
     let (_folder, path) = place();
@@ -156,7 +156,7 @@ fn foreign_file_is_refused_and_not_modified() {
         .execute_batch("CREATE TABLE recipe (name TEXT)")
         .expect("there is room");
     drop(other);
-    let StoreTrouble::Damaged(what) = trouble(&path) else {
+    let StoreErrorKind::Damaged(what) = error_kind(&path) else {
         panic!("it is no store");
     };
     assert!(what.contains("another program"), "{what}");
@@ -172,8 +172,8 @@ fn store_of_a_newer_version_is_refused() {
         .expect("there is room");
     drop(newer);
     assert_eq!(
-        trouble(&path),
-        StoreTrouble::Newer {
+        error_kind(&path),
+        StoreErrorKind::Newer {
             found: 99,
             known: 4
         }
@@ -184,10 +184,13 @@ fn store_of_a_newer_version_is_refused() {
 fn missing_folder_and_folder_instead_of_a_file_are_reported() {
     let (folder, _) = place();
     let missing = folder.path().join("missing/store.db");
-    assert!(matches!(trouble(&missing), StoreTrouble::CannotOpen(_)));
     assert!(matches!(
-        trouble(&folder.path().to_owned()),
-        StoreTrouble::CannotOpen(_)
+        error_kind(&missing),
+        StoreErrorKind::CannotOpen(_)
+    ));
+    assert!(matches!(
+        error_kind(&folder.path().to_owned()),
+        StoreErrorKind::CannotOpen(_)
     ));
 }
 
@@ -200,7 +203,7 @@ fn read_only_file_is_reported() {
         eprintln!("this user may write every file: a read-only file cannot be made");
         return;
     }
-    assert_eq!(trouble(&path), StoreTrouble::ReadOnly);
+    assert_eq!(error_kind(&path), StoreErrorKind::ReadOnly);
 }
 
 /// A store truncated at any byte is opened with the rest, or refused; nothing panics.
@@ -231,7 +234,7 @@ fn file_that_is_cut_off_or_altered_is_refused_or_whole() {
     assert!(look(&whole) == Ok(vec![saved.clone()]));
     for cut in (1..whole.len()).step_by(509) {
         match look(&whole[..cut]) {
-            Err(error) => assert!(matches!(error.trouble, StoreTrouble::Damaged(_)), "{error}"),
+            Err(error) => assert!(matches!(error.kind, StoreErrorKind::Damaged(_)), "{error}"),
             Ok(libraries) => assert!(libraries == [saved.clone()], "cut at {cut}"),
         }
     }

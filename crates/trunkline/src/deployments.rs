@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use trunkline_engine::store::{
-    Damage, RetainedValue, Store, StoreError, StoreTrouble, StoredLibrary,
+    Damage, RetainedValue, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
 use trunkline_engine::{
     DeployError, Deployed, Engine as Core, LibraryState, Retained, UnknownLibrary, Wakes,
@@ -336,7 +336,7 @@ impl Deployments {
 /// contents of its store, serves, and reports it.
 fn unless_full<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
     match result {
-        Err(error) if error.trouble == StoreTrouble::Full => Ok(T::default()),
+        Err(error) if error.kind == StoreErrorKind::Full => Ok(T::default()),
         result => result,
     }
 }

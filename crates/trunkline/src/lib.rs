@@ -82,7 +82,7 @@ pub mod realtime {
 /// The persistent state of an engine, and the stores that keep it.
 pub mod store {
     pub use trunkline_engine::store::{
-        AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+        AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
     };
     pub use trunkline_engine::{Encoded, LibraryState};
     pub use trunkline_store::SqliteStore;

@@ -10,7 +10,7 @@ use std::thread;
 
 use trunkline::local::{Refusal, WriteError};
 use trunkline::store::{
-    AuditBound, LibraryState, RetainedValue, SqliteStore, Start, Store, StoreError, StoreTrouble,
+    AuditBound, LibraryState, RetainedValue, SqliteStore, Start, Store, StoreError, StoreErrorKind,
     StoredLibrary,
 };
 use trunkline::types::{
@@ -244,7 +244,7 @@ impl Switch {
             false => Ok(()),
             true => Err(StoreError {
                 location: self.inner.location(),
-                trouble: StoreTrouble::Full,
+                kind: StoreErrorKind::Full,
             }),
         }
     }

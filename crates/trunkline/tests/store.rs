@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline::store::{
-    AuditBound, LibraryState, RetainedValue, Start, Store, StoreError, StoreTrouble, StoredLibrary,
+    AuditBound, LibraryState, RetainedValue, Start, Store, StoreError, StoreErrorKind,
+    StoredLibrary,
 };
 use trunkline::types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Properties, Reason, Value,
@@ -162,19 +163,19 @@ fn configured_library_replaces_a_stored_one() {
 fn engine_that_cannot_have_its_store_does_not_start() {
     let (folder, path) = place();
     let first = Engine::start(options(&path)).expect("the engine starts");
-    let trouble = |path: &Path| match Engine::start(options(path)) {
-        Err(StartError::Store(error)) => error.trouble,
+    let error_kind = |path: &Path| match Engine::start(options(path)) {
+        Err(StartError::Store(error)) => error.kind,
         other => panic!("it has no store, and {other:?}"),
     };
-    assert_eq!(trouble(&path), StoreTrouble::InUse);
+    assert_eq!(error_kind(&path), StoreErrorKind::InUse);
     assert!(matches!(
-        trouble(&folder.path().join("missing/store.db")),
-        StoreTrouble::CannotOpen(_)
+        error_kind(&folder.path().join("missing/store.db")),
+        StoreErrorKind::CannotOpen(_)
     ));
     std::fs::write(folder.path().join("letter"), "Dear store, ".repeat(100)).unwrap();
     assert!(matches!(
-        trouble(&folder.path().join("letter")),
-        StoreTrouble::Damaged(_)
+        error_kind(&folder.path().join("letter")),
+        StoreErrorKind::Damaged(_)
     ));
     drop(first);
 }
@@ -193,7 +194,7 @@ impl Faulty {
             false => Ok(()),
             true => Err(StoreError {
                 location: "in memory".to_owned(),
-                trouble: StoreTrouble::Full,
+                kind: StoreErrorKind::Full,
             }),
         }
     }
@@ -329,8 +330,8 @@ fn engine_starts_on_a_full_disk() {
     store.fails.store(true, Ordering::Release);
     let boxed = Box::new(store.clone());
     let engine = Engine::start_with_store(EngineOptions::default(), Some(boxed)).unwrap();
-    let trouble = engine.store_error().expect("it is known at once");
-    assert_eq!(trouble.trouble, StoreTrouble::Full);
+    let error = engine.store_error().expect("it is known at once");
+    assert_eq!(error.kind, StoreErrorKind::Full);
     fails_to_store(engine.deploy(&rig()));
 
     store.fails.store(false, Ordering::Release);
@@ -371,8 +372,8 @@ fn damaged_row_or_missing_store_is_reported_and_the_rest_served() {
 
     let aside = folder.path().join("aside");
     std::fs::rename(&path, &aside).unwrap();
-    let trouble = engine.store_error().expect("it is told");
-    assert_eq!(trouble.trouble, StoreTrouble::Replaced);
+    let error = engine.store_error().expect("it is told");
+    assert_eq!(error.kind, StoreErrorKind::Replaced);
     std::fs::rename(&aside, &path).unwrap();
     write(&engine, "rig/kept", 6.0);
     drop(engine);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use trunkline::engine::StartError;
 use trunkline::io::{DriverError, SettingError};
-use trunkline::store::{StoreError, StoreTrouble};
+use trunkline::store::{StoreError, StoreErrorKind};
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, config};
@@ -153,7 +153,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
         match Engine::from_plan_with(plan, &io::drivers()) {
-            Err(StartError::Store(error)) if error.trouble == StoreTrouble::InUse => {
+            Err(StartError::Store(error)) if error.kind == StoreErrorKind::InUse => {
                 if attempt == 0 {
                     let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
                     let location = &error.location;

@@ -173,15 +173,15 @@ pub struct RetainedValue {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the store {location} {trouble}")]
+#[error("the store {location} {kind}")]
 pub struct StoreError {
     pub location: String,
     /// The fault, which prints with its remedy.
-    pub trouble: StoreTrouble,
+    pub kind: StoreErrorKind,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StoreTrouble {
+pub enum StoreErrorKind {
     Damaged(String),
     Newer {
         found: u32,
@@ -197,42 +197,42 @@ pub enum StoreTrouble {
     Replaced,
 }
 
-impl fmt::Display for StoreTrouble {
+impl fmt::Display for StoreErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreTrouble::Damaged(what) => write!(
+            StoreErrorKind::Damaged(what) => write!(
                 f,
                 "is damaged ({what}); put a copy of it in its place, or move it away to start \
                  without what it holds"
             ),
-            StoreTrouble::Newer { found, known } => write!(
+            StoreErrorKind::Newer { found, known } => write!(
                 f,
                 "has form {found}, and this version knows forms up to {known}: a newer version \
                  has used it; start that one, or move the store away"
             ),
-            StoreTrouble::InUse => f.write_str(
+            StoreErrorKind::InUse => f.write_str(
                 "is in use by another engine; stop that one, or give this one a store of its own",
             ),
-            StoreTrouble::Full => {
+            StoreErrorKind::Full => {
                 f.write_str("cannot be written: its disk is full; make room, then try again")
             }
-            StoreTrouble::NoMemory => f.write_str(
+            StoreErrorKind::NoMemory => f.write_str(
                 "cannot be used now: the engine's machine has no memory left for it; give the \
                  engine more memory",
             ),
-            StoreTrouble::ReadOnly => f.write_str(
+            StoreErrorKind::ReadOnly => f.write_str(
                 "cannot be written: the file, its folder or its disk is read-only; permit \
                  writing, then try again",
             ),
-            StoreTrouble::CannotOpen(why) => {
+            StoreErrorKind::CannotOpen(why) => {
                 write!(f, "cannot be opened ({why}); check that its folder exists")
             }
-            StoreTrouble::Failed(why) => write!(
+            StoreErrorKind::Failed(why) => write!(
                 f,
                 "cannot be used: its disk reports an error ({why}); look at the disk, then try \
                  again"
             ),
-            StoreTrouble::Replaced => f.write_str(
+            StoreErrorKind::Replaced => f.write_str(
                 "was removed or replaced while this engine uses it, so nothing is kept any \
                  more; put the file back, or restart the engine",
             ),

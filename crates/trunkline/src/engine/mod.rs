@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, IoConfig, StoreChoice};
 use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
-use trunkline_engine::store::{Start, Store, StoreTrouble};
+use trunkline_engine::store::{Start, Store, StoreErrorKind};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
 use trunkline_io::{DriverError, Drivers, IoServer, SettingError, Settings};
 use trunkline_net::server::{Server, ServerCounters, ServerOptions};
@@ -94,7 +94,7 @@ impl Engine {
         let start = match &mut store {
             // On a full disk the count stays as it is; a start without it is unique as well.
             Some(store) => match store.begin_start() {
-                Err(error) if error.trouble == StoreTrouble::Full => start_without_store(),
+                Err(error) if error.kind == StoreErrorKind::Full => start_without_store(),
                 start => start?,
             },
             None => start_without_store(),
@@ -453,7 +453,7 @@ fn open_store(options: &EngineOptions) -> Result<Option<Box<dyn Store>>, StartEr
     Ok(match &options.store {
         Some(path) => Some(Box::new(match SqliteStore::open(path) {
             // The store is opened once there is room again.
-            Err(error) if error.trouble == StoreTrouble::Full => SqliteStore::unopened(path),
+            Err(error) if error.kind == StoreErrorKind::Full => SqliteStore::unopened(path),
             store => store?,
         })),
         None => None,

@@ -1,0 +1,106 @@
+//! Translates SQLite's errors into errors with a remedy.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use rusqlite::types::FromSqlError;
+use trunkline_engine::store::{StoreError, StoreErrorKind};
+use trunkline_types::wire::DecodeError;
+
+/// The reason why a step failed.
+#[derive(Debug)]
+pub(crate) enum Error {
+    Sqlite(rusqlite::Error),
+    Damaged(String),
+    Newer { found: u32, known: u32 },
+    ReadOnly,
+    InUse,
+    Replaced,
+    NoMemory,
+    Io(io::Error),
+}
+
+impl Error {
+    pub(crate) fn damaged(what: &str) -> Self {
+        Error::Damaged(what.to_owned())
+    }
+
+    /// Returns true if the disk failed, so that its content is unknown.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        match self {
+            Error::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure),
+            Error::Io(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Converts the error into the error of the store in this file.
+    pub(crate) fn of(self, path: &Path) -> StoreError {
+        let kind = match self {
+            Error::Damaged(what) => StoreErrorKind::Damaged(what),
+            Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
+            Error::ReadOnly => StoreErrorKind::ReadOnly,
+            Error::InUse => StoreErrorKind::InUse,
+            Error::Replaced => StoreErrorKind::Replaced,
+            Error::NoMemory => StoreErrorKind::NoMemory,
+            Error::Io(error) => of_system(&error),
+            Error::Sqlite(error) => of_sqlite(&error),
+        };
+        StoreError {
+            location: path.display().to_string(),
+            kind,
+        }
+    }
+}
+
+fn of_sqlite(error: &rusqlite::Error) -> StoreErrorKind {
+    let sentence = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreErrorKind::Full,
+        Some(ErrorCode::OutOfMemory) => StoreErrorKind::NoMemory,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreErrorKind::ReadOnly,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
+        Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(sentence),
+        Some(ErrorCode::SystemIoFailure) => StoreErrorKind::Failed(sentence),
+        // The content read is not what was written: a column of another type, a missing row, or an
+        // invalid page.
+        _ => StoreErrorKind::Damaged(sentence),
+    }
+}
+
+fn of_system(error: &io::Error) -> StoreErrorKind {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreErrorKind::Full,
+        ErrorKind::OutOfMemory => StoreErrorKind::NoMemory,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            StoreErrorKind::CannotOpen(error.to_string())
+        }
+        _ => StoreErrorKind::Failed(error.to_string()),
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::Io(error)
+    }
+}
+
+impl From<FromSqlError> for Error {
+    fn from(error: FromSqlError) -> Self {
+        Error::Damaged(error.to_string())
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        Error::Sqlite(error)
+    }
+}
+
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        Error::Damaged(error.to_string())
+    }
+}
