@@ -38,7 +38,7 @@ fn cause(steps: &[WhyStep]) -> (WhyStage, &str) {
 
 #[derive(Default)]
 struct Plc {
-    trouble: Mutex<Option<String>>,
+    error: Mutex<Option<String>>,
 }
 
 impl Provider for Plc {
@@ -47,8 +47,8 @@ impl Provider for Plc {
     }
     fn send(&self, _ticket: Ticket, _handle: u32, _raw: Value) {}
     fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
-    fn trouble(&self) -> Option<String> {
-        self.trouble.lock().expect("no panic").clone()
+    fn error(&self) -> Option<String> {
+        self.error.lock().expect("no panic").clone()
     }
 }
 
@@ -155,7 +155,7 @@ fn walk_asks_the_provider() {
     );
     assert!(rig.engine.queries().source_state(&x).contains("plc"));
 
-    *plc.trouble.lock().expect("no panic") = Some("line 3 is broken".to_owned());
+    *plc.error.lock().expect("no panic") = Some("line 3 is broken".to_owned());
     let bad = Quality::bad(Reason::DeviceFailure);
     rig.engine
         .providers()

@@ -46,7 +46,7 @@ impl Provider for Plc {
         self.waiting.lock().expect("no panic").extend(ticket);
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         None
     }
 }
@@ -496,7 +496,7 @@ fn provider_may_answer_while_it_is_asked() {
             );
         }
         fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
-        fn trouble(&self) -> Option<String> {
+        fn error(&self) -> Option<String> {
             None
         }
     }

@@ -34,7 +34,7 @@ impl Provider for Device {
         self.asked.lock().unwrap().push(ticket);
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         None
     }
 }

@@ -30,7 +30,7 @@ impl Provider for Plc {
         self.0.lock().expect("no panic").push(ticket);
     }
     fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         None
     }
 }

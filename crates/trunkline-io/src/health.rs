@@ -38,10 +38,10 @@ impl Health {
         self.state = HealthState::Good;
     }
 
-    /// Notes a completed scan; `trouble` describes a defect in it.
-    pub fn scanned(&mut self, trouble: Option<String>) {
+    /// Notes a completed scan; `error` describes a defect in it.
+    pub fn scanned(&mut self, error: Option<String>) {
         self.scans = self.scans.saturating_add(1);
-        self.state = match trouble {
+        self.state = match error {
             None => HealthState::Good,
             Some(sentence) => {
                 self.last_error = Some(sentence);

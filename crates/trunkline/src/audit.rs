@@ -40,7 +40,7 @@ struct Kept {
     core: Core,
     clock: Clock,
     entries: Mutex<Entries>,
-    trouble: Mutex<Option<StoreError>>,
+    error: Mutex<Option<StoreError>>,
 }
 
 struct Entries {
@@ -73,7 +73,7 @@ impl AuditLog {
         clock: Clock,
         store: Option<(SharedStore, AuditLimits)>,
     ) -> io::Result<Self> {
-        let (next, place, trouble) = match store {
+        let (next, place, error) = match store {
             Some((store, limits)) => {
                 let end = lock(&store).audit_end();
                 // If the store cannot be read now, it is asked again before anything is stored.
@@ -90,7 +90,7 @@ impl AuditLog {
                 waiting: Vec::new(),
                 place,
             }),
-            trouble: Mutex::new(trouble),
+            error: Mutex::new(error),
         });
         kept.tell_keeping(&lock(&kept.entries));
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
@@ -125,9 +125,9 @@ impl AuditLog {
             }
             let could_store = !self.kept.is_idle();
             if !self.kept.store_notes()
-                && let Some(trouble) = self.trouble()
+                && let Some(error) = self.error()
             {
-                return Err(trouble);
+                return Err(error);
             }
             if !could_store {
                 // Orders in progress have claimed all of the room.
@@ -201,8 +201,8 @@ impl AuditLog {
         Ok(page)
     }
 
-    pub(crate) fn trouble(&self) -> Option<StoreError> {
-        lock(&self.kept.trouble).clone()
+    pub(crate) fn error(&self) -> Option<StoreError> {
+        lock(&self.kept.error).clone()
     }
 }
 
@@ -244,10 +244,10 @@ impl Kept {
             }
         };
         let is_stored = result.is_ok();
-        let mut trouble = lock(&self.trouble);
-        if *trouble != result.clone().err() {
-            *trouble = result.err();
-            drop(trouble);
+        let mut error = lock(&self.error);
+        if *error != result.clone().err() {
+            *error = result.err();
+            drop(error);
             self.tell_keeping(&entries);
         }
         is_stored
@@ -255,12 +255,12 @@ impl Kept {
 
     /// Tells the engine the state of the audit, which it reports with the audited variables.
     fn tell_keeping(&self, entries: &Entries) {
-        let trouble = lock(&self.trouble).clone();
-        let (is_lasting, sentence) = match (&trouble, &entries.place) {
-            (Some(trouble), _) => {
+        let error = lock(&self.error).clone();
+        let (is_lasting, sentence) = match (&error, &entries.place) {
+            (Some(error), _) => {
                 let sentence = format!(
                     "entries cannot be stored now and wait in memory, where {AUDIT_NOTES_MAX} \
-                     find room: {trouble}"
+                     find room: {error}"
                 );
                 (false, sentence)
             }

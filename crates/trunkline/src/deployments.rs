@@ -288,11 +288,11 @@ impl Deployments {
 
     /// Returns the current failure of the store, if any.
     pub(crate) fn store_error(&self) -> Option<StoreError> {
-        let of_values = self.retention.as_ref()?.trouble();
-        let trouble = of_values.or_else(|| self.audit.trouble());
+        let of_values = self.retention.as_ref()?.error();
+        let error = of_values.or_else(|| self.audit.error());
         // Does not wait for a step in progress: that step detects the same failure.
         let is_free = |store: &SharedStore| store.try_lock().ok()?.check_place().err();
-        trouble.or_else(|| is_free(self.store.as_ref()?))
+        error.or_else(|| is_free(self.store.as_ref()?))
     }
 
     /// Describes, in one sentence, the damaged and therefore unused contents of the store.
@@ -307,8 +307,8 @@ impl Deployments {
         let Some(store) = &self.store else {
             return ("none", String::new());
         };
-        if let Some(trouble) = self.store_error() {
-            return ("failing", trouble.to_string());
+        if let Some(error) = self.store_error() {
+            return ("failing", error.to_string());
         }
         let Ok(mut store) = store.try_lock() else {
             return ("good", String::new());

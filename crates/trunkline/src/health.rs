@@ -179,7 +179,8 @@ impl Health {
         let (repaired, marked) = core.health().repaired_and_marked();
         let forced = core.forcing().page(&Caller::engine(), 0, 0);
         let deployments = self.deployments.upgrade();
-        let (store, trouble) = deployments.map_or(("none", String::new()), |d| d.store_health());
+        let (store, store_error) =
+            deployments.map_or(("none", String::new()), |d| d.store_health());
         let queue = core.health().queue_memory();
         let queued = queue.map_or(totals.queued_bytes, |queue| queue.used);
         let (slots, requests) = (core.slots(), &self.facts.requests);
@@ -226,7 +227,7 @@ impl Health {
             Bool "forcing/on" "" "True if forced values take effect" = forced.is_on;
             U64 "forcing/variables" "" "Variables on the forced list" = forced.total as u64;
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
-            String "store/trouble" "" "The failure of the store" = Arc::<str>::from(trouble);
+            String "store/error" "" "The failure of the store" = Arc::<str>::from(store_error);
             F64 "process/cpu" "%" "Of one processor, over the last period" = state.cpu(now);
             U64 "process/memory" "B" "Resident memory of the process" = process::resident_bytes();
         }

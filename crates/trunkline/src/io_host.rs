@@ -44,7 +44,7 @@ struct Queue {
     reads: VecDeque<(Ticket, u32)>,
     /// Variables to deliver from now on, each with the name of its item.
     binds: Vec<SourceItem>,
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 impl Provider for Orders {
@@ -74,8 +74,8 @@ impl Provider for Orders {
         self.wake();
     }
 
-    fn trouble(&self) -> Option<String> {
-        lock(&self.queue).trouble.clone()
+    fn error(&self) -> Option<String> {
+        lock(&self.queue).error.clone()
     }
 }
 
@@ -256,7 +256,7 @@ impl Runner {
         wall: Timestamp,
         wakes: &mut Wakes,
     ) {
-        lock(&self.orders.queue).trouble = Some(sentence);
+        lock(&self.orders.queue).error = Some(sentence);
         if let Some(id) = self.id.get() {
             let quality = Quality::bad(reason);
             self.engine
@@ -353,11 +353,11 @@ impl Runner {
     fn report_health(&self) {
         let health = self.device.server().health();
         if self.device.is_open() {
-            let trouble = match health.state {
+            let error = match health.state {
                 HealthState::Good => None,
                 _ => health.last_error,
             };
-            lock(&self.orders.queue).trouble = trouble;
+            lock(&self.orders.queue).error = error;
         }
     }
 }

@@ -37,7 +37,7 @@ struct Gathered {
     consumer: Mutex<Consumer>,
     /// Values left by a failed step, and later changes.
     waiting: Mutex<BTreeMap<String, RetainedValue>>,
-    trouble: Mutex<Option<StoreError>>,
+    error: Mutex<Option<StoreError>>,
 }
 
 impl Retention {
@@ -50,7 +50,7 @@ impl Retention {
             store,
             consumer: Mutex::new(Consumer::service(core.clone(), wake)),
             waiting: Mutex::default(),
-            trouble: Mutex::default(),
+            error: Mutex::default(),
         });
         let of_thread = Arc::clone(&gathered);
         let mut due = None;
@@ -92,8 +92,8 @@ impl Retention {
         self.gathered.store_changes();
     }
 
-    pub(crate) fn trouble(&self) -> Option<StoreError> {
-        lock(&self.gathered.trouble).clone()
+    pub(crate) fn error(&self) -> Option<StoreError> {
+        lock(&self.gathered.error).clone()
     }
 }
 
@@ -129,7 +129,7 @@ impl Gathered {
         if is_stored {
             waiting.clear();
         }
-        *lock(&self.trouble) = result.err();
+        *lock(&self.error) = result.err();
         is_stored && !more
     }
 }

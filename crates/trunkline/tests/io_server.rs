@@ -5,7 +5,7 @@ mod device;
 
 use std::time::Duration;
 
-use device::{Bench, Device, Trouble, has, is_bad};
+use device::{Bench, Device, Failure, has, is_bad};
 use trunkline::local::{Subscription, Variable, WriteError};
 use trunkline::types::{Contract, Reading, Reason, Value};
 use trunkline::{Engine, EngineOptions};
@@ -22,11 +22,11 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(trouble: Trouble, period: Option<Duration>) -> Self {
+    fn new(failure: Failure, period: Option<Duration>) -> Self {
         let device = Device::default();
         *device.bench() = Bench {
             raw: 12.0,
-            trouble,
+            failure,
             ..Bench::default()
         };
         let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -56,7 +56,7 @@ impl Rig {
 
 #[test]
 fn scans_are_scaled_and_writes_return_the_device_value() {
-    let mut sut = Rig::new(Trouble::None, None);
+    let mut sut = Rig::new(Failure::None, None);
     sut.next_where(has(50.0));
     // 25 % is 8 mA; 33 % would be 9.28 mA, of which the device makes 9.
     sut.level.write(25.0).unwrap();
@@ -69,7 +69,7 @@ fn scans_are_scaled_and_writes_return_the_device_value() {
 
 #[test]
 fn device_refusal_changes_nothing_and_is_reported_verbatim() {
-    let mut sut = Rig::new(Trouble::None, None);
+    let mut sut = Rig::new(Failure::None, None);
     sut.next_where(has(50.0));
     let Err(WriteError::Refused(refusal)) = sut.level.write(99.0) else {
         panic!("a valve opened too far");
@@ -81,12 +81,12 @@ fn device_refusal_changes_nothing_and_is_reported_verbatim() {
 
 #[test]
 fn unreachable_device_is_bad_and_recovers() {
-    let mut sut = Rig::new(Trouble::Unreachable, None);
+    let mut sut = Rig::new(Failure::Unreachable, None);
     sut.next_where(is_bad(Reason::HostUnreachable));
     assert!(sut.level.write(25.0).is_err());
-    sut.device.bench().trouble = Trouble::None;
+    sut.device.bench().failure = Failure::None;
     sut.next_where(has(50.0));
-    sut.device.bench().trouble = Trouble::Unreachable;
+    sut.device.bench().failure = Failure::Unreachable;
     let lost = sut.next_where(is_bad(Reason::HostUnreachable));
     assert_eq!(
         lost.sample.value,
@@ -97,30 +97,30 @@ fn unreachable_device_is_bad_and_recovers() {
 
 #[test]
 fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
-    let mut sut = Rig::new(Trouble::None, None);
+    let mut sut = Rig::new(Failure::None, None);
     sut.next_where(has(50.0));
-    sut.device.bench().trouble = Trouble::Panic;
+    sut.device.bench().failure = Failure::Panic;
     sut.next_where(is_bad(Reason::DeviceFailure));
     let client = sut.engine.client().unwrap();
     let steps = client.why("loop/level", TIMEOUT).unwrap();
     let told = steps.iter().any(|step| step.sentence.contains("panicked"));
     assert!(told, "{steps:?}");
-    sut.device.bench().trouble = Trouble::None;
+    sut.device.bench().failure = Failure::None;
     sut.next_where(has(50.0));
 }
 
 /// The order that it was carrying out ends at once, and those after it when it is opened again.
 #[test]
 fn a_driver_that_panics_in_a_write_leaves_its_outcome_unknown() {
-    let mut sut = Rig::new(Trouble::None, None);
+    let mut sut = Rig::new(Failure::None, None);
     sut.next_where(has(50.0));
-    sut.device.bench().trouble = Trouble::PanicInSend;
+    sut.device.bench().failure = Failure::PanicInSend;
     let Err(WriteError::Unknown(cause)) = sut.level.write(25.0) else {
         panic!("nobody can know");
     };
     assert!(cause.to_string().contains("panicked"), "{cause}");
     sut.next_where(is_bad(Reason::DeviceFailure));
-    sut.device.bench().trouble = Trouble::None;
+    sut.device.bench().failure = Failure::None;
     sut.next_where(has(50.0));
     sut.level.write(25.0).unwrap();
 }
@@ -128,7 +128,7 @@ fn a_driver_that_panics_in_a_write_leaves_its_outcome_unknown() {
 #[test]
 fn fresh_value_can_be_requested_between_scans() {
     let hour = Duration::from_secs(3600);
-    let mut sut = Rig::new(Trouble::None, Some(hour));
+    let mut sut = Rig::new(Failure::None, Some(hour));
     sut.next_where(has(50.0));
     sut.device.bench().raw = 16.0;
     let client = sut.engine.client().unwrap();
@@ -143,7 +143,7 @@ fn fresh_value_can_be_requested_between_scans() {
 /// However many writes come, the scans continue.
 #[test]
 fn clients_that_write_all_the_time_do_not_keep_the_scans_from_running() {
-    let sut = Rig::new(Trouble::None, None);
+    let sut = Rig::new(Failure::None, None);
     let client = sut.engine.client().unwrap();
     let opened = client.open(&["loop/level"], Default::default(), TIMEOUT);
     let level = opened.unwrap().remove(0).unwrap().variable;
@@ -163,7 +163,7 @@ fn clients_that_write_all_the_time_do_not_keep_the_scans_from_running() {
 
 #[test]
 fn variables_of_a_stopped_io_server_are_bad() {
-    let mut sut = Rig::new(Trouble::None, None);
+    let mut sut = Rig::new(Failure::None, None);
     sut.next_where(has(50.0));
     assert!(sut.engine.stop_io("dev"));
     sut.next_where(is_bad(Reason::ProviderGone));

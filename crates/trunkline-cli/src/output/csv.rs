@@ -112,7 +112,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Row>, (usize, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::specimen::{T, metadata, reading as specimen, troubled};
+    use crate::output::specimen::{T, metadata, reading as specimen, with_bad_quality};
 
     #[test]
     fn cells_are_quoted_where_they_must_be() {
@@ -151,7 +151,7 @@ mod tests {
                 "boiler/level,2026-11-20T21:39:04.123456789Z,72.41,f64,%,good,,12,48213,0",
             ),
             (
-                troubled(),
+                with_bad_quality(),
                 "boiler/level,2026-11-20T21:39:04.123456789Z,NaN,f64,%,bad,sensor-failure,12,48213,3",
             ),
         ] {

@@ -125,7 +125,7 @@ pub(crate) mod specimen {
     }
 
     /// Returns a reading in which every field deviates.
-    pub(crate) fn troubled() -> Reading {
+    pub(crate) fn with_bad_quality() -> Reading {
         let mut reading = reading();
         reading.sample.value = Value::F64(f64::NAN);
         reading.sample.quality = Quality::bad(Reason::SensorFailure).with_simulated(true);

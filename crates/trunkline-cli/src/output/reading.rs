@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::output::record::json;
-    use crate::output::specimen::{T, metadata, reading as specimen, troubled};
+    use crate::output::specimen::{T, metadata, reading as specimen, with_bad_quality};
 
     fn text(reading: &trunkline_types::Reading) -> String {
         let metadata = metadata();
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn all_remarkable_properties_are_shown() {
         assert_eq!(
-            text(&troubled()),
+            text(&with_bad_quality()),
             "{\"v\":1,\"name\":\"boiler/level\",\"ts\":\"2026-11-20T21:39:04.123456789Z\",\
              \"engine_ts\":\"2026-11-20T21:39:04.123456790Z\",\"value\":null,\"special\":\"nan\",\
              \"type\":\"f64\",\"units\":\"%\",\"q\":\"bad\",\"reason\":\"sensor-failure\",\

@@ -145,7 +145,7 @@ fn wrong(text: &str, what: &str) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::specimen::{T, metadata, reading, troubled};
+    use crate::output::specimen::{T, metadata, reading, with_bad_quality};
 
     fn line(template: &str, reading: &trunkline_types::Reading) -> String {
         let metadata = metadata();
@@ -162,7 +162,7 @@ mod tests {
         );
         assert_eq!(line("{{{seq}}}\\t{type}\\\\", &reading()), "{48213}\tf64\\");
         assert_eq!(
-            line("{quality} {lost} {age}", &troubled()),
+            line("{quality} {lost} {age}", &with_bad_quality()),
             "bad: sensor-failure (simulated) 3 3.25"
         );
         assert_eq!(line("{ts}", &reading()), "2026-11-20T21:39:04.123456789Z");

@@ -83,12 +83,12 @@ pub(crate) enum ProviderEvent {
         /// One of those items. Left out when there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         missing_item: Option<String>,
-        /// Problem of the engine, or of the connection to it. Left out when there is none.
+        /// Error of the engine, or of the connection to it. Left out when there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
-        engine_trouble: Option<String>,
-        /// Problem of the device. Left out when there is none.
+        engine_error: Option<String>,
+        /// Error of the device. Left out when there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
-        device_trouble: Option<String>,
+        device_error: Option<String>,
     },
 }
 
@@ -183,8 +183,8 @@ fn show(
             variables: status.variables,
             missing: status.missing,
             missing_item: status.missing_item,
-            engine_trouble: status.engine_trouble,
-            device_trouble: status.device_trouble,
+            engine_error: status.engine_error,
+            device_error: status.device_error,
         }))?;
         return terminal.flush();
     }
@@ -209,10 +209,10 @@ fn show(
         };
         context.alarm(&sentence)?;
     }
-    let engine = status.engine_trouble.iter().map(|why| ("engine", why));
-    let device = status.device_trouble.iter().map(|why| ("device", why));
-    for (what, trouble) in engine.chain(device) {
-        let sentence = format!("  {what}: {trouble}");
+    let engine = status.engine_error.iter().map(|why| ("engine", why));
+    let device = status.device_error.iter().map(|why| ("device", why));
+    for (what, error) in engine.chain(device) {
+        let sentence = format!("  {what}: {error}");
         context.alarm(&sentence)?;
     }
     terminal.flush()

@@ -141,8 +141,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     engine.shutdown(GRACE);
     match engine.store_error() {
         None => Ok(Exit::Done),
-        Some(trouble) => {
-            let sentence = format!("the newest values and orders are not kept: {trouble}");
+        Some(error) => {
+            let sentence = format!("the newest values and orders are not kept: {error}");
             Err(Problem::failed("store", sentence).into())
         }
     }
@@ -182,15 +182,15 @@ fn watch_store(
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
     let look = move || {
         while ended.recv_timeout(STORE_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let trouble = engine.store_error();
-            let sentence = match (&before, &trouble) {
+            let error = engine.store_error();
+            let sentence = match (&before, &error) {
                 (Some(_), None) => "*** the store works again and keeps everything".to_owned(),
-                (before, Some(trouble)) if before.as_ref() != Some(trouble) => {
-                    format!("*** {}", not_kept(trouble))
+                (before, Some(error)) if before.as_ref() != Some(error) => {
+                    format!("*** {}", not_kept(error))
                 }
                 _ => continue,
             };
-            before = trouble;
+            before = error;
             // A closed standard error is no reason to stop serving.
             let _ = terminal.note(&sentence);
         }
@@ -203,8 +203,8 @@ fn watch_store(
     Ok(watch)
 }
 
-fn not_kept(trouble: &StoreError) -> String {
-    format!("new values and orders will not survive a restart: {trouble}; the engine tries again")
+fn not_kept(error: &StoreError) -> String {
+    format!("new values and orders will not survive a restart: {error}; the engine tries again")
 }
 
 /// Returns the place where the engine keeps what survives a restart, and a remark about it for the
@@ -350,11 +350,11 @@ pub(super) fn warn(
 /// Warns about values that the store does not keep, or no longer has.
 fn warn_of_store(
     engine: &Engine,
-    trouble: Option<&StoreError>,
+    error: Option<&StoreError>,
     context: &Context,
 ) -> Result<(), CliError> {
-    let trouble = trouble.map(not_kept);
-    for sentence in trouble.into_iter().chain(engine.store_damage()) {
+    let error = error.map(not_kept);
+    for sentence in error.into_iter().chain(engine.store_damage()) {
         context.alarm(&format!("*** {sentence}"))?;
     }
     Ok(())

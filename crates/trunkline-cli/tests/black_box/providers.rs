@@ -167,7 +167,7 @@ fn io_run_reports_its_state_and_wrong_items_as_json() {
     assert!(refused.err.contains("no item boiler/tmep"), "{refused:?}");
     // The place is taken.
     let second = served.spawn(&arguments);
-    let told = second.line_with("engine_trouble");
+    let told = second.line_with("engine_error");
     let told = &checked(&told, Some("event"))[0];
     assert_eq!(told["provided"], false);
     // It is on standby, and takes over when the first one ends.

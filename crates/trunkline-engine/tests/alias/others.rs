@@ -30,7 +30,7 @@ impl Provider for Plc {
         self.requests.lock().unwrap().push(handle);
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         None
     }
 }

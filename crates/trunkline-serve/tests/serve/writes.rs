@@ -307,7 +307,7 @@ impl Provider for Device {
 
     fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
 
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         None
     }
 }

@@ -55,9 +55,9 @@ pub struct ProviderStatus {
     /// One of those items.
     pub missing_item: Option<String>,
     /// Current failure of the engine or of the connection to it.
-    pub engine_trouble: Option<String>,
+    pub engine_error: Option<String>,
     /// Current failure of the device.
-    pub device_trouble: Option<String>,
+    pub device_error: Option<String>,
 }
 
 /// A running provider. Dropping it ends it; its variables turn bad.

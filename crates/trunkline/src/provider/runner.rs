@@ -126,27 +126,27 @@ impl Runner {
         match event {
             ProviderEvent::Provided => {
                 self.state.change(|status| {
-                    (status.is_provided, status.engine_trouble) = (true, None);
+                    (status.is_provided, status.engine_error) = (true, None);
                 });
                 self.deploy();
             }
             ProviderEvent::Refused(fault) => {
-                let trouble = Some(match fault.code {
+                let error = Some(match fault.code {
                     FaultCode::NameTaken => STANDBY.to_owned(),
                     _ => fault.sentence,
                 });
-                self.state.change(|status| status.engine_trouble = trouble);
+                self.state.change(|status| status.engine_error = error);
             }
             ProviderEvent::Disconnected => {
                 self.device.unbind_all();
                 self.types.clear();
                 self.missing.clear();
                 self.fresh.clear();
-                let trouble = "the connection to the engine is down; it is tried again";
+                let error = "the connection to the engine is down; it is tried again";
                 self.state.change(|status| {
                     (status.is_provided, status.variables) = (false, 0);
                     (status.missing, status.missing_item) = (0, None);
-                    status.engine_trouble = Some(trouble.to_owned());
+                    status.engine_error = Some(error.to_owned());
                 });
             }
             ProviderEvent::Bind {
@@ -182,8 +182,8 @@ impl Runner {
             match self.shared.begin(|core, _| core.deploy(library, true)) {
                 Ok(pending) => self.deploying.push(pending),
                 Err(error) => {
-                    let trouble = Some(error.to_string());
-                    self.state.change(|status| status.engine_trouble = trouble);
+                    let error = Some(error.to_string());
+                    self.state.change(|status| status.engine_error = error);
                 }
             }
         }
@@ -192,10 +192,10 @@ impl Runner {
     fn deployed(&self, result: Result<LibraryReport, CallError>) {
         // If the connection was lost meanwhile, the next one deploys again.
         if let Err(error @ CallError::Fault(_)) = result {
-            let trouble = Some(format!("its variables are not deployed: {error}"));
+            let error = Some(format!("its variables are not deployed: {error}"));
             self.state.change(|status| {
                 if status.is_provided {
-                    status.engine_trouble = trouble;
+                    status.engine_error = error;
                 }
             });
         }
@@ -265,7 +265,7 @@ impl Runner {
         let (now, wall) = self.shared.clock.moment();
         match self.device.open_if_due(now, wall) {
             None => {}
-            Some(Ok(())) => self.state.change(|status| status.device_trouble = None),
+            Some(Ok(())) => self.state.change(|status| status.device_error = None),
             Some(Err(error)) => self.failed(error.to_string(), error.reason()),
         }
         if self.device.is_open() {
@@ -285,7 +285,7 @@ impl Runner {
     /// Reports a failure of the device: its variables are bad until it is back.
     fn failed(&mut self, sentence: String, reason: Reason) {
         self.state
-            .change(|status| status.device_trouble = Some(sentence));
+            .change(|status| status.device_error = Some(sentence));
         self.fresh = self.device.bound().map(|(_, item)| item).collect();
         let handles = self.types.keys();
         self.publish(handles.map(|handle| bad(*handle, reason)).collect());

@@ -76,7 +76,7 @@ pub struct VariableRecorderStatus {
     /// Free space on the disk.
     pub room: Room,
     /// Current failure of the file.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
     /// Patterns, and names without wildcards, that have matched nothing so far; known once the
     /// engine has listed what exists. Variables that appear later are recorded.
     pub unmatched: Vec<String>,
@@ -175,7 +175,7 @@ impl VariableRecorder {
     /// Ends the recording. Records every update that the engine had when this was called, and waits
     /// at most 2 s for those that are on their way; updates of a `sampled` subscription are not
     /// waited for. Then writes everything and makes it safe from a loss of power.
-    /// [`VariableRecorderStatus::trouble`] is set if that failed. An empty file, without even a
+    /// [`VariableRecorderStatus::error`] is set if that failed. An empty file, without even a
     /// variable, is removed.
     #[must_use]
     pub fn stop(mut self) -> VariableRecorderStatus {

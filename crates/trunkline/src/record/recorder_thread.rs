@@ -144,10 +144,10 @@ impl Running {
         if given_up > 0 {
             let mut status = locked(&self.status);
             status.progress = self.recording.progress();
-            let why = status.trouble.take().unwrap_or_default();
+            let why = status.error.take().unwrap_or_default();
             // There are no more retries at this point.
             let why = why.split_once("; what waits").map_or(&*why, |(why, _)| why);
-            status.trouble = Some(format!(
+            status.error = Some(format!(
                 "{given_up} updates that waited when the recording ended are not in it: {why}"
             ));
         }
@@ -325,7 +325,7 @@ impl Running {
                     false => self.recording.take(id, sample, lost, now),
                 };
                 if let Err(error) = taken {
-                    locked(&self.status).trouble = Some(error.to_string());
+                    locked(&self.status).error = Some(error.to_string());
                 }
             }
             Event::Ended { item, lost, .. } => {
@@ -375,7 +375,7 @@ impl Running {
                 .recording
                 .describe(id, &known.units, &known.description);
             if let Err(error) = noted {
-                locked(&self.status).trouble = Some(error.to_string());
+                locked(&self.status).error = Some(error.to_string());
             }
         }
     }
@@ -412,10 +412,10 @@ impl Running {
         let progress = self.recording.progress();
         let mut status = locked(&self.status);
         match written {
-            Err(error) => status.trouble = Some(error.to_string()),
+            Err(error) => status.error = Some(error.to_string()),
             // A failed sync remains a failure, whatever is written to this file afterwards.
             Ok(()) if progress.sync_failure.is_some() && self.options.rotation.is_none() => {}
-            Ok(()) => status.trouble = None,
+            Ok(()) => status.error = None,
         }
         status.progress = progress;
         status.files = self.recording.number();

@@ -16,13 +16,13 @@ use trunkline::types::{
 pub struct Bench {
     /// Raw value of its only item.
     pub raw: f64,
-    pub trouble: Trouble,
+    pub failure: Failure,
     pub requests: usize,
     pub scans: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub enum Trouble {
+pub enum Failure {
     #[default]
     None,
     /// It does not answer.
@@ -42,14 +42,14 @@ impl Device {
     }
 
     fn check(&self) -> Result<f64, IoError> {
-        let trouble = self.bench().trouble;
-        match trouble {
-            Trouble::None | Trouble::PanicInSend => Ok(self.bench().raw),
-            Trouble::Unreachable => Err(IoError::Unreachable {
+        let failure = self.bench().failure;
+        match failure {
+            Failure::None | Failure::PanicInSend => Ok(self.bench().raw),
+            Failure::Unreachable => Err(IoError::Unreachable {
                 device: "the loop".to_owned(),
                 cause: "no answer".to_owned(),
             }),
-            Trouble::Panic => panic!("a defect, as the test asks for"),
+            Failure::Panic => panic!("a defect, as the test asks for"),
         }
     }
 
@@ -112,7 +112,7 @@ impl IoServer for Device {
         let Value::F64(raw) = value else {
             panic!("an item of another type");
         };
-        if self.bench().trouble == Trouble::PanicInSend {
+        if self.bench().failure == Failure::PanicInSend {
             panic!("a defect, as the test asks for");
         }
         if *raw > 19.0 {

@@ -9,7 +9,7 @@ mod rig;
 
 use std::time::Duration;
 
-use device::{Device, Trouble, has, is_bad};
+use device::{Device, Failure, has, is_bad};
 use rig::{Cable, Rig, TIMEOUT, Updates, engine_at, follow, library, provide, wait_for};
 use trunkline::io::IoServer;
 use trunkline::local::WriteError;
@@ -25,7 +25,7 @@ fn values_are_scaled_and_writes_return_the_device_value() {
     level.next_where(has(50.0));
     let status = wait_for(&provider, |status| status.variables == 1);
     assert!(status.is_provided);
-    assert_eq!((status.missing, status.engine_trouble), (0, None));
+    assert_eq!((status.missing, status.engine_error), (0, None));
     // 33 % is 9.28 mA, of which the device makes 9.
     let variable = sut.engine.variable::<f64>("loop/level").unwrap();
     variable.write(33.0).unwrap();
@@ -167,7 +167,7 @@ fn restarted_engine_gets_its_variables_delivered_again() {
     }
     follow(&engine, "loop/level").next_where(has(50.0));
     let status = wait_for(&provider, |status| status.variables == 1);
-    assert!(status.is_provided && status.engine_trouble.is_none());
+    assert!(status.is_provided && status.engine_error.is_none());
 }
 
 #[test]
@@ -178,11 +178,11 @@ fn a_second_io_server_of_the_name_waits_and_takes_over() {
     let spare = Device::default();
     spare.bench().raw = 16.0;
     let second = provide(sut.engine.local_addrs()[0], &spare, false);
-    let status = wait_for(&second, |status| status.engine_trouble.is_some());
-    let trouble = status.engine_trouble.unwrap();
+    let status = wait_for(&second, |status| status.engine_error.is_some());
+    let error = status.engine_error.unwrap();
     assert!(
-        trouble.contains("already running; this one is a standby"),
-        "{trouble}"
+        error.contains("already running; this one is a standby"),
+        "{error}"
     );
     assert!(!status.is_provided);
     let mut level = sut.level();
@@ -191,7 +191,7 @@ fn a_second_io_server_of_the_name_waits_and_takes_over() {
     level.next_where(is_bad(Reason::ProviderGone));
     level.next_where(has(75.0));
     let status = wait_for(&second, |status| status.variables == 1);
-    assert_eq!((status.is_provided, status.engine_trouble), (true, None));
+    assert_eq!((status.is_provided, status.engine_error), (true, None));
 }
 
 /// Behaviour: LM-33.
@@ -257,17 +257,17 @@ fn libraries_that_it_offers_are_deployed_at_the_engine() {
 #[test]
 fn unreachable_device_is_bad_and_recovers() {
     let sut = Rig::new();
-    sut.device.bench().trouble = Trouble::Unreachable;
+    sut.device.bench().failure = Failure::Unreachable;
     let mut level = sut.level();
     let provider = sut.provider();
     level.next_where(is_bad(Reason::HostUnreachable));
-    let status = wait_for(&provider, |status| status.device_trouble.is_some());
+    let status = wait_for(&provider, |status| status.device_error.is_some());
     assert!(status.is_provided, "the engine is not to blame");
     let variable = sut.engine.variable::<f64>("loop/level").unwrap();
     assert!(matches!(variable.write(25.0), Err(WriteError::Refused(_))));
-    sut.device.bench().trouble = Trouble::None;
+    sut.device.bench().failure = Failure::None;
     level.next_where(has(50.0));
-    wait_for(&provider, |status| status.device_trouble.is_none());
+    wait_for(&provider, |status| status.device_error.is_none());
 }
 
 #[test]
@@ -276,18 +276,18 @@ fn a_driver_that_panics_is_a_failed_device_and_is_opened_again() {
     let mut level = sut.level();
     let provider = sut.provider();
     level.next_where(has(50.0));
-    sut.device.bench().trouble = Trouble::Panic;
+    sut.device.bench().failure = Failure::Panic;
     level.next_where(is_bad(Reason::DeviceFailure));
-    let status = wait_for(&provider, |status| status.device_trouble.is_some());
-    assert!(status.device_trouble.unwrap().contains("panicked"));
-    sut.device.bench().trouble = Trouble::PanicInSend;
+    let status = wait_for(&provider, |status| status.device_error.is_some());
+    assert!(status.device_error.unwrap().contains("panicked"));
+    sut.device.bench().failure = Failure::PanicInSend;
     level.next_where(has(50.0));
     let variable = sut.engine.variable::<f64>("loop/level").unwrap();
     let Err(WriteError::Unknown(cause)) = variable.write(25.0) else {
         panic!("nobody can know");
     };
     assert!(cause.to_string().contains("panicked"), "{cause}");
-    sut.device.bench().trouble = Trouble::None;
+    sut.device.bench().failure = Failure::None;
     level.next_where(has(50.0));
 }
 

@@ -77,7 +77,7 @@ fn units_and_descriptions_are_in_every_file() {
         wait_for(&recorder, 1 + 10 * (turn as u64 + 1));
     }
     let status = recorder.stop();
-    assert_eq!(status.trouble, None);
+    assert_eq!(status.error, None);
     assert!(status.files > 3, "{}", status.files);
     let some = |text: &str| Some(text.to_owned());
     for number in 1..=status.files {
@@ -138,7 +138,7 @@ fn unit_changed_across_a_restart_is_the_newest_one() {
     let second = start(&address, "m");
     write(&second, 2.0);
     wait_for(&recorder, 2);
-    assert_eq!(recorder.stop().trouble, None);
+    assert_eq!(recorder.stop().error, None);
     assert_eq!(described(&path, "rig/level")[0].as_deref(), Some("m"));
 }
 
@@ -181,6 +181,6 @@ fn a_unit_that_changes_is_the_newest_one() {
     deploy("m");
     write(2.0);
     wait_for(&recorder, 2);
-    assert_eq!(recorder.stop().trouble, None);
+    assert_eq!(recorder.stop().error, None);
     assert_eq!(described(&path, "rig/level")[0].as_deref(), Some("m"));
 }

@@ -108,7 +108,7 @@ fn every_update_is_recorded_and_played_into_other_variables() {
     }
     wait_for(&recorder, 603);
     let status = recorder.stop();
-    assert_eq!((status.trouble, status.progress.lost), (None, 0));
+    assert_eq!((status.error, status.progress.lost), (None, 0));
     assert_eq!(status.progress.updates, 603);
     assert_eq!(status.progress.on_disk, 603);
     assert_eq!(status.refused_count, 0, "{:?}", status.refused);
@@ -251,7 +251,7 @@ fn series_is_played_with_each_update_once() {
         wait_for(&recorder, 1 + 10 * (turn as u64 + 1));
     }
     let status = recorder.stop();
-    assert_eq!((status.trouble, status.progress.lost), (None, 0));
+    assert_eq!((status.error, status.progress.lost), (None, 0));
     assert_eq!(status.progress.on_disk, 501);
     assert!(status.files > 3, "{}", status.files);
 

@@ -13,7 +13,7 @@ use crate::output::record::{self, JsonSchema, Serialize};
 use crate::terminal::{Style, plain};
 use crate::{CliError, Context};
 
-/// Shortest time between two lines about losses or troubles that continue.
+/// Shortest time between two lines about losses or errors that continue.
 const SUMMED_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Seen<'a> {
     pub(super) displaced: Option<&'a Displaced>,
     pub(super) sums_displaced: Option<&'a Displaced>,
     pub(super) room: Room,
-    pub(super) trouble: Option<&'a str>,
+    pub(super) error: Option<&'a str>,
     /// `None`: the recording needs no engine.
     pub(super) is_connected: Option<bool>,
     pub(super) lost: u64,
@@ -32,8 +32,8 @@ pub(super) struct Notices {
     displaced: Option<Displaced>,
     sums_displaced: Option<Displaced>,
     room: RoomState,
-    trouble: Option<String>,
-    trouble_at: Option<Tick>,
+    error: Option<String>,
+    error_at: Option<Tick>,
     is_connected: Option<bool>,
     lost: u64,
     lost_at: Option<Tick>,
@@ -49,7 +49,7 @@ pub(crate) struct Notice {
     /// What has changed.
     #[schemars(extend("enum" = [
         "disk-low", "disk-full", "disk-ok", "losing", "removed", "renamed", "found",
-        "sums-displaced", "trouble", "trouble-over", "disconnected", "connected"
+        "sums-displaced", "error", "error-over", "disconnected", "connected"
     ]))]
     event: &'static str,
     /// The file that is recorded.
@@ -80,8 +80,8 @@ impl Notices {
             displaced: None,
             sums_displaced: None,
             room: RoomState::Enough,
-            trouble: None,
-            trouble_at: None,
+            error: None,
+            error_at: None,
             is_connected: None,
             lost: 0,
             lost_at: None,
@@ -89,7 +89,7 @@ impl Notices {
         }
     }
 
-    /// Reports each change once, and losses and troubles that continue at most once a second.
+    /// Reports each change once, and losses and errors that continue at most once a second.
     pub(super) fn say(
         &mut self,
         seen: &Seen<'_>,
@@ -153,16 +153,16 @@ impl Notices {
             }
         }
         let is_of_place = seen.displaced.is_some_and(Displaced::is_removed);
-        let trouble = seen.trouble.filter(|_| !is_of_place);
-        if self.trouble.as_deref() != trouble && is_due(&mut self.trouble_at, now) {
-            match trouble {
-                Some(trouble) => say("trouble", Style::Bad, trouble.to_owned()),
+        let error = seen.error.filter(|_| !is_of_place);
+        if self.error.as_deref() != error && is_due(&mut self.error_at, now) {
+            match error {
+                Some(error) => say("error", Style::Bad, error.to_owned()),
                 None => {
                     let again = "the file is written again".to_owned();
-                    say("trouble-over", Style::Plain, again);
+                    say("error-over", Style::Plain, again);
                 }
             }
-            self.trouble = trouble.map(str::to_owned);
+            self.error = error.map(str::to_owned);
         }
         if self.is_connected != seen.is_connected {
             match (self.is_connected, seen.is_connected) {
@@ -229,7 +229,7 @@ mod tests {
             displaced: None,
             sums_displaced: None,
             room: Room::default(),
-            trouble: None,
+            error: None,
             is_connected: Some(true),
             lost: 0,
         }
@@ -248,8 +248,8 @@ mod tests {
         assert!(events(&mut sut, &seen(), 0).is_empty());
         let mut full = seen();
         full.room.state = RoomState::Full;
-        full.trouble = Some("no space");
-        assert_eq!(events(&mut sut, &full, 10), ["disk-full", "trouble"]);
+        full.error = Some("no space");
+        assert_eq!(events(&mut sut, &full, 10), ["disk-full", "error"]);
         assert!(events(&mut sut, &full, 20).is_empty());
         full.lost = 5;
         let now = Tick::from_nanos(30_000_000);
@@ -265,7 +265,7 @@ mod tests {
         over.is_connected = Some(false);
         assert_eq!(
             events(&mut sut, &over, 2_000),
-            ["disk-ok", "trouble-over", "disconnected"]
+            ["disk-ok", "error-over", "disconnected"]
         );
         over.is_connected = Some(true);
         assert_eq!(events(&mut sut, &over, 2_010), ["connected"]);

@@ -91,9 +91,9 @@ pub(crate) struct Recorded {
     /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) untrimmed: Option<String>,
-    /// Problem of the file. Left out if there is none.
+    /// Error of the file. Left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
     /// One sentence each for the file and its checksums, if they were removed, replaced or renamed
     /// while they were written. Left out otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -170,7 +170,7 @@ impl Recorded {
             files: None,
             sync_failure: None,
             untrimmed: None,
-            trouble: None,
+            error: None,
             displaced: Vec::new(),
             unmatched_further: None,
             unmatched: Vec::new(),

@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let is_displaced = status.displaced.is_some() || status.sums_displaced.is_some();
     let exit = match &status {
         status if has_lost(status) || is_displaced => Exit::Lost,
-        status if status.trouble.is_some() => Exit::SomeFailed,
+        status if status.error.is_some() => Exit::SomeFailed,
         status if status.progress.sync_failure.is_some() => Exit::SomeFailed,
         status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
         status if unmatched::has_name(status) => Exit::SomeFailed,
@@ -146,8 +146,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             "no variable matched; `trunkline find` and `trunkline ls` list the variables";
         return Err(Problem::failed("no-match", sentence).into());
     }
-    if let Some(trouble) = &status.trouble {
-        return Err(Problem::new(exit, "file", plain(trouble)).into());
+    if let Some(error) = &status.error {
+        return Err(Problem::new(exit, "file", plain(error)).into());
     }
     Ok(exit)
 }
@@ -220,7 +220,7 @@ fn has_lost(status: &VariableRecorderStatus) -> bool {
 }
 
 fn is_nothing(status: &VariableRecorderStatus) -> bool {
-    status.progress.variables == 0 && status.refused_count == 0 && status.trouble.is_none()
+    status.progress.variables == 0 && status.refused_count == 0 && status.error.is_none()
 }
 
 fn seen(status: &VariableRecorderStatus) -> Seen<'_> {
@@ -228,7 +228,7 @@ fn seen(status: &VariableRecorderStatus) -> Seen<'_> {
         displaced: status.displaced.as_ref(),
         sums_displaced: status.sums_displaced.as_ref(),
         room: status.room,
-        trouble: status.trouble.as_deref(),
+        error: status.error.as_deref(),
         is_connected: Some(status.is_connected),
         lost: status.progress.lost,
     }
@@ -266,13 +266,13 @@ fn show(status: &VariableRecorderStatus, path: &Path, rate: f64, updates: f64, c
         0 => String::new(),
         lost => format!(" · {lost} lost"),
     };
-    let trouble = match (&status.trouble, status.is_connected) {
-        (Some(trouble), _) => format!(" · {trouble}"),
+    let error = match (&status.error, status.is_connected) {
+        (Some(error), _) => format!(" · {error}"),
         (None, false) => " · not connected".to_owned(),
         _ => String::new(),
     };
     context.terminal.progress(&format!(
-        "{} of {} · {updates:.0}/s · {} · {} · queue {} · {}{lost}{trouble}",
+        "{} of {} · {updates:.0}/s · {} · {} · queue {} · {}{lost}{error}",
         counted(progress.updates, "update"),
         counted(progress.variables, "variable"),
         bytes_text(progress.bytes as f64),
@@ -289,7 +289,7 @@ fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> Recorded {
     );
     let mut recorded = Recorded::nothing(path.display().to_string(), taken(status, 0), text);
     recorded.sync_failure = status.progress.sync_failure.map(system_error);
-    recorded.trouble.clone_from(&status.trouble);
+    recorded.error.clone_from(&status.error);
     unmatched::sum_up(status, &mut recorded);
     recorded
 }
@@ -312,7 +312,7 @@ fn sum_up(
 ) -> Recorded {
     let progress = status.progress;
     let is_removed = status.displaced.as_ref().is_some_and(Displaced::is_removed);
-    let is_safe = status.trouble.is_none() && progress.on_disk == progress.updates;
+    let is_safe = status.error.is_none() && progress.on_disk == progress.updates;
     let unknown = match progress.unknown_gaps {
         0 => String::new(),
         gaps => format!(", and an unknown number in {}", counted(gaps, "gap")),
@@ -349,7 +349,7 @@ fn sum_up(
         }),
         files: is_series.then_some(status.files),
         sync_failure,
-        trouble: status.trouble.clone(),
+        error: status.error.clone(),
         displaced: notices::displaced(displaced),
         ..Recorded::nothing(path.display().to_string(), taken, text)
     };

@@ -260,7 +260,7 @@ impl Recorder<'_> {
         let recorded = self.sum_up(&done, &came, report, (copied, displaced), elapsed);
         let exit = match came.lost {
             _ if displaced.iter().any(Option::is_some) => Exit::Lost,
-            0 => Exit::SomeFailed.when(!came.troubles.is_empty()),
+            0 => Exit::SomeFailed.when(!came.errors.is_empty()),
             _ => Exit::Lost,
         };
         Ok((recorded, exit))
@@ -292,9 +292,9 @@ impl Recorder<'_> {
             bytes_text(copied as f64),
         );
         let untrimmed = came.untrimmed.map(untrimmed_text);
-        for trouble in came.troubles.iter().chain(&untrimmed) {
+        for error in came.errors.iter().chain(&untrimmed) {
             text.push_str("; ");
-            text.push_str(trouble);
+            text.push_str(error);
         }
         let taken = Taken::Elements {
             files: self.args.rotation().map(|_| came.files),
@@ -312,7 +312,7 @@ impl Recorder<'_> {
             }),
             sync_failure: came.sync_failure.map(system_error),
             untrimmed: came.untrimmed.map(system_error),
-            trouble: (!came.troubles.is_empty()).then(|| came.troubles.join("; ")),
+            error: (!came.errors.is_empty()).then(|| came.errors.join("; ")),
             displaced: notices::displaced(displaced),
             ..Recorded::nothing(self.path.display().to_string(), taken, text)
         }
@@ -325,7 +325,7 @@ fn seen(file: &impl StreamFile) -> Seen<'_> {
         displaced,
         sums_displaced,
         room: file.room(),
-        trouble: None,
+        error: None,
         is_connected: None,
         lost: file.figures().lost,
     }

@@ -48,7 +48,7 @@ pub(super) struct Came {
     pub(super) lost: u64,
     /// True if some of it is not safe from a loss of power.
     pub(super) is_unsafe: bool,
-    pub(super) troubles: Vec<String>,
+    pub(super) errors: Vec<String>,
     /// System error number, if a file could not be truncated to its length.
     pub(super) untrimmed: Option<i32>,
     /// System error number, if a sync has failed.
@@ -129,7 +129,7 @@ impl<O: FnMut(u32) -> io::Result<WriteQueue>> StreamFile for TdmsSeries<O> {
             came.add(&ended.closed);
             came.lost += ended.rows_lost;
             if let Some(failure) = came.failure.take() {
-                came.troubles
+                came.errors
                     .push(format!("file {}: {failure}", ended.number));
             }
         }
@@ -175,8 +175,8 @@ impl<S: Segments, O: FnMut(u32) -> io::Result<S>> StreamFile for ElementSeries<S
         while let Some(ended) = self.take_ended() {
             if !ended.is_on_disk {
                 let number = ended.number;
-                let trouble = format!("file {number}: not all of it is safe from a loss of power");
-                came.troubles.push(trouble);
+                let error = format!("file {number}: not all of it is safe from a loss of power");
+                came.errors.push(error);
             }
         }
         Ok(came)

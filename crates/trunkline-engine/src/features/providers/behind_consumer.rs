@@ -59,7 +59,7 @@ impl Provider for Behind {
         self.push(items.iter().cloned().map(ProviderOrder::Bind));
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         None
     }
 

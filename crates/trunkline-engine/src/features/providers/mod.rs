@@ -49,7 +49,7 @@ pub trait Provider: Send + Sync {
     /// deployed.
     fn bind(&self, _items: &[SourceItem]) {}
     /// Returns one sentence about its current state if something is wrong.
-    fn trouble(&self) -> Option<String>;
+    fn error(&self) -> Option<String>;
     /// Returns true if it runs in a separate process, so that its faults are not due to the
     /// engine's configuration.
     fn is_process(&self) -> bool {

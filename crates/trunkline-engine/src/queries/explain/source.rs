@@ -87,10 +87,10 @@ impl Queries<'_> {
                 next,
             );
         };
-        match provider.trouble() {
-            Some(trouble) => WhyStep::fault(
+        match provider.error() {
+            Some(error) => WhyStep::fault(
                 WhyStage::Source,
-                format!("I/O server {name}: {trouble}"),
+                format!("I/O server {name}: {error}"),
                 "repair what it names; it tries again by itself".to_owned(),
             ),
             None => WhyStep::ok(

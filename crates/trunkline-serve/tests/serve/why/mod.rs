@@ -76,7 +76,7 @@ impl Provider for Plc {
     }
     fn send(&self, _ticket: Ticket, _handle: u32, _raw: Value) {}
     fn request(&self, _ticket: Option<Ticket>, _handle: u32) {}
-    fn trouble(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         self.0.lock().unwrap().clone()
     }
 }
