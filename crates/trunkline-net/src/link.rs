@@ -147,6 +147,36 @@ impl<E: Endpoint + 'static> Link<E> {
         self.wait_for(deadline, |connection, now| f(&mut connection.endpoint, now))
     }
 
+    /// Begins something and waits for its answer, under one lock: calls `begin`, and with what it
+    /// returns `check`, like [`wait_until`](Self::wait_until). Returns both; the answer is `None`
+    /// if `deadline` has passed or the link is closed.
+    ///
+    /// # Errors
+    /// The error of `begin`.
+    pub fn call_until<C, R, X>(
+        &self,
+        deadline: Option<Tick>,
+        begin: impl FnOnce(&mut E, Tick) -> Result<C, X>,
+        mut check: impl FnMut(&mut E, &C) -> Option<R>,
+    ) -> Result<(C, Option<R>), X> {
+        let driven = &self.driven;
+        let mut guard = driven.role.lock();
+        let (now, _) = guard.time();
+        match begin(&mut guard.data.endpoint, now) {
+            Ok(call) => {
+                let answer = self.wait_with(guard, deadline, |connection, _| {
+                    check(&mut connection.endpoint, &call)
+                });
+                Ok((call, answer))
+            }
+            Err(error) => {
+                driven.after_call(&mut guard);
+                driven.role.unlock(guard);
+                Err(error)
+            }
+        }
+    }
+
     /// As [`wait_until`](Self::wait_until), for tasks. `Pending` registers the task, which is woken
     /// after each change and at `deadline`. Returns `Ready(None)` if `deadline` has passed or the
     /// link is closed.
@@ -297,6 +327,15 @@ impl<E: Endpoint + 'static> Link<E> {
     fn wait_for<R>(
         &self,
         deadline: Option<Tick>,
+        f: impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
+    ) -> Option<R> {
+        self.wait_with(self.driven.role.lock(), deadline, f)
+    }
+
+    fn wait_with<'a, R>(
+        &'a self,
+        guard: Guard<'a, E>,
+        deadline: Option<Tick>,
         mut f: impl FnMut(&mut Connection<E>, Tick) -> Option<R>,
     ) -> Option<R> {
         let driven = &*self.driven;
@@ -315,7 +354,7 @@ impl<E: Endpoint + 'static> Link<E> {
             }
         };
         let turn = |guard, timeout| driven.turn_of_waiter(guard, timeout);
-        driven.role.wait(check, turn, driven)
+        driven.role.wait(guard, check, turn, driven)
     }
 }
 

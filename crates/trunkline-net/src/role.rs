@@ -174,13 +174,15 @@ impl<T> DriverRole<T> {
         due.tasks.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until `check` is done or gives up. `check` runs under the lock, after every change.
+    /// Waits until `check` is done or gives up. `check` runs under the lock `guard`, at once and after
+    /// every change.
     ///
     /// `turn` drives: it unlocks, sleeps until something happens or the given time is over, locks
     /// again and delivers input. `sleep` is that of a background thread that is displaced. A caller
     /// that gives up before it had a turn gets one without sleep if no thread drives.
     pub(crate) fn wait<'a, R>(
         &'a self,
+        mut guard: Guard<'a, T>,
         mut check: impl FnMut(&mut State<T>) -> Check<R>,
         mut turn: impl FnMut(Guard<'a, T>, Option<Duration>) -> Guard<'a, T>,
         sleep: &'a impl Sleep<T>,
@@ -191,7 +193,6 @@ impl<T> DriverRole<T> {
             held: false,
             has_driven: false,
         };
-        let mut guard = self.lock();
         loop {
             let timeout = match check(&mut guard) {
                 Check::Done(answer) => {

@@ -60,6 +60,7 @@ impl Rig {
         NOW.set(NOW.get() + after.as_nanos() as u64);
         let mut looks = 0;
         let done = self.role.wait(
+            self.role.lock(),
             |_| {
                 looks += 1;
                 match looks {
@@ -96,6 +97,7 @@ fn thread_that_woke_up_by_itself_is_not_resumed() {
     let sut = Rig::new();
     let mut looks = 0;
     let done = sut.role.wait(
+        sut.role.lock(),
         |_| {
             looks += 1;
             match looks {
@@ -118,6 +120,7 @@ fn shutdown_ends_a_muted_sleep() {
     for offline in [true, false] {
         let sut = Rig::new();
         let never: Option<()> = sut.role.wait(
+            sut.role.lock(),
             |state| match state.is_stopping() || state.is_offline() {
                 true => Check::GiveUp,
                 false => Check::Wait(None),
@@ -152,6 +155,7 @@ impl Rig {
         NOW.set(NOW.get() + after.as_nanos() as u64);
         let mut turns = Vec::new();
         let answer = self.role.wait(
+            self.role.lock(),
             |_| match finds {
                 true => Check::Done(()),
                 false => Check::GiveUp,
@@ -213,6 +217,7 @@ fn a_call_whose_time_runs_out_while_it_drives_gets_no_further_turn() {
     let sut = Rig::free();
     let (mut looks, mut turns) = (0, 0);
     let never: Option<()> = sut.role.wait(
+        sut.role.lock(),
         |_| {
             looks += 1;
             match looks {

@@ -152,6 +152,7 @@ impl Rig {
     fn wait<R>(&self, patience: u64, mut done: impl FnMut(&mut Inbox) -> Option<R>) -> Option<R> {
         let mut looks = 0;
         self.role.wait(
+            self.role.lock(),
             |state| {
                 looks += 1;
                 match done(&mut state.data) {
@@ -471,7 +472,7 @@ fn shuttle_a_role_that_counts_calls_starves_the_connection() {
             }
         };
         waiter(rig);
-        while rig.role.wait(taken, |guard, _| guard, rig) != Some(true) {
+        while rig.role.wait(rig.role.lock(), taken, |guard, _| guard, rig) != Some(true) {
             work_for_short();
         }
     }

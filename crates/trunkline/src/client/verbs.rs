@@ -43,8 +43,7 @@ macro_rules! verb {
         pub fn $name<$($generics)*>(
             &$me $($args)*, timeout: Duration,
         ) -> Result<$answer, CallError> {
-            let call = $me.shared.begin($body)?;
-            let answer = $me.shared.wait(call, timeout)?;
+            let answer = $me.shared.call($body, timeout)?;
             $(let answer = $then(answer);)?
             Ok(answer)
         }
@@ -548,12 +547,18 @@ impl Shared {
         begun.map_err(Into::into)
     }
 
-    /// Waits for the answer on this thread, which drives the connection meanwhile.
-    pub(crate) fn wait<C: Call>(&self, call: C, timeout: Duration) -> Result<C::Answer, CallError> {
+    /// Asks, and waits for the answer on this thread, which drives the connection meanwhile.
+    pub(crate) fn call<C: Call, E: Into<CallError>>(
+        &self,
+        ask: impl FnOnce(&mut ClientCore, Tick) -> Result<C, E>,
+        timeout: Duration,
+    ) -> Result<C::Answer, CallError> {
         let deadline = Some(self.deadline(timeout));
-        let answer = self
+        let check = |core: &mut ClientCore, call: &C| self.check(core, call);
+        let (call, answer) = self
             .link
-            .wait_until(deadline, |core, _| self.check(core, &call));
+            .call_until(deadline, ask, check)
+            .map_err(Into::into)?;
         answer.unwrap_or_else(|| self.give_up(&call, timeout))
     }
 
