@@ -18,8 +18,8 @@ use trunkline_proto::limits::HELLO_DEADLINE;
 use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::message::hello::{Hello, Resume, Welcome};
 use trunkline_proto::{
-    Backoff, DecodeError, Disconnect, FaultCode, Features, Frame, FrameBuffer, FrameKind,
-    FrameLimits, Gather, Liveness, Throughput, digest,
+    Agreement, Backoff, DecodeError, Disconnect, FaultCode, Features, Frame, FrameBuffer,
+    FrameKind, FrameLimits, Gather, Liveness, Throughput, digest,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -70,9 +70,7 @@ enum Phase {
 #[derive(Debug)]
 struct Open {
     session: Arc<Session>,
-    frame_max: u32,
-    message_max: u32,
-    frame_limits: FrameLimits,
+    agreement: Agreement,
     /// The engine's wall clock when it sent WELCOME, which arrived at `session.since`.
     engine_wall: Timestamp,
 }
@@ -232,9 +230,7 @@ impl Connection {
         };
         self.phase = Phase::Open(Box::new(Open {
             session: Arc::new(session),
-            frame_max: agreed.frame_max,
-            message_max: agreed.message_max,
-            frame_limits: agreed.frame_limits(),
+            agreement: agreed,
             engine_wall: welcome.wall,
         }));
         // Both ends gather, or neither does (LX-11).
@@ -360,10 +356,8 @@ impl Connection {
 
     /// Returns the reason why there is no connection and none will be made.
     pub(crate) fn closed(&self) -> Option<&Arc<Disconnect>> {
-        match self.phase {
-            Phase::Closed => self.last_failure.as_ref(),
-            _ => None,
-        }
+        let failure = self.last_failure.as_ref();
+        failure.filter(|_| matches!(self.phase, Phase::Closed))
     }
 
     /// Returns the reason why there is no connection, once there was one or an attempt has failed.
@@ -388,25 +382,11 @@ impl Connection {
         }
     }
 
-    pub(crate) fn frame_max(&self) -> usize {
+    /// Returns the terms agreed on with the engine, once the hello is done.
+    pub(crate) fn agreement(&self) -> Option<&Agreement> {
         match &self.phase {
-            Phase::Open(open) => open.frame_max as usize,
-            _ => 0,
-        }
-    }
-
-    /// Returns the limits that the frame buffer must use from now on.
-    pub(crate) fn frame_limits(&self) -> FrameLimits {
-        match &self.phase {
-            Phase::Open(open) => open.frame_limits,
-            _ => FrameLimits::HELLO,
-        }
-    }
-
-    pub(crate) fn message_max(&self) -> usize {
-        match &self.phase {
-            Phase::Open(open) => open.message_max as usize,
-            _ => 0,
+            Phase::Open(open) => Some(&open.agreement),
+            _ => None,
         }
     }
 

@@ -10,15 +10,15 @@ use std::time::Duration;
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::message::write_answers::WriteAnswers;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame};
-use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
+use trunkline_proto::{Agreement, Disconnect, Fault, FaultCode, Features, Frame};
+use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
 use trunkline_types::{Position, Tick, Value};
 
 use crate::base::Base;
 use crate::connection::Connection;
 use crate::error::{WriteError, malformed};
 use crate::subscriptions::remote::RemoteSubscriptions;
-use crate::variables::{VariableRef, Variables};
+use crate::variables::{Variable, VariableRef, Variables, not_open};
 
 /// An emptied queue with a larger capacity than this is freed.
 const KEPT_WRITES_MAX: usize = 4096;
@@ -651,11 +651,11 @@ impl Writes {
         base: &mut Base,
         now: Tick,
         before: u64,
+        agreement: &Agreement,
         page: usize,
         out: &mut Vec<u8>,
     ) {
-        let message_max = base.connection.message_max();
-        let knows_registers = base.connection.has(Features::REGISTERS);
+        let knows_registers = agreement.features.contains(Features::REGISTERS);
         let variables = &mut base.variables;
         let mut frame = WriteBuilder::begin(out, self.next_write());
         while self.front().is_some_and(|order| order < before) && frame.len_bytes() < page {
@@ -676,10 +676,12 @@ impl Writes {
                 base.changes += 1;
                 continue;
             }
-            match check_write(variables, write, bytes, message_max, knows_registers) {
+            let known = variables.get_mut(variable);
+            match check_write(known.as_deref(), write, bytes, agreement) {
                 Ok(handle) => {
                     if write.options.has_value() {
-                        frame.push_value(handle, &write.options, &write.value);
+                        let encode = |out: &mut _| encode_value(&write.value, out);
+                        frame.push_with(handle, &write.options, bytes, encode);
                     } else {
                         frame.push(handle, &write.options, &[]);
                     }
@@ -690,21 +692,24 @@ impl Writes {
                     base.changes += 1;
                 }
             }
-            variables.release(variable);
+            match known {
+                Some(known) if known.users > 1 => known.users -= 1,
+                _ => variables.release(variable),
+            }
         }
         self.leave_passed();
         frame.finish();
     }
 
-    /// Handles the engine's answers. `refused` gets the values of the provider that it refused.
+    /// Handles the engine's answers, in the engine's epoch. `refused` gets the values of the provider that it refused.
     pub(crate) fn handle_answers(
         &mut self,
         base: &mut Base,
+        epoch: u64,
         remote: &mut RemoteSubscriptions,
         frame: &Frame<'_>,
         mut refused: impl FnMut(&mut Base, u32, FaultCode),
     ) -> Result<(), Disconnect> {
-        let epoch = base.connection.epoch();
         let answers = WriteAnswers::decode(frame)?;
         let mut next = answers.head().first_write;
         for answer in answers {
@@ -782,19 +787,14 @@ pub(crate) fn not_sent(connection: &Connection) -> Fault {
 
 /// Returns the handle to write to, or the fault with which this end refuses the write.
 pub(crate) fn check_write(
-    variables: &Variables,
+    variable: Option<&Variable>,
     write: &Write,
     bytes: usize,
-    message_max: usize,
-    knows_registers: bool,
+    agreement: &Agreement,
 ) -> Result<u32, Fault> {
-    let known = variables.get(write.variable);
-    let handle = match known.and_then(|known| known.handle) {
-        Some(handle) => handle,
-        None => variables.handle(write.variable)?,
-    };
-    let data_type = known.and_then(|known| known.data_type.as_ref());
-    if let Some(data_type) = data_type
+    let variable = variable.ok_or_else(not_open)?;
+    let handle = variable.handle.ok_or_else(|| variable.no_handle())?;
+    if let Some(data_type) = &variable.data_type
         && !write.options.raw
         && write.options.has_value()
         && !write.value.has_type(data_type)
@@ -802,13 +802,13 @@ pub(crate) fn check_write(
         let sentence = format!("the variable is {data_type}, the value is not; write one that is");
         return Err(Fault::new(FaultCode::WrongType, sentence));
     }
-    let max = VALUE_BYTES_MAX.min(message_max.saturating_sub(RECORD_BYTES));
+    let max = VALUE_BYTES_MAX.min((agreement.message_max as usize).saturating_sub(RECORD_BYTES));
     if bytes > max {
         let sentence = format!("the value has {bytes} bytes; {max} is the limit, use a stream");
         return Err(Fault::new(FaultCode::TooLarge, sentence));
     }
     // An engine without registers would take a write without a value for an empty value.
-    if !knows_registers && write.options.needs_extension() {
+    if !agreement.features.contains(Features::REGISTERS) && write.options.needs_extension() {
         let sentence = "the engine does not know this kind of write; update it, or put the value";
         return Err(Fault::new(FaultCode::NotSupported, sentence));
     }

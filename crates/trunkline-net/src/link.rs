@@ -978,7 +978,7 @@ impl Incoming {
 
     /// Polls for input for a short time before sleeping. Returns true if there was some.
     fn spin(&mut self, longest: Option<Duration>) -> bool {
-        let mut spin = std::mem::replace(&mut self.spin, Spin::new(Duration::ZERO));
+        let mut spin = self.spin;
         let found = spin.run(longest, || {
             // Polling memory is cheaper than reading the clock.
             for _ in 0..GLANCES {

@@ -182,7 +182,7 @@ impl<T> DriverRole<T> {
     /// that gives up before it had a turn gets one without sleep if no thread drives.
     pub(crate) fn wait<'a, R>(
         &'a self,
-        mut guard: Guard<'a, T>,
+        guard: Guard<'a, T>,
         mut check: impl FnMut(&mut State<T>) -> Check<R>,
         mut turn: impl FnMut(Guard<'a, T>, Option<Duration>) -> Guard<'a, T>,
         sleep: &'a impl Sleep<T>,
@@ -193,6 +193,8 @@ impl<T> DriverRole<T> {
             held: false,
             has_driven: false,
         };
+        // After the tenure: if `check` panics, the guard is dropped first, and the tenure locks again.
+        let mut guard = guard;
         loop {
             let timeout = match check(&mut guard) {
                 Check::Done(answer) => {

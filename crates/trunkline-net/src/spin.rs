@@ -46,7 +46,7 @@ const REST: Duration = Duration::from_secs(1);
 static SPINNING: ProcessWide = ProcessWide::new(0);
 
 /// The adaptive spin time of one waiting place.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Spin {
     limit: Duration,
     budget: Duration,

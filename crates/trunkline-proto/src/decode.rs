@@ -39,8 +39,7 @@ macro_rules! forward {
     ($($name:ident -> $ty:ty),+) => {
         $(#[inline]
         pub(crate) fn $name(&mut self) -> Result<$ty, DecodeError> {
-            let kind = self.kind;
-            self.reader.$name().map_err(|cause| DecodeError { kind, cause })
+            self.reader.$name().map_err(|cause| self.error(cause))
         })+
     };
 }
@@ -75,8 +74,7 @@ impl<'a> Payload<'a> {
         &mut self,
         read: impl FnOnce(&mut Reader<'a>) -> Result<T, wire::DecodeError>,
     ) -> Result<T, DecodeError> {
-        let kind = self.kind;
-        read(&mut self.reader).map_err(|cause| DecodeError { kind, cause })
+        read(&mut self.reader).map_err(|cause| self.error(cause))
     }
 
     /// Reads a varint that must fit into a `u32`.
@@ -107,10 +105,7 @@ impl<'a> Payload<'a> {
     /// Reads a varint length and that many bytes.
     #[inline]
     pub(crate) fn prefixed(&mut self, what: &'static str) -> Result<&'a [u8], DecodeError> {
-        let kind = self.kind;
-        self.reader
-            .prefixed(what, usize::MAX)
-            .map_err(|cause| DecodeError { kind, cause })
+        self.read(|reader| reader.prefixed(what, usize::MAX))
     }
 
     pub(crate) fn text(&mut self, max: usize) -> Result<&'a str, DecodeError> {

@@ -236,6 +236,14 @@ impl<'a> FrameWriter<'a> {
         self.finish_with(flags);
     }
 
+    /// Completes the frame, or removes it if it has no items.
+    pub(crate) fn finish_or_remove(self, more: bool) {
+        match self.count {
+            0 => self.abandon(),
+            _ => self.finish(more),
+        }
+    }
+
     /// Completes the frame with an extension block made of these fields.
     pub fn finish_with_extension(self, more: bool, fields: &[u8]) {
         self.out.extend_from_slice(fields);

@@ -14,7 +14,7 @@ use trunkline_proto::limits::{HELLO_DEADLINE, PAGE_BYTES};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
 use trunkline_proto::part::split_oversized;
 use trunkline_proto::{
-    Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction, Throughput,
+    Agreement, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction, Throughput,
 };
 use trunkline_types::{Tick, Timestamp};
 
@@ -181,14 +181,18 @@ impl ClientCore {
             base.connection.counters.unknown_frames += 1;
             return Ok(());
         };
-        let is_greeting = base.connection.session().is_none();
+        let Some(epoch) = base.connection.session().map(|session| session.epoch) else {
+            return match kind {
+                FrameKind::Welcome => self.handle_welcome(now, frame),
+                FrameKind::Refused | FrameKind::Goodbye => {
+                    Err(base.connection.dismissed(frame, &base.options)?)
+                }
+                _ => Err(malformed(format!("{kind} before WELCOME"))),
+            };
+        };
         match kind {
             FrameKind::Welcome => self.handle_welcome(now, frame),
-            FrameKind::Refused if is_greeting => {
-                Err(base.connection.dismissed(frame, &base.options)?)
-            }
             FrameKind::Goodbye => Err(base.connection.dismissed(frame, &base.options)?),
-            _ if is_greeting => Err(malformed(format!("{kind} before WELCOME"))),
             FrameKind::Keepalive => {
                 let keepalive = Keepalive::decode(frame)?;
                 let answers = base.connection.liveness.handle_keepalive(now, &keepalive);
@@ -203,7 +207,8 @@ impl ClientCore {
             FrameKind::Lost => subscriptions.handle_lost(frame),
             FrameKind::WriteAnswers => {
                 let refused = |base: &mut _, handle, code| provider.refused(base, handle, code);
-                writes.handle_answers(base, &mut subscriptions.remote, frame, refused)?;
+                let remote = &mut subscriptions.remote;
+                writes.handle_answers(base, epoch, remote, frame, refused)?;
                 if !requests.flushes.is_empty() {
                     requests.end_flushes(parts);
                 }
@@ -275,25 +280,26 @@ impl ClientCore {
         if std::mem::take(&mut connection.hello_due) {
             connection.hello(options).encode(out);
         }
-        if connection.is_open() {
-            let frame_max = connection.frame_max();
+        if connection.is_open()
+            && let Some(agreement) = connection.agreement().copied()
+        {
             if std::mem::take(&mut connection.keepalive_due) {
                 connection.send_gathered = true;
                 let records = connection.receipt.acknowledge();
                 connection.liveness.keepalive(now, records, 0).encode(out);
             }
-            let page = PAGE_BYTES.min(frame_max);
+            let page = PAGE_BYTES.min(agreement.frame_max as usize);
             loop {
                 if out.len() >= end {
                     more = true;
                     break;
                 }
-                if !self.send_next(now, page, out) && !self.send_others(page, out) {
+                if !self.send_next(now, &agreement, page, out) && !self.send_others(page, out) {
                     break;
                 }
             }
             self.send_ack(out.len() > start, out);
-            split_oversized(out, start, u32::try_from(frame_max).unwrap_or(u32::MAX));
+            split_oversized(out, start, agreement.frame_max);
         }
         if let Some(goodbye) = self.parts.base.connection.take_goodbye() {
             goodbye.encode(out);
@@ -302,7 +308,13 @@ impl ClientCore {
     }
 
     /// Appends the next queued frame. Returns false if nothing may be sent.
-    fn send_next(&mut self, now: Tick, page: usize, out: &mut Vec<u8>) -> bool {
+    fn send_next(
+        &mut self,
+        now: Tick,
+        agreement: &Agreement,
+        page: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let front = self.requests.front(&mut self.parts.base.asked);
         // Some requests wait for earlier writes, even for those that wait for credit.
         let has_earlier = |id| self.parts.writes.oldest().is_some_and(|order| order <= id);
@@ -317,7 +329,8 @@ impl ClientCore {
                 // Sends no writes made after the front request: a flush there waits only for
                 // earlier writes.
                 let Parts { base, writes, .. } = &mut self.parts;
-                writes.send(base, now, front.unwrap_or(u64::MAX), page, out);
+                let before = front.unwrap_or(u64::MAX);
+                writes.send(base, now, before, agreement, page, out);
                 true
             }
             (None, Some(_)) => false,
@@ -399,8 +412,8 @@ impl Endpoint for ClientCore {
                 }
                 Err(error) => Err(error.into()),
             };
-            if was_greeting && self.parts.base.connection.session().is_some() {
-                frames.set_limits(self.parts.base.connection.frame_limits());
+            if was_greeting && let Some(agreement) = self.parts.base.connection.agreement() {
+                frames.set_limits(agreement.frame_limits());
             }
             self.parts.base.connection.frames = frames;
             if let Err(cause) = result {

@@ -30,14 +30,15 @@ pub struct WriteGroup {
 impl WriteGroup {
     /// Checks the group. Returns the member that cannot be sent, with the reason.
     fn check(&self, parts: &Parts) -> Result<(), (usize, Fault)> {
-        let message_max = parts.base.connection.message_max();
-        let knows_registers = parts.base.connection.has(Features::REGISTERS);
+        let Some(agreement) = parts.base.connection.agreement() else {
+            return Ok(());
+        };
+        let message_max = agreement.message_max as usize;
         let mut bytes = GROUP_BYTES;
         for (at, write) in self.writes.iter().enumerate() {
             let of_value = encoded_len(&write.value);
-            let variables = &parts.base.variables;
-            check_write(variables, write, of_value, message_max, knows_registers)
-                .map_err(|fault| (at, fault))?;
+            let variable = parts.base.variables.get(write.variable);
+            check_write(variable, write, of_value, agreement).map_err(|fault| (at, fault))?;
             bytes = bytes.saturating_add(of_value).saturating_add(MEMBER_BYTES);
         }
         if bytes <= message_max {

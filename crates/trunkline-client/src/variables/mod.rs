@@ -34,7 +34,7 @@ pub(crate) struct Variables {
 pub(crate) struct Variable {
     pub(crate) name: Arc<str>,
     /// Number of openings, subscription items and unsent writes that use the variable.
-    users: u32,
+    pub(crate) users: u32,
     /// Number of openings among `users`. Only these are closed at the engine.
     opened: u32,
     pub(crate) handle: Option<u32>,
@@ -45,6 +45,13 @@ pub(crate) struct Variable {
     pub(crate) fault: Option<Box<Fault>>,
     /// The items that subscribe to it: remote subscription and item.
     pub(crate) items: Few<(u32, u32)>,
+}
+
+impl Variable {
+    /// Returns the fault for an item that needs the handle, which is missing.
+    pub(crate) fn no_handle(&self) -> Fault {
+        self.fault.as_deref().map_or_else(not_open, Fault::clone)
+    }
 }
 
 impl Variables {
@@ -148,14 +155,8 @@ impl Variables {
     /// # Errors
     /// The fault for the item that needed the handle.
     pub(crate) fn handle(&self, variable: VariableRef) -> Result<u32, Fault> {
-        let Some(entry) = self.get(variable) else {
-            return Err(not_open());
-        };
-        match (entry.handle, &entry.fault) {
-            (Some(handle), _) => Ok(handle),
-            (None, Some(fault)) => Err((**fault).clone()),
-            (None, None) => Err(not_open()),
-        }
+        let entry = self.get(variable).ok_or_else(not_open)?;
+        entry.handle.ok_or_else(|| entry.no_handle())
     }
 
     pub(crate) fn opened(
@@ -227,7 +228,7 @@ impl Variables {
     }
 }
 
-fn not_open() -> Fault {
+pub(crate) fn not_open() -> Fault {
     let sentence = "the variable is not open; open it by its name before it is used";
     Fault::new(FaultCode::UnknownHandle, sentence)
 }

@@ -7,7 +7,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 pub(super) struct Mailbox<M, R> {
     mail: Mutex<Vec<M>>,
     asleep: AtomicBool,
-    /// There may be mail. A hint that needs no lock.
+    /// There is mail. Changes under the lock; without it, a hint.
     posted: AtomicBool,
     ring: R,
 }
@@ -29,10 +29,12 @@ impl<M, R: Ring> Mailbox<M, R> {
     }
 
     pub(super) fn post(&self, message: M) {
-        lock(&self.mail).push(message);
-        // Relaxed: only a hint for a thread that is awake; one that falls asleep checks under the
-        // lock.
+        let mut mail = lock(&self.mail);
+        mail.push(message);
+        // Relaxed: a hint for a thread that is awake. One that falls asleep checks under the lock,
+        // and then sees this, too.
         self.posted.store(true, Ordering::Relaxed);
+        drop(mail);
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.ring.ring();
         }
@@ -66,8 +68,9 @@ impl<M, R: Ring> Mailbox<M, R> {
 
     /// Swaps the mail for `emptied`, whose storage the mailbox uses from then on.
     pub(super) fn take(&self, emptied: &mut Vec<M>) {
+        let mut mail = lock(&self.mail);
         self.posted.store(false, Ordering::Relaxed);
-        std::mem::swap(&mut *lock(&self.mail), emptied);
+        std::mem::swap(&mut *mail, emptied);
     }
 }
 

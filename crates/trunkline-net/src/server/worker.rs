@@ -266,6 +266,9 @@ impl Worker {
     }
 
     fn read_mail(&mut self, moment: Moment) {
+        if !self.mailbox.has_mail() {
+            return;
+        }
         let mut mail = std::mem::take(&mut self.mail);
         self.mailbox.take(&mut mail);
         for message in mail.drain(..) {

@@ -89,10 +89,9 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
 
     /// Completes the frame; set `more` if further frames of this request or answer follow.
     pub fn finish(self, more: bool) {
-        if F::EMPTY_IS_REMOVED && self.frame.count() == 0 {
-            self.frame.abandon();
-        } else {
-            self.frame.finish(more);
+        match F::EMPTY_IS_REMOVED {
+            true => self.frame.finish_or_remove(more),
+            false => self.frame.finish(more),
         }
     }
 
@@ -145,8 +144,8 @@ impl<'a, F: ListFrame> Iterator for List<'a, F> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let run = &mut self.run;
-        self.items.next_with(|payload| F::Item::read(run, payload))
+        self.items
+            .next_with(|item| F::Item::read(&mut self.run, item))
     }
 }
 

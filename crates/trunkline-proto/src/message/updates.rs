@@ -63,11 +63,7 @@ impl<'a> UpdatesBuilder<'a> {
 
     /// Completes the frame; a frame without records is removed from the buffer.
     pub fn finish(self) {
-        if self.frame.count() == 0 {
-            self.frame.abandon();
-        } else {
-            self.frame.finish(false);
-        }
+        self.frame.finish_or_remove(false);
     }
 }
 

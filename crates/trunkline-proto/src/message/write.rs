@@ -189,24 +189,36 @@ impl<'a> WriteBuilder<'a> {
     /// Allocates only if the buffer has to grow, at most once per record.
     #[inline]
     pub fn push(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) -> u64 {
-        if options.needs_extension() {
-            self.put_extended(handle, options, value);
-        } else {
-            self.put_head(handle, options, value.len())
-                .extend_from_slice(value);
-        }
-        self.count_write()
+        self.push_with(handle, options, value.len(), |out| {
+            out.extend_from_slice(value)
+        })
     }
 
+    /// Appends a write of `value`; returns its id.
     #[inline]
     pub fn push_value(&mut self, handle: u32, options: &WriteOptions, value: &Value) -> u64 {
-        if options.needs_extension() {
-            let mut bytes = Vec::new();
-            encode_value(value, &mut bytes);
-            return self.push(handle, options, &bytes);
-        }
-        encode_value(value, self.put_head(handle, options, encoded_len(value)));
-        self.count_write()
+        self.push_with(handle, options, encoded_len(value), |out| {
+            encode_value(value, out)
+        })
+    }
+
+    /// Appends a write whose value `encode` appends in wire form, in `value_bytes` bytes; returns its
+    /// id.
+    #[inline]
+    pub fn push_with(
+        &mut self,
+        handle: u32,
+        options: &WriteOptions,
+        value_bytes: usize,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> u64 {
+        let write = self.first_write.wrapping_add(u64::from(self.frame.count()));
+        self.frame.count_item();
+        encode(match options.needs_extension() {
+            true => self.put_extended(handle, options, value_bytes),
+            false => self.put_head(handle, options, value_bytes),
+        });
+        write
     }
 
     #[inline]
@@ -239,7 +251,12 @@ impl<'a> WriteBuilder<'a> {
 
     /// The rare form: the plain fields and an extension.
     #[cold]
-    fn put_extended(&mut self, handle: u32, options: &WriteOptions, value: &[u8]) {
+    fn put_extended(
+        &mut self,
+        handle: u32,
+        options: &WriteOptions,
+        value_bytes: usize,
+    ) -> &mut Vec<u8> {
         let mut fields = Vec::new();
         if number_of(options.verb) != 0 {
             put_field(&mut fields, FIELD_VERB, &[number_of(options.verb)]);
@@ -273,13 +290,8 @@ impl<'a> WriteBuilder<'a> {
             put_u32(out, quality.to_bits());
         }
         put_bytes(out, &fields);
-        put_bytes(out, value);
-    }
-
-    fn count_write(&mut self) -> u64 {
-        let write = self.first_write.wrapping_add(u64::from(self.frame.count()));
-        self.frame.count_item();
-        write
+        put_varint(out, value_bytes as u64);
+        out
     }
 
     pub fn count(&self) -> u32 {
@@ -292,11 +304,7 @@ impl<'a> WriteBuilder<'a> {
 
     /// Completes the frame; a frame without writes is removed from the buffer.
     pub fn finish(self) {
-        if self.frame.count() == 0 {
-            self.frame.abandon();
-        } else {
-            self.frame.finish(false);
-        }
+        self.frame.finish_or_remove(false);
     }
 }
 
