@@ -34,12 +34,18 @@ pub(crate) struct Items<'a> {
     ended: bool,
 }
 
+/// Adds the kind of the frame to an error of the reader.
+#[inline]
+fn in_frame(kind: FrameKind) -> impl FnOnce(wire::DecodeError) -> DecodeError {
+    move |cause| DecodeError { kind, cause }
+}
+
 /// Defines reads that add the kind of the frame to the reader's error.
 macro_rules! forward {
     ($($name:ident -> $ty:ty),+) => {
         $(#[inline]
         pub(crate) fn $name(&mut self) -> Result<$ty, DecodeError> {
-            self.reader.$name().map_err(|cause| self.error(cause))
+            self.reader.$name().map_err(in_frame(self.kind))
         })+
     };
 }
@@ -74,7 +80,7 @@ impl<'a> Payload<'a> {
         &mut self,
         read: impl FnOnce(&mut Reader<'a>) -> Result<T, wire::DecodeError>,
     ) -> Result<T, DecodeError> {
-        read(&mut self.reader).map_err(|cause| self.error(cause))
+        read(&mut self.reader).map_err(in_frame(self.kind))
     }
 
     /// Reads a varint that must fit into a `u32`.
