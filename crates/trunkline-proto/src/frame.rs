@@ -236,11 +236,11 @@ impl<'a> FrameWriter<'a> {
         self.finish_with(flags);
     }
 
-    /// Completes the frame, or removes it if it has no items.
-    pub(crate) fn finish_or_remove(self, more: bool) {
-        match self.count {
-            0 => self.abandon(),
-            _ => self.finish(more),
+    /// Completes the frame, or removes it if it has no items and `empty_is_removed`.
+    pub(crate) fn finish_list(self, more: bool, empty_is_removed: bool) {
+        match empty_is_removed && self.count == 0 {
+            true => self.abandon(),
+            false => self.finish(more),
         }
     }
 

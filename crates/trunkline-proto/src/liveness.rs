@@ -91,8 +91,7 @@ impl Liveness {
 
     /// Called when bytes came from the peer.
     pub fn handle_received(&mut self, now: Tick) {
-        self.last_received = now;
-        self.grace_until = None;
+        (self.last_received, self.grace_until) = (now, None);
     }
 
     /// Called when a keep-alive came from the peer. Returns true if one must be sent in answer.

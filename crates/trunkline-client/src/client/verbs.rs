@@ -6,6 +6,7 @@ use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::library::LibraryVerb;
+use trunkline_types::wire::encoded_len;
 use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
 
 use super::ClientCore;
@@ -234,7 +235,8 @@ impl ClientCore {
         if items == 0 || items > max {
             return Err(WriteError::Group { writes: items, max });
         }
-        self.parts.writes.check(&self.parts.base, &writes)?;
+        let bytes = writes.iter().map(|write| encoded_len(&write.value)).sum();
+        self.parts.writes.check(&self.parts.base, items, bytes)?;
         let group = WriteGroup {
             writes,
             try_only,

@@ -66,7 +66,7 @@ impl<'a> GroupWrite<'a> {
         let flags = payload.u8()?;
         Ok(Self {
             try_only: flags & TRY != 0,
-            writes: Writes::of(0, payload, frame.count())?,
+            writes: Writes::of_group(payload, frame.count())?,
         })
     }
 

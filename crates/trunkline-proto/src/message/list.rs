@@ -89,10 +89,7 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
 
     /// Completes the frame; set `more` if further frames of this request or answer follow.
     pub fn finish(self, more: bool) {
-        match F::EMPTY_IS_REMOVED {
-            true => self.frame.finish_or_remove(more),
-            false => self.frame.finish(more),
-        }
+        self.frame.finish_list(more, F::EMPTY_IS_REMOVED);
     }
 
     #[cfg(test)]
@@ -144,8 +141,7 @@ impl<'a, F: ListFrame> Iterator for List<'a, F> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.items
-            .next_with(|item| F::Item::read(&mut self.run, item))
+        self.items.next_with(|p| F::Item::read(&mut self.run, p))
     }
 }
 

@@ -63,7 +63,7 @@ impl<'a> UpdatesBuilder<'a> {
 
     /// Completes the frame; a frame without records is removed from the buffer.
     pub fn finish(self) {
-        self.frame.finish_or_remove(false);
+        self.frame.finish_list(false, true);
     }
 }
 

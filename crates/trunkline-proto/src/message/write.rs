@@ -39,6 +39,9 @@ const EXT: u8 = 128;
 /// Most bytes of a record without its value: handle, flags, time, quality and value length.
 const HEAD_BYTES_MAX: usize = 28;
 
+/// Least bytes of a record: handle, flags and value length.
+const RECORD_BYTES_MIN: usize = 3;
+
 const FIELD_VERB: u64 = 1;
 const FIELD_EXPECTED: u64 = 2;
 const FIELD_SUPERSEDED: u64 = 3;
@@ -304,7 +307,7 @@ impl<'a> WriteBuilder<'a> {
 
     /// Completes the frame; a frame without writes is removed from the buffer.
     pub fn finish(self) {
-        self.frame.finish_or_remove(false);
+        self.frame.finish_list(false, true);
     }
 }
 
@@ -326,18 +329,20 @@ impl<'a> Writes<'a> {
         };
         let mut payload = Payload::of(frame, kind)?;
         let first_write = payload.u64()?;
-        Self::of(first_write, payload, frame.count())
-    }
-
-    pub(crate) fn of(
-        first_write: u64,
-        payload: Payload<'a>,
-        count: u32,
-    ) -> Result<Self, DecodeError> {
         Ok(Self {
-            items: Items::new(payload, count, 3)?,
+            items: Items::new(payload, frame.count(), RECORD_BYTES_MIN)?,
             first_write,
             next_write: first_write,
+            previous: 0,
+        })
+    }
+
+    /// Reads the members of a group, whose ids are their indices.
+    pub(crate) fn of_group(payload: Payload<'a>, count: u32) -> Result<Self, DecodeError> {
+        Ok(Self {
+            items: Items::new(payload, count, RECORD_BYTES_MIN)?,
+            first_write: 0,
+            next_write: 0,
             previous: 0,
         })
     }

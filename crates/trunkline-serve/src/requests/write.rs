@@ -67,9 +67,6 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
             run.push(&mut context.answers.frames, write.write, refused);
         }
     }
-    drop(followed);
-    context.handles = handles;
-    context.unanswered.run.flush(&mut context.answers.frames);
     if behind.is_empty() {
         // The payload is longer than the values, but a quarter of the credit is only
         // approximate.
@@ -78,7 +75,11 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
     } else {
         context.queue.push(QueuedWrites(behind));
     }
-    result.and_then(|()| context.unanswered.check_bytes(&context.options))
+    result = result.and_then(|()| context.unanswered.check_bytes(&context.options));
+    context.unanswered.run.flush(&mut context.answers.frames);
+    drop(followed);
+    context.handles = handles;
+    result
 }
 
 /// Returns an owned copy of a write that has to wait, if there is memory for it.
@@ -171,11 +172,11 @@ fn attempt(
     let ended = |answer: Answer| Ok(Attempted::Ended(Packed::from(answer)));
     let (engine, caller) = (&context.engine, &context.caller);
     let Moment { now, wall } = context.moment;
+    let is_bare = !is_published && is_bare(&record.options);
     let Some(variable) = handles.visible(caller, record.handle) else {
         return Err(Fault::from(&engine.no_variable(record.handle)));
     };
-    if !is_published
-        && is_bare(&record.options)
+    if is_bare
         && engine.is_clock_settled()
         && let Some(sequence) =
             variable.write_plain_wire(caller, wall, record.value, &mut context.wakes)
