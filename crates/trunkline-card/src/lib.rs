@@ -38,7 +38,7 @@ const SLEEP_FULL: Duration = Duration::from_micros(50);
 pub struct CardOptions {
     /// Number of devices, numbered from 0.
     pub devices: u16,
-    /// Channels of a device: samples of [`SAMPLE_BYTES`] in a row.
+    /// Number of channels of a device; a row has one sample of [`SAMPLE_BYTES`] per channel.
     pub channels: usize,
     /// Capacity of a device's ring in rows.
     pub ring_rows: usize,

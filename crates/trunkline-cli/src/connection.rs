@@ -16,7 +16,7 @@ use crate::targets::{self, Targets, Wanted, address};
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Period at which a command that waits for an engine checks if waiting is still useful.
-const LOOK_PERIOD: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) fn opening(read: bool, describe: bool) -> OpenOptions {
     OpenOptions {
@@ -106,7 +106,7 @@ impl Connection {
         loop {
             let now = context.clock.now();
             let left = until.map_or(Duration::MAX, |until| until.since(now));
-            let error = match client.wait_connected(left.min(LOOK_PERIOD)) {
+            let error = match client.wait_connected(left.min(CHECK_INTERVAL)) {
                 Ok(session) => {
                     let about = (session.engine_name.as_str(), session.epoch);
                     return Ok(Self::of(client, about, engine, context));
@@ -114,7 +114,7 @@ impl Connection {
                 Err(error) => not_reached(&address(engine), &error),
             };
             let is_hopeless = matches!(client.state(), ConnectionState::Closed { .. });
-            if is_hopeless || left <= LOOK_PERIOD {
+            if is_hopeless || left <= CHECK_INTERVAL {
                 return Err(error.into());
             }
             if let Some(say) = say.take() {

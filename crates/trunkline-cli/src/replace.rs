@@ -10,8 +10,8 @@ use tempfile::NamedTempFile;
 use crate::Problem;
 use crate::terminal::shown;
 
-/// A file that takes its place when it is complete: no reader finds half of it. It has the
-/// permissions of the file that it replaces, or those of any new file.
+/// A file that appears under its name when it is complete, so readers never see a part of it. It has
+/// the permissions of the file that it replaces, or those of any new file.
 ///
 /// A pipe, a device or a file that is already open (`/dev/stdout`) is written in place; if a link
 /// leads to a file, that file is replaced.
@@ -44,7 +44,7 @@ impl NewFile {
         };
         let file = tempfile::Builder::new()
             .prefix(".trunkline-")
-            // The user's umask is subtracted from it.
+            // The umask applies to this mode.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder_of(&path))
             // The error's text names the temporary file, which is unknown to the user.
@@ -66,8 +66,8 @@ impl NewFile {
         }
     }
 
-    /// Moves the file to its place. On return it is on the disk. With the error `AlreadyExists`, and any
-    /// other, an old file is unchanged.
+    /// Moves the file to its place and flushes it to disk. An error, such as `AlreadyExists`, leaves an
+    /// existing file unchanged.
     pub(crate) fn finish(self, may_replace: bool) -> io::Result<()> {
         let Self::Beside {
             file,
@@ -86,7 +86,7 @@ impl NewFile {
             false => file.persist_noclobber(&path),
         };
         put.map_err(|error| error.error)?;
-        // So that the name is on the disk as well.
+        // Flushes the name as well.
         File::open(folder_of(&path))?.sync_all()
     }
 }
@@ -96,8 +96,8 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Creates a file, or replaces it if that is allowed, with what `write` writes. On an error, an old
-/// file is unchanged.
+/// Creates or, if that is allowed, replaces a file with what `write` writes. An error leaves an
+/// existing file unchanged.
 pub(crate) fn replace(
     path: &Path,
     may_replace: bool,

@@ -63,7 +63,7 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
     let mut engines: Vec<Url> = Vec::new();
     let mut wanted = Vec::with_capacity(operands.len());
     for operand in operands {
-        let (engine, target) = one(operand, &default);
+        let (engine, target) = resolve_one(operand, &default);
         wanted.push(target);
         if !engines.iter().any(|known| is_same(known, &engine)) {
             engines.push(engine);
@@ -80,7 +80,7 @@ pub(crate) fn resolve(operands: &[String], settings: &Settings) -> Result<Target
     Ok(Targets { engine, wanted })
 }
 
-fn one(operand: &str, default: &Url) -> (Url, Wanted) {
+fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
     let wrong = |code: &'static str, sentence: String| {
         Wanted::Wrong(Problem::failed(code, sentence).of(operand))
     };

@@ -58,7 +58,7 @@ struct Names {
     /// first.
     free: VecDeque<u32>,
     retired: u32,
-    promised: usize,
+    reserved: usize,
     log: NamesLog,
 }
 
@@ -260,15 +260,15 @@ impl Registry {
         self.names.read().room()
     }
 
-    /// Reserves slots for variables that are about to be [inserted](Self::insert_promised), so that
+    /// Reserves slots for variables that are about to be [inserted](Self::insert_reserved), so that
     /// no other insertion takes them meanwhile. On failure returns the number of slots available.
-    pub(crate) fn promise(&self, count: usize) -> Result<(), usize> {
+    pub(crate) fn reserve_slots(&self, count: usize) -> Result<(), usize> {
         let mut names = self.names.write();
         let room = names.room();
         if count > room {
             return Err(room);
         }
-        names.promised += count;
+        names.reserved += count;
         Ok(())
     }
 
@@ -288,14 +288,14 @@ impl Registry {
         names.index.reserve(count, |slot| self.hash_of(*slot));
     }
 
-    /// Adds a variable made for the next handle, in a slot that was [promised](Self::promise). The
+    /// Adds a variable made for the next handle, in a slot that was [reserved](Self::reserve_slots). The
     /// caller has checked the name. `make` must not look up names, because the index is locked.
-    pub(crate) fn insert_promised(
+    pub(crate) fn insert_reserved(
         &self,
         make: impl FnOnce(u32) -> Variable,
     ) -> Option<Arc<Variable>> {
         let mut names = self.names.write();
-        names.promised = names.promised.saturating_sub(1);
+        names.reserved = names.reserved.saturating_sub(1);
         self.insert_into(names, make)
     }
 
@@ -447,7 +447,7 @@ impl Names {
 
     fn room(&self) -> usize {
         let free = VARIABLES_MAX.saturating_sub(self.next as usize) + self.free.len();
-        free.saturating_sub(self.promised)
+        free.saturating_sub(self.reserved)
     }
 
     fn live(&self) -> usize {
@@ -479,11 +479,11 @@ mod tests {
         let sut = Registry::new();
         let all = VARIABLES_MAX - 1;
         assert_eq!(sut.room(), all);
-        assert_eq!(sut.promise(all - 10), Ok(()));
+        assert_eq!(sut.reserve_slots(all - 10), Ok(()));
         assert_eq!(sut.room(), 10);
-        assert_eq!(sut.promise(11), Err(10));
-        assert_eq!(sut.promise(10), Ok(()));
-        assert_eq!((sut.room(), sut.promise(1)), (0, Err(0)));
+        assert_eq!(sut.reserve_slots(11), Err(10));
+        assert_eq!(sut.reserve_slots(10), Ok(()));
+        assert_eq!((sut.room(), sut.reserve_slots(1)), (0, Err(0)));
         let inserted = sut.insert(|_| unreachable!("there is no slot for it"));
         assert!(inserted.is_none());
     }

@@ -41,7 +41,7 @@ impl Scan {
         });
     }
 
-    /// Publishes that an item has no value, with the reason: the variable turns bad and keeps its
+    /// Publishes that an item has no value, with the reason: the variable becomes bad and keeps its
     /// last value.
     pub fn fail(&mut self, item: ItemId, reason: Reason) {
         let quality = Quality::bad(reason);

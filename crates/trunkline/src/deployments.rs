@@ -258,7 +258,7 @@ impl Deployments {
         Ok(())
     }
 
-    /// Removes an I/O server; its variables turn bad. Returns false if there is none of that name.
+    /// Removes an I/O server; its variables become bad. Returns false if there is none of that name.
     pub(crate) fn detach_io(&self, name: &str) -> bool {
         let host = {
             let mut io = lock(&self.io);

@@ -160,7 +160,7 @@ impl IoHost {
         &self.name
     }
 
-    /// Ends the thread; the variables turn bad with `reason`.
+    /// Ends the thread; the variables become bad with `reason`.
     pub(crate) fn stop(self, engine: &Engine, reason: Reason) {
         drop(self.thread);
         let (now, wall) = Clock::new().moment();

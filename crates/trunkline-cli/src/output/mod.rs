@@ -1,8 +1,8 @@
 //! Formats readings and lists as the user wants.
 //!
 //! # Layout
-//! - [`record`]: every other line, as a typed record, and lists of them; [`schema`]: the schema of
-//!   all lines.
+//! - [`record`]: all other output, as typed records and lists of them; [`schema`]: its JSON
+//!   schema.
 //! - [`readings`]: prints readings one at a time. [`human`], [`reading`], [`csv`] and [`template`]
 //!   are its forms, [`values`] and [`times`] format their parts, and [`rates`] counts readings
 //!   instead.
@@ -124,7 +124,7 @@ pub(crate) mod specimen {
         }
     }
 
-    /// Returns a reading in which every field deviates.
+    /// Returns a reading with bad quality, in which every field differs from [`reading`].
     pub(crate) fn with_bad_quality() -> Reading {
         let mut reading = reading();
         reading.sample.value = Value::F64(f64::NAN);

@@ -83,7 +83,7 @@ impl ValueStyle {
     }
 }
 
-/// A 64-bit number of a record: text with `--int-strings`.
+/// A 64-bit number in a record; a string with `--int-strings`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum WideInt {
@@ -110,7 +110,7 @@ impl JsonSchema for WideInt {
     }
 }
 
-/// A number of a record that is not negative: seconds, a rate.
+/// A non-negative number in a record, such as seconds or a rate.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct Amount(#[schemars(range(min = 0))] pub(crate) f64);
@@ -140,8 +140,8 @@ fn without_labels(ty: &DataType) -> DataType {
     }
 }
 
-/// Converts the integers of 64-bit types to strings, small ones too, so that a reader finds only
-/// one type.
+/// Converts the integers of 64-bit types to strings, small ones too, so that programs see only one
+/// type.
 fn with_int_strings(json: Json, ty: &DataType) -> Json {
     let is_64 = |element| matches!(element, ElementType::I64 | ElementType::U64);
     match (json, ty) {

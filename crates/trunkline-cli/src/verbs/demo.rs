@@ -35,7 +35,7 @@ const SHOWN: &str = "boiler/level";
 /// A variable that needs two samples, a second apart, to have a value.
 const USAGE: &str = "host/cpu/total";
 /// Longest time to watch each of them; the shown one moves ten times a second.
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 const TO_TRY: [&str; 6] = [
     "trunkline monitor boiler/level",
@@ -147,7 +147,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
     let Ok(client) = engine.client() else {
         return Ok(());
     };
-    let opened = client.open(&[SHOWN], opening(false, true), LOOK_MAX).ok();
+    let opened = client.open(&[SHOWN], opening(false, true), WAIT_MAX).ok();
     let Some(Ok(opened)) = opened.and_then(|mut opened| opened.pop()) else {
         return Ok(());
     };
@@ -193,7 +193,7 @@ fn watch<R>(
 ) -> Option<R> {
     let options = SubscribeOptions::default();
     let subscription = client.subscribe(&[name], Contract::Latest, options).ok()?;
-    let end = context.clock.now().saturating_add(LOOK_MAX);
+    let end = context.clock.now().saturating_add(WAIT_MAX);
     loop {
         let left = end.since(context.clock.now());
         let event = (!left.is_zero()).then(|| subscription.next(Some(left)))??;

@@ -1,12 +1,12 @@
 //! Exclusive rights to write: leases (B-22) and variables with a single writer (H-19).
 //!
 //! ```text
-//! lease          one session, for a time that it asked for; others are refused with `leased`
-//! single writer  the first session that writes, until it ends; those it kept out wait in a queue
+//! lease          one session, for the time that it requested; others are refused with `leased`
+//! single writer  the first session that writes, until it ends; refused sessions wait in a queue
 //! ```
 //!
 //! Both restrict clients' writes only. The variable's source and forcing take precedence. A lease
-//! ends at its time, even if nothing has polled since.
+//! expires at its time, even if nothing has polled since.
 //!
 //! Lock order: variable, then the list of holds by session.
 
@@ -69,7 +69,7 @@ pub struct LeaseHolder {
     pub waiting: usize,
 }
 
-/// The write restrictions of one variable: there while it is leased or has a single writer.
+/// The write restrictions of one variable, while it is leased or has a single writer.
 #[derive(Debug)]
 struct Hold {
     leases: Arc<LeaseTable>,
@@ -163,13 +163,13 @@ impl Extension for Hold {
         if !waits && self.queue.len() < WRITERS_WAITING_MAX {
             self.queue.push_back(Holder::of(caller));
             let mut list = self.leases.list.lock();
-            list.note(caller.session, variable.handle());
+            list.add(caller.session, variable.handle());
         }
         Err(Refusal::SingleWriter { by })
     }
 
-    /// Makes the client that wrote the variable its single writer, if it is to have one and has
-    /// none yet.
+    /// Makes the client that wrote the variable its single writer, if it is configured to
+    /// have one and has none yet.
     fn written(&mut self, variable: &Variable, caller: &Caller, properties: &Properties) {
         if properties.single_writer
             && caller.principal != Principal::Engine
@@ -177,7 +177,7 @@ impl Extension for Hold {
         {
             self.writer = Some(Holder::of(caller));
             let mut list = self.leases.list.lock();
-            list.note(caller.session, variable.handle());
+            list.add(caller.session, variable.handle());
         }
     }
 }
@@ -247,7 +247,7 @@ impl Leases<'_> {
         }
         let mut list = self.table.list.lock();
         list.ends.insert((until, handle));
-        list.note(caller.session, handle);
+        list.add(caller.session, handle);
         Ok(Granted { duration, sequence })
     }
 
@@ -380,7 +380,7 @@ impl Leases<'_> {
 }
 
 impl List {
-    fn note(&mut self, session: u32, handle: u32) {
+    fn add(&mut self, session: u32, handle: u32) {
         self.sessions.entry(session).or_default().insert(handle);
     }
 }

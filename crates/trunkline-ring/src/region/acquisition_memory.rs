@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 
 use super::losses::LossHeader;
 use super::pages::{Mapped, Pages, PagesWanted, not_ours};
-use super::parts::{HasLosses, Losses, Parts};
+use super::parts::{LossMemory, Losses, Parts};
 use super::{RegionDrain, RegionFiller, RegionReader, RegionWriter};
 use crate::element_ring::{ElementHeader, ElementMemory, RingShape};
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub struct RegionMemory {
     pages: Pages,
 }
 
-impl HasLosses for RegionMemory {
+impl LossMemory for RegionMemory {
     fn losses(&self) -> &LossHeader {
         &self.header().losses
     }

@@ -1,4 +1,4 @@
-//! The parts that the ends of a ring of regions are made of.
+//! The components of the two sides of a region ring.
 
 use super::losses::LossHeader;
 use crate::element_ring::ElementMemory;
@@ -8,14 +8,14 @@ use crate::sync::Arc;
 
 /// Owns the counters and keeps them valid.
 #[cfg(not(loom))]
-pub(super) trait HasLosses: Send + Sync {
+pub(super) trait LossMemory: Send + Sync {
     fn losses(&self) -> &LossHeader;
 }
 
 #[cfg(not(loom))]
-pub(super) type Losses = Arc<dyn HasLosses>;
+pub(super) type Losses = Arc<dyn LossMemory>;
 #[cfg(loom)]
-pub(super) type Losses = Arc<PlainLosses>;
+pub(super) type Losses = Arc<HeapLosses>;
 
 /// The memory for one end, and the loss counters.
 pub(super) struct Parts {
@@ -26,35 +26,35 @@ pub(super) struct Parts {
 /// Counters in private memory.
 #[cfg(loom)]
 #[derive(Debug, Default)]
-pub(super) struct PlainLosses(LossHeader);
+pub(super) struct HeapLosses(LossHeader);
 
 #[cfg(loom)]
-impl PlainLosses {
+impl HeapLosses {
     pub(super) fn losses(&self) -> &LossHeader {
         &self.0
     }
 }
 
-/// Creates a ring for loom, without a mapping, that a device fills.
+/// Creates an unmapped ring for loom that a device fills.
 #[cfg(loom)]
 pub fn region_ring_to_record(
     shape: RingShape,
     lent_max: usize,
 ) -> (super::RegionFiller, super::RegionReader) {
-    let (for_device, for_program) = plain(shape);
+    let (for_device, for_program) = unmapped(shape);
     (
         super::RegionFiller::new(for_device),
         super::RegionReader::new(for_program, lent_max),
     )
 }
 
-/// Creates a ring for loom, without a mapping, that a device empties.
+/// Creates an unmapped ring for loom that a device empties.
 #[cfg(loom)]
 pub fn region_ring_to_play(
     shape: RingShape,
     lent_max: usize,
 ) -> (super::RegionWriter, super::RegionDrain) {
-    let (for_program, for_device) = plain(shape);
+    let (for_program, for_device) = unmapped(shape);
     (
         super::RegionWriter::new(for_program, lent_max),
         super::RegionDrain::new(for_device),
@@ -62,9 +62,9 @@ pub fn region_ring_to_play(
 }
 
 #[cfg(loom)]
-fn plain(shape: RingShape) -> (Parts, Parts) {
+fn unmapped(shape: RingShape) -> (Parts, Parts) {
     let (one, other) = element_ring::plain(shape, RingStart::default());
-    let losses = Arc::new(PlainLosses::default());
+    let losses = Arc::new(HeapLosses::default());
     let parts = |memory| Parts {
         memory,
         losses: losses.clone(),

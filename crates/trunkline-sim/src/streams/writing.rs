@@ -122,7 +122,7 @@ impl<'a> Writing<'a> {
             let is_time = self.closes_at.is_some_and(|at| ctx.now() >= at);
             match ctx.phase() {
                 Phase::Finish => return self.close(writer, true).await,
-                Phase::Faults if is_time || self.is_to_end() => {
+                Phase::Faults if is_time || self.must_end() => {
                     return self.end_early(writer).await;
                 }
                 _ => {}
@@ -325,7 +325,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Returns true if the stream is to be ended because of a fault of the connection.
-    fn is_to_end(&self) -> bool {
+    fn must_end(&self) -> bool {
         let ends_at = &self.ctx.shared.ends_at;
         let is_due = ends_at.get().is_some_and(|at| at <= self.ctx.now());
         if is_due {

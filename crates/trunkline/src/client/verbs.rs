@@ -233,7 +233,7 @@ verbs! {
     /// all its outcomes are would-block.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`write_group`](Self::write_group).
     waits fn try_write_group(&self, writes: impl IntoIterator<Item = Write>) -> GroupOutcome
         = |core, _| core.write_group(writes.into_iter().collect(), true);
 
@@ -677,7 +677,7 @@ impl<A> PendingCall<A> {
     /// As [`poll`](Self::poll), but waits up to `timeout`. `None` does not end the call.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`poll`](Self::poll).
     pub fn wait(&self, timeout: Duration) -> Option<Result<A, CallError>> {
         let deadline = Some(self.shared.deadline(timeout));
         let check = |core: &mut ClientCore, _| self.shared.check(core, &*self.call);

@@ -320,7 +320,7 @@ impl Engine {
         self.inner.deployments.attach_io(name, server, period)
     }
 
-    /// Stops an I/O server; its variables turn bad. Returns false if no server of that name is
+    /// Stops an I/O server; its variables become bad. Returns false if no server of that name is
     /// running.
     pub fn stop_io(&self, name: &str) -> bool {
         self.inner.deployments.detach_io(name)
@@ -380,7 +380,7 @@ impl Engine {
     /// Stops the I/O servers and then the connections, which have `grace` to send what is waiting
     /// and to say goodbye.
     pub fn shutdown(&self, grace: Duration) {
-        // Stores the values before the variables turn bad.
+        // Stores the values before the variables become bad.
         self.inner.deployments.flush();
         self.inner.deployments.stop_io();
         self.inner.facts.stopping.store(true, Ordering::Release);

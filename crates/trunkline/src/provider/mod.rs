@@ -2,7 +2,7 @@
 //!
 //! It has its own connection and its own thread. While it waits for the next scan it drives the
 //! connection, so an order reaches the device without a wake-up in between. When the process ends
-//! for any reason, the engine's variables turn bad with the cause. When it runs again, or another
+//! for any reason, the engine's variables become bad, with the cause. When it runs again, or another
 //! process with the same name does, delivery continues.
 
 mod raw;
@@ -60,7 +60,7 @@ pub struct ProviderStatus {
     pub device_error: Option<String>,
 }
 
-/// A running provider. Dropping it ends it; its variables turn bad.
+/// A running provider. Dropping it ends it; its variables become bad.
 pub struct Provider {
     shared: Arc<Shared>,
     state: Arc<State>,

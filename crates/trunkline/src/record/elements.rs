@@ -18,7 +18,7 @@ const TAKEN_MAX: usize = 4096;
 
 /// Longest wait for elements, for room in the stream or for the time of the next element before the
 /// stop signal is checked.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Pause between two attempts to write to a full disk.
 const FULL_DISK_WAIT: Duration = Duration::from_millis(100);
@@ -203,7 +203,7 @@ where
 
     /// Takes the elements that have arrived; waits briefly for the first.
     fn take(&mut self, stream: &mut ValueReader) -> Result<(), RecordingError> {
-        let values = match stream.read_up_to(TAKEN_MAX, Some(LOOK_EVERY)) {
+        let values = match stream.read_up_to(TAKEN_MAX, Some(CHECK_INTERVAL)) {
             Ok(values) => values,
             Err(StreamError::Timeout { .. }) => return Ok(()),
             Err(StreamError::Ended) => {
@@ -308,7 +308,7 @@ pub fn play_elements_into_stream(
                 break;
             }
             on_elements(&done);
-            if stopped.within(early.min(LOOK_EVERY)) {
+            if stopped.within(early.min(CHECK_INTERVAL)) {
                 return Ok(done);
             }
         }
@@ -317,7 +317,7 @@ pub fn play_elements_into_stream(
             if stopped.now() {
                 return Ok(done);
             }
-            match stream.write(&element.value, Some(LOOK_EVERY)) {
+            match stream.write(&element.value, Some(CHECK_INTERVAL)) {
                 Ok(()) => break,
                 Err(StreamError::Timeout { .. }) => was_full = true,
                 Err(error) => return Err(error.into()),

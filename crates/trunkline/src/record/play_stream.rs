@@ -13,7 +13,7 @@ use super::{RecordingError, Stopped};
 const ROWS_MAX: usize = 1 << 16;
 
 /// Longest wait before the stop signal is checked.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts of what was played into a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,7 +76,7 @@ pub fn play_into_stream(
     };
     while !drain.is_over() && !stopped.now() {
         playback.fill()?;
-        let written = stream.write_bytes_with(ROWS_MAX, Some(LOOK_EVERY), |space| {
+        let written = stream.write_bytes_with(ROWS_MAX, Some(CHECK_INTERVAL), |space| {
             let rows = drain.take(elapsed(clock.now()), space)?;
             // All rows that fit into the space.
             Ok::<_, RecordingError>(rows as usize * row_bytes)
@@ -100,9 +100,9 @@ pub fn play_into_stream(
         let now = elapsed(clock.now());
         let due = drain.next_due()?.map(|due| due.saturating_sub(now));
         match due.filter(|due| !due.is_zero()) {
-            Some(due) if stopped.within(due.min(LOOK_EVERY)) => break,
+            Some(due) if stopped.within(due.min(CHECK_INTERVAL)) => break,
             Some(_) => {}
-            None => playback.wait_for_one(LOOK_EVERY)?,
+            None => playback.wait_for_one(CHECK_INTERVAL)?,
         }
     }
     done.is_complete = drain.is_over();

@@ -18,7 +18,7 @@ const BATCH_MAX: usize = 1000;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Longest wait before the stop signal is checked.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Delay from which an update counts as late.
 const LATE: Duration = Duration::from_millis(20);
@@ -112,7 +112,7 @@ pub fn play_into_variables(
         if due > now {
             next = Some(first);
             on_updates(&done);
-            if stopped.within((due - now).min(LOOK_EVERY)) {
+            if stopped.within((due - now).min(CHECK_INTERVAL)) {
                 break;
             }
             continue;

@@ -17,7 +17,7 @@ use super::unmatched::Unmatched;
 use crate::client::{CallError, Client, PatternSubscription};
 
 /// Longest wait for events before the stop signal is checked.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Events taken before the thread checks what is due.
 const TAKEN_MAX: usize = 4096;
@@ -92,7 +92,7 @@ impl Running {
         let (mut write_at, mut sync_at) = (self.clock.now(), self.clock.now());
         let mut is_following = false;
         while !stopped.now() {
-            if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
+            if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
                 self.handle(event);
                 self.handle_waiting(TAKEN_MAX);
             }
@@ -124,7 +124,7 @@ impl Running {
         while self.handle_waiting(TAKEN_MAX) && self.clock.now() < until {}
         // Even a very short recording contains everything that existed when it began.
         while self.is_connected() && !self.follows_all() && self.clock.now() < until {
-            if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
+            if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
                 self.handle(event);
             }
         }
@@ -179,7 +179,7 @@ impl Running {
             if newest.is_empty() || !self.is_connected() || self.clock.now() >= until {
                 return;
             }
-            if let Some(event) = self.subscription.next(Some(LOOK_EVERY)) {
+            if let Some(event) = self.subscription.next(Some(CHECK_INTERVAL)) {
                 self.handle(event);
                 self.handle_waiting(TAKEN_MAX);
             }

@@ -10,7 +10,7 @@ use super::Stopped;
 use super::streams::RowsRecording;
 
 /// Longest wait for elements, or for room on the disk, before the stop signal is checked.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest time that the disk may stall while the ring is full.
 const DISK_WAIT: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
         self.recording.rows().saturating_sub(self.rows_before)
     }
 
-    pub(super) fn is_to_end(&self) -> bool {
+    pub(super) fn must_end(&self) -> bool {
         self.stopped.now()
     }
 
@@ -156,7 +156,7 @@ impl<'a, R: RowsRecording, F: FnMut(&R)> RegionsOut<'a, R, F> {
             };
             let is_full = matches!(refused.error, QueueError::DiskFull { .. });
             (self.on_region)(self.recording);
-            if !is_full || self.stopped.within(LOOK_EVERY) {
+            if !is_full || self.stopped.within(CHECK_INTERVAL) {
                 return Err(refused.into());
             }
             region = refused.region;

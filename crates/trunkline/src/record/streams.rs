@@ -11,7 +11,7 @@ use trunkline_stream::{StreamError, ValueReader, element_bytes};
 use trunkline_tdms::{TdmsType, Text};
 use trunkline_types::DataType;
 
-use super::regions_out::{LOOK_EVERY, RegionsOut};
+use super::regions_out::{CHECK_INTERVAL, RegionsOut};
 use super::{RecordingError, Stopped};
 
 /// Counts of what was recorded of a stream.
@@ -31,20 +31,20 @@ pub trait RowsRecording {
     /// Writes the rows of a region: [`TdmsRecording::write`], [`TdmsSeries::write`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of these methods.
     fn write(&mut self, region: ReadRegion) -> Result<(), RecordError>;
 
     /// Waits until everything is as safe as `durability` requires: [`TdmsRecording::flush`],
     /// [`TdmsSeries::flush`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of these methods.
     fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError>;
 
     /// Takes completions that have arrived: [`TdmsRecording::poll`], [`TdmsSeries::poll`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of these methods.
     fn poll(&mut self) -> Result<(), RecordError>;
 
     /// Returns the number of rows taken.
@@ -189,8 +189,8 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
     out: &mut RegionsOut<'_, R, F>,
     done: &mut StreamRecorded,
 ) -> Result<(), RecordingError> {
-    while !done.has_ended && !out.is_to_end() {
-        match receive_into_ring(stream, filler, Some(LOOK_EVERY)) {
+    while !done.has_ended && !out.must_end() {
+        match receive_into_ring(stream, filler, Some(CHECK_INTERVAL)) {
             // The disk is behind: regions return once something is written.
             Ok(0) => out.flush()?,
             Ok(count) => {
@@ -212,7 +212,7 @@ fn record<R: RowsRecording, F: FnMut(&R)>(
     Ok(out.end()?)
 }
 
-/// Returns the channels that elements of a type are recorded as, without conversion: one named
+/// Returns the channels in which elements of a type are recorded, without conversion: one named
 /// `name`, or one for each field of a struct. Timestamps become 64-bit nanoseconds since 1970,
 /// their layout in memory, and properties of the channel record that: `value_type` is `timestamp`,
 /// `unit_string` is `ns`.

@@ -8,14 +8,14 @@ use trunkline::stream::StreamError;
 use super::problem;
 use crate::{CliError, Context};
 
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns an end of the stream `url` once it is connected to the other one; `None` if the command
 /// was to end before. On a terminal it shows that it waits.
 pub(in crate::verbs) fn meet<T: Send + 'static>(
     url: &str,
     create: impl FnOnce() -> Result<T, StreamError> + Send + 'static,
-    is_to_end: impl Fn() -> bool,
+    must_end: impl Fn() -> bool,
     context: &Context,
 ) -> Result<Option<T>, CliError> {
     let (sender, receiver) = channel();
@@ -28,10 +28,10 @@ pub(in crate::verbs) fn meet<T: Send + 'static>(
         .map_err(|error| problem(&error.into()))?;
     let mut has_said = !context.terminal.shows_progress();
     loop {
-        match receiver.recv_timeout(LOOK_EVERY) {
+        match receiver.recv_timeout(CHECK_INTERVAL) {
             Ok(Ok(stream)) => return Ok(Some(stream)),
             Ok(Err(error)) => return Err(crate::verbs::stream::problem(&error).into()),
-            Err(RecvTimeoutError::Timeout) if is_to_end() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if must_end() => return Ok(None),
             Err(RecvTimeoutError::Timeout) if !has_said => {
                 has_said = true;
                 let line = format!("waiting for the peer of {url}; press Ctrl-C to stop");

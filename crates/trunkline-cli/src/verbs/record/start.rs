@@ -29,7 +29,7 @@ const BACKEND: &str = "plain writes";
 const SLICE: Duration = Duration::from_millis(50);
 
 /// How often the recorder is asked whether it follows all variables, at the beginning.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Record variables, or a stream, until Ctrl-C, `record stop` or --for
 ///
@@ -179,7 +179,7 @@ fn recorded(
         && !running.is_told()
         && context.clock.now() < by
     {
-        let _ = stopped.within(LOOK_EVERY);
+        let _ = stopped.within(CHECK_INTERVAL);
     }
     context.tell(&RecordingEvent::Recording {
         file: Some(path.display().to_string()),
@@ -190,15 +190,15 @@ fn recorded(
     let (mut bytes, mut updates) = (Meter::new(started), Meter::new(started));
     let mut unmatched = Unmatched::default();
     let mut notices = Notices::new("updates wait in memory, and are lost when the memory is full");
-    let mut is_to_end = false;
-    while !is_to_end {
+    let mut must_end = false;
+    while !must_end {
         let now = context.clock.now();
         let left = until.map_or(SLICE, |until| until.since(now).min(SLICE));
         if left.is_zero() {
             break;
         }
         let _ = stopped.within(left);
-        is_to_end = context.interrupted.is_so() || running.is_told();
+        must_end = context.interrupted.is_so() || running.is_told();
         let status = recorder.status();
         running.update(now, figures(&status));
         let progress = status.progress;

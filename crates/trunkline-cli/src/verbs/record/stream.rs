@@ -165,8 +165,8 @@ impl Recorder<'_> {
         let options = stream::options(args.from.as_deref(), context)?;
         let (at, data_type) = (self.url.to_owned(), args.data_type.clone());
         let create = move || ValueReader::create(&at, &data_type, options);
-        let is_to_end = || context.interrupted.is_so() || self.running.is_told();
-        meet(self.url, create, is_to_end, context)
+        let must_end = || context.interrupted.is_so() || self.running.is_told();
+        meet(self.url, create, must_end, context)
     }
 
     /// Returns the result of a recording that ended before there was a writer: a file without rows

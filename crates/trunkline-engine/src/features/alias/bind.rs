@@ -129,9 +129,9 @@ impl Aliases<'_> {
         }
     }
 
-    /// Called when a variable is undeployed: detaches it from its target, and turns its aliases bad
-    /// with the cause. The caller has removed it from the name index.
-    pub(crate) fn let_go(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
+    /// Called when a variable is undeployed: detaches it from its target, and marks its aliases as
+    /// bad, with the cause. The caller has removed it from the name index.
+    pub(crate) fn detach(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
         if variable.is_alias() {
             self.leave_target(variable);
         }

@@ -82,9 +82,9 @@ impl Libraries<'_> {
         let _change = self.core.changes.lock();
         let before = self.get(&library.name);
         let plan = self.plan(library, before.as_ref(), replace)?;
-        let promised = plan.names.len() - plan.kept.len();
-        if let Err(room) = self.core.variables.promise(promised) {
-            return Err(too_many(promised, room));
+        let reserved = plan.names.len() - plan.kept.len();
+        if let Err(room) = self.core.variables.reserve_slots(reserved) {
+            return Err(too_many(reserved, room));
         }
         let before = before.unwrap_or_default();
         let (state, numbered_before) = (before.state, before.handles);
@@ -215,7 +215,7 @@ impl Libraries<'_> {
         let Plan { names, kept, gone } = plan;
         let leases = self.of(&self.table.leases);
         for (place, variable) in gone.iter().enumerate() {
-            self.let_go(variable, moment, wakes);
+            self.remove_variable(variable, moment, wakes);
             self.reclaim_after(place);
             wake_after(place, wakes);
         }
@@ -247,7 +247,7 @@ impl Libraries<'_> {
             // The variable cannot be found before it has its first value, so it cannot have been
             // written.
             let retained = retained(&name, &definition.properties);
-            let made = self.core.variables.insert_promised(|handle| {
+            let made = self.core.variables.insert_reserved(|handle| {
                 let variable = Variable::new(handle, name.into(), properties);
                 if variable.deployed().single_writer {
                     leases.refresh(&variable, &mut variable.lock(), variable.deployed());
@@ -272,8 +272,8 @@ impl Libraries<'_> {
         deployed
     }
 
-    /// Removes a library. Its names become free, its handles are answered with `Gone`, and aliases
-    /// of its variables turn bad with the cause.
+    /// Removes a library. Its names become free, requests for its handles are answered with `Gone`, and
+    /// aliases of its variables become bad, with the cause.
     pub fn undeploy(
         &self,
         name: &str,
@@ -289,7 +289,7 @@ impl Libraries<'_> {
         };
         for (place, handle) in library.handles.iter().enumerate() {
             if let Some(variable) = self.core.variable(*handle) {
-                self.let_go(&variable, Moment { now, wall }, wakes);
+                self.remove_variable(&variable, Moment { now, wall }, wakes);
             }
             self.reclaim_after(place);
             wake_after(place, wakes);
@@ -322,10 +322,10 @@ impl Libraries<'_> {
         }
     }
 
-    fn let_go(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
+    fn remove_variable(&self, variable: &Arc<Variable>, moment: Moment, wakes: &mut Wakes) {
         self.core.variables.remove(variable);
         let features = self.table;
-        self.of(&features.aliases).let_go(variable, moment, wakes);
+        self.of(&features.aliases).detach(variable, moment, wakes);
         let mut state = variable.lock();
         variable.set_gone(&state);
         // The place in the tables belongs to the next variable in its slot.
@@ -336,7 +336,7 @@ impl Libraries<'_> {
         let is_forced = state.extension::<Forced>().is_some();
         drop(state);
         for open in fields {
-            self.let_go(&open.variable, moment, wakes);
+            self.remove_variable(&open.variable, moment, wakes);
             features.fields.uncount();
         }
         if is_forced {
@@ -398,8 +398,8 @@ fn too_many(needed: usize, room: usize) -> DeployError {
     }
 }
 
-/// Wakes the consumers marked so far while an order goes through a library. This is safe under the
-/// lock for changes, because no wake-up makes changes.
+/// Wakes the consumers marked so far, once every [`WAKE_EVERY`] variables of an order. This is safe
+/// under the lock for changes, because no wake-up makes changes.
 pub(super) fn wake_after(place: usize, wakes: &mut Wakes) {
     if place % WAKE_EVERY == WAKE_EVERY - 1 {
         wakes.flush();

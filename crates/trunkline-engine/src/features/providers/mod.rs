@@ -182,7 +182,7 @@ impl Providers<'_> {
         orphans
     }
 
-    /// Detaches a provider. Its variables turn bad with the cause, and its unanswered writes end as
+    /// Detaches a provider. Its variables become bad, with the cause, and its unanswered writes end as
     /// unknown.
     pub fn detach(
         &self,
