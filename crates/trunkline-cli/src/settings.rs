@@ -70,8 +70,8 @@ impl Settings {
         })
     }
 
-    /// Returns the timeout of a command that otherwise waits for ever.
-    pub(crate) fn patience(&self) -> Option<Duration> {
+    /// Returns the timeout if one was given, for commands that otherwise wait forever.
+    pub(crate) fn explicit_timeout(&self) -> Option<Duration> {
         self.is_timeout_given.then_some(self.timeout)
     }
 

@@ -9,7 +9,7 @@ macro_rules! fault_codes {
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum FaultCode {
             $($(#[doc = $doc])+ $variant,)+
-            /// A number of a newer version.
+            /// A number from a newer version.
             Unknown(u16),
         }
 

@@ -440,7 +440,7 @@ fn close(
     started: Tick,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let left = stream.close(context.settings.patience()).elements;
+    let left = stream.close(context.settings.explicit_timeout()).elements;
     PlayedInto::stream(done, left, Some(of_what)).tell(started, context)?;
     Ok(match (left, done.is_complete) {
         (1.., _) => Exit::Lost,

@@ -9,7 +9,7 @@ use trunkline_types::{Access, Contract, DataType, Position};
 use super::Subscriptions;
 use super::remote::account::Missed;
 use super::remote::{Pause, Status, Target};
-use super::subscription::{Delivery, NOBODY, Notice, Subscription, SubscriptionId};
+use super::subscription::{Delivery, NO_ITEM, Notice, Subscription, SubscriptionId};
 use crate::ask::{OpenItems, OwnRequest, Unsubscribe};
 use crate::base::Base;
 use crate::error::{SubscribeError, check_contract};
@@ -34,7 +34,7 @@ pub struct Item {
 }
 
 impl Subscriptions {
-    /// Subscribes variables by their full names, in one request that opens and subscribes them.
+    /// Subscribes to variables by their full names, in one request that opens and subscribes them.
     pub(crate) fn subscribe<N: AsRef<str>>(
         &mut self,
         base: &mut Base,
@@ -176,11 +176,11 @@ impl Subscriptions {
                 item: *item,
             };
             let new = self.join(base, remote_id, variable, target);
-            added.extend(new.or_else(|| self.try_again(id, *item)));
+            added.extend(new.or_else(|| self.mark_for_retry(id, *item)));
         }
         if let Some(subscription) = self.list.get_mut(id.0) {
             for (item, _) in refused {
-                subscription.put_item(*item, NOBODY);
+                subscription.put_item(*item, NO_ITEM);
                 let fault = Fault::from(FaultCode::LimitReached);
                 subscription.notify(*item, Notice::Fault(fault));
             }
@@ -197,7 +197,7 @@ impl Subscriptions {
         let Some(remote) = self.list.get(id.0).map(|entry| entry.remote) else {
             return;
         };
-        if let Some(index) = self.try_again(id, item)
+        if let Some(index) = self.mark_for_retry(id, item)
             && base.connection.is_open()
         {
             self.open_items(base, remote, vec![index], false);
@@ -205,7 +205,7 @@ impl Subscriptions {
     }
 
     /// Returns the remote item if it is not subscribed but may be now, and marks it as opening.
-    fn try_again(&mut self, id: SubscriptionId, item: u32) -> Option<u32> {
+    fn mark_for_retry(&mut self, id: SubscriptionId, item: u32) -> Option<u32> {
         let entry = self.list.get(id.0)?;
         let index = entry.items.get(item as usize)?.remote_item;
         let remote = self.remote.get_mut(entry.remote)?;
@@ -303,7 +303,7 @@ impl Subscriptions {
         base.changes += 1;
         let mut handles = Vec::new();
         for (local, item) in entry.items.iter().zip(0..) {
-            if local.remote_item == NOBODY {
+            if local.remote_item == NO_ITEM {
                 continue;
             }
             self.items -= 1;

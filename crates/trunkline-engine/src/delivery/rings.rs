@@ -6,9 +6,8 @@ use crate::delivery::budget::{Budget, EngineBudget, cost};
 use crate::sync::Arc;
 use crate::update::Update;
 
-/// Maximum number of bytes of values in one buffer, counting those too long to be stored in place,
-/// whatever its number of elements: 64 MiB. A buffer that reaches it drops as if it were full, and
-/// counts the drops.
+/// Maximum size of the values in one buffer, not counting values short enough to be stored in place.
+/// A buffer that reaches it drops updates as if it were full, and counts the drops.
 pub const BUFFER_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that a ring borrows from the engine at a time. There may be a million rings.
@@ -239,7 +238,7 @@ impl FirstQueue {
         self.updates.len()
     }
 
-    pub(crate) fn untold(&self) -> u64 {
+    pub(crate) fn unreported(&self) -> u64 {
         self.dropped + self.updates.iter().map(|(dropped, _)| dropped).sum::<u64>()
     }
 }

@@ -439,7 +439,7 @@ impl Subscriber {
     /// The state of its own buffer. The caller holds the variable's lock.
     pub(crate) fn pressure(&self) -> Pressure {
         match &self.kind {
-            Kind::First(queue) if queue.untold() > 0 => Pressure::Dropping,
+            Kind::First(queue) if queue.unreported() > 0 => Pressure::Dropping,
             Kind::Mark | Kind::Sampled | Kind::Last(_) | Kind::First(_) | Kind::Fifo(_) => {
                 Pressure::None
             }

@@ -285,7 +285,7 @@ fn add_waiting(
         }
         Kind::First(queue) => {
             ledger.waiting += queue.len() as u64;
-            ledger.dropped_queue += queue.untold();
+            ledger.dropped_queue += queue.unreported();
         }
         Kind::Fifo(_) => {}
     }

@@ -46,7 +46,7 @@ struct Item {
     dropped_told: u64,
     coalesced: u64,
     disconnect: u64,
-    untold: Lost,
+    unreported: Lost,
     filtered: u64,
     filtered_told: u64,
     missed: u64,
@@ -265,7 +265,7 @@ impl Model {
             dropped_told: 0,
             coalesced: 0,
             disconnect: 0,
-            untold: Lost::NONE,
+            unreported: Lost::NONE,
             filtered: 0,
             filtered_told: 0,
             missed: 0,
@@ -274,7 +274,9 @@ impl Model {
         };
         match resume {
             None => {}
-            Some(had) if had.epoch != EPOCH || had.sequence > newest => item.untold.unknown = true,
+            Some(had) if had.epoch != EPOCH || had.sequence > newest => {
+                item.unreported.unknown = true
+            }
             Some(had) if had.sequence == newest => {
                 item.first = false;
                 item.opened_at = newest;
@@ -283,7 +285,7 @@ impl Model {
             Some(had) => {
                 item.opened_at = had.sequence;
                 item.disconnect = newest - 1 - had.sequence;
-                item.untold.disconnect = item.disconnect;
+                item.unreported.disconnect = item.disconnect;
             }
         }
         if item.first {
@@ -449,7 +451,7 @@ impl Model {
             _ => between.filter(|sequence| !is_changed(sequence)).count() as u64,
         };
         item.filtered_told += filtered;
-        let lost = lost.plus(std::mem::take(&mut item.untold));
+        let lost = lost.plus(std::mem::take(&mut item.unreported));
         item.last = sequence;
         item.first = false;
         if sequence > 0 {
@@ -529,11 +531,17 @@ impl Model {
                     subscription.feed.is_empty() || starved,
                     "{key:?} has something waiting"
                 );
-                assert!(!subscription.ended || starved, "{key:?} has ended untold");
+                assert!(
+                    !subscription.ended || starved,
+                    "{key:?} has ended unreported"
+                );
                 continue;
             }
             for variable in subscription.items.keys() {
-                assert!(!self.variables[*variable].gone, "{key:?}: an end untold");
+                assert!(
+                    !self.variables[*variable].gone,
+                    "{key:?}: an end unreported"
+                );
                 self.assert_item_quiet(*key, *variable, false);
             }
         }

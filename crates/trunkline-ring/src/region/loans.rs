@@ -2,9 +2,9 @@
 //! which they were lent.
 
 /// An end of a ring that advances by elements.
-pub(super) trait MovesOn {
+pub(super) trait Advance {
     /// Gives `elements` elements of `bytes` bytes to the other end.
-    fn move_on(&mut self, bytes: u64, elements: u64);
+    fn advance(&mut self, bytes: u64, elements: u64);
 }
 
 /// The state of a lent region.
@@ -36,7 +36,7 @@ pub(super) struct Loans<E> {
     is_abandoned: bool,
 }
 
-impl<E: MovesOn> Loans<E> {
+impl<E: Advance> Loans<E> {
     /// At most `limit` regions are lent at a time; a limit of 0 counts as 1.
     pub(super) fn new(end: E, limit: usize) -> Self {
         let none = Loan {
@@ -100,7 +100,7 @@ impl<E: MovesOn> Loans<E> {
             if loan.fate != Fate::Done {
                 break;
             }
-            self.end.move_on(loan.bytes, loan.elements);
+            self.end.advance(loan.bytes, loan.elements);
             self.ahead -= loan.bytes;
             self.oldest += 1;
         }

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use super::NoRegion;
-use super::loans::{Fate, Loans, MovesOn};
+use super::loans::{Advance, Fate, Loans};
 use super::losses::LossReader;
 use super::parts::{Losses, Parts};
 use crate::byte_ring::Corrupt;
@@ -50,8 +50,8 @@ struct Lent {
     gaps: LossReader,
 }
 
-impl MovesOn for ElementConsumer {
-    fn move_on(&mut self, bytes: u64, elements: u64) {
+impl Advance for ElementConsumer {
+    fn advance(&mut self, bytes: u64, elements: u64) {
         self.release(bytes, elements);
     }
 }

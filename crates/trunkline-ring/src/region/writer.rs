@@ -1,10 +1,10 @@
-//! The end that is played from: regions to fill.
+//! The writing side for playback, which lends regions to fill.
 
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 
 use super::NoRegion;
-use super::loans::{Fate, Loans, MovesOn};
+use super::loans::{Advance, Fate, Loans};
 use super::parts::{Losses, Parts};
 use crate::element_ring::{ElementProducer, RingShape};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub struct WriteRegion {
     #[cfg(not(loom))]
     start: NonNull<u8>,
     bytes: usize,
-    /// Position of its first byte since the beginning.
+    /// Position of its first byte in the ring.s whole sequence of bytes.
     from: u64,
     number: u64,
     fate: Fate,
@@ -42,8 +42,8 @@ struct WriteLender {
     shape: RingShape,
 }
 
-impl MovesOn for ElementProducer {
-    fn move_on(&mut self, bytes: u64, elements: u64) {
+impl Advance for ElementProducer {
+    fn advance(&mut self, bytes: u64, elements: u64) {
         self.commit(bytes, elements);
     }
 }
@@ -85,7 +85,7 @@ impl RegionWriter {
         self.lender.losses.losses().elements()
     }
 
-    /// Number of times that elements began to be missing.
+    /// Number of underruns, each a run of missing elements.
     pub fn underruns(&self) -> u64 {
         self.lender.losses.losses().times()
     }
@@ -144,7 +144,7 @@ impl WriteLender {
 }
 
 impl WriteRegion {
-    /// Number of elements the region takes, which may be less than requested.
+    /// Number of elements the region holds, which may be less than requested.
     pub fn elements(&self) -> u64 {
         (self.bytes / self.lender.element_bytes()) as u64
     }

@@ -29,7 +29,7 @@ pub use crate::text::ConvertError;
 pub use read::from_json;
 pub use write::{JsonValue, to_json};
 
-pub(crate) use write::{attribute, has_said_shape, special_text};
+pub(crate) use write::{attribute, needs_shape, special_text};
 
 /// The key under which the shape of an array without elements is written.
 pub(crate) const SHAPE: &str = "shape";

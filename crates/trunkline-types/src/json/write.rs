@@ -94,7 +94,7 @@ fn inner(value: &Value, ty: Option<&DataType>) -> Json {
             },
             _ => Json::from(*index),
         },
-        Value::Array(array) => match has_said_shape(array.shape(), ty) {
+        Value::Array(array) => match needs_shape(array.shape(), ty) {
             false => elements(array.elements(), array.shape()),
             true => json!({ SHAPE: array.shape() }),
         },
@@ -127,16 +127,16 @@ fn waveform(waveform: &Waveform) -> Json {
     Json::Object(object)
 }
 
-/// Writes an attribute, with its type if JSON alone would not tell it.
+/// Writes an attribute, with its type if JSON alone does not determine it.
 pub(crate) fn attribute(value: &Value) -> Json {
-    let says_its_type = match value {
+    let is_self_describing = match value {
         Value::Bool(_) | Value::String(_) | Value::I64(_) => true,
         Value::F64(v) => v.is_finite(),
         _ => false,
     };
     let json = inner(value, None);
     match value.plain_type() {
-        Some(ty) if !says_its_type => {
+        Some(ty) if !is_self_describing => {
             let entries = [("type", Json::from(ty.to_string())), ("value", json)];
             Json::Object(
                 entries
@@ -151,7 +151,7 @@ pub(crate) fn attribute(value: &Value) -> Json {
 
 /// Returns true if the shape of an array must be written out, because its list would be `[]` and
 /// the type allows other empty shapes.
-pub(crate) fn has_said_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
+pub(crate) fn needs_shape(shape: &[u32], ty: Option<&DataType>) -> bool {
     let lengths: Option<&[Option<u32>]> = match ty {
         Some(DataType::Array(ty)) => Some(&ty.shape),
         _ => None,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use crate::json::{SHAPE, has_said_shape, special_text};
+use crate::json::{SHAPE, needs_shape, special_text};
 use crate::{DataType, Elements, Value, Waveform};
 
 use super::escape::{escape, is_unprintable};
@@ -122,7 +122,7 @@ fn inner(value: &Value, ty: Option<&DataType>, options: &FormatOptions, out: &mu
             }
             _ => put(out, format_args!("{index}")),
         },
-        Value::Array(array) if has_said_shape(array.shape(), ty) => {
+        Value::Array(array) if needs_shape(array.shape(), ty) => {
             put(out, format_args!("{{\"{SHAPE}\": {:?}}}", array.shape()));
         }
         Value::Array(array) => elements(array.elements(), array.shape(), options, out),

@@ -1,6 +1,6 @@
 //! Variables of an engine in this process, reached without a connection.
 //!
-//! Reading takes no lock and costs nanoseconds; writing runs on the caller's thread. Single-process
+//! Reading takes no lock and a few nanoseconds; writing runs on the caller's thread. Single-process
 //! variables need no special treatment.
 
 mod group;
@@ -58,7 +58,7 @@ pub enum OpenError {
     /// There is no such variable, or it may not be used.
     #[error("{0}")]
     Access(#[from] AccessError),
-    /// The variable has another type than the program expects.
+    /// The variable has a different type than the program expects.
     #[error("{name}: {mismatch}")]
     Type {
         /// Name of the variable.
@@ -178,7 +178,7 @@ impl<T> Variable<T> {
     /// # Errors
     /// [`Refusal`]: another caller holds the lease, or the variable may not be written.
     pub fn lease(&self, duration: Duration) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseRequest::acquire(duration))
+        self.request_lease(LeaseRequest::acquire(duration))
     }
 
     /// Releases the lease.
@@ -186,10 +186,10 @@ impl<T> Variable<T> {
     /// # Errors
     /// [`Refusal::NotLeased`]: this handle does not hold it.
     pub fn release(&self) -> Result<Granted, Refusal> {
-        self.order_lease(LeaseRequest::release())
+        self.request_lease(LeaseRequest::release())
     }
 
-    fn order_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
+    fn request_lease(&self, request: LeaseRequest) -> Result<Granted, Refusal> {
         let (now, handle) = (self.clock.now(), self.variable.handle());
         self.core
             .leases()

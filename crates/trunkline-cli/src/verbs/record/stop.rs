@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     let until = context
         .settings
-        .patience()
+        .explicit_timeout()
         .map(|wait| context.clock.now().saturating_add(wait));
     // All are told to stop before any is waited for.
     let asked: Vec<_> = recorders.iter().map(|one| (one, one.ask(STOP))).collect();

@@ -194,7 +194,7 @@ impl EndArgs {
 pub(super) fn options(peer: Option<&str>, context: &Context) -> Result<Options, Problem> {
     Ok(Options {
         peer: peer.map(str::to_owned),
-        timeout: context.settings.patience(),
+        timeout: context.settings.explicit_timeout(),
         directory_port: targets::engine(&context.settings)?.port_or_default(),
         program: PROGRAM.to_owned(),
         ..Options::default()

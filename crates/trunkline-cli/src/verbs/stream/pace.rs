@@ -78,7 +78,7 @@ impl<'a> Pace<'a> {
         let now = context.clock.now();
         Self {
             context,
-            limit: context.settings.patience(),
+            limit: context.settings.explicit_timeout(),
             started: now,
             meter: Meter::new(now),
             polled: now,

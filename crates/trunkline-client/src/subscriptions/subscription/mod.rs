@@ -34,7 +34,7 @@ fn held(bytes: usize, readings: u64) -> usize {
 }
 
 /// The `remote_item` of a free place.
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub(crate) const NO_ITEM: u32 = u32::MAX;
 
 /// A subscription of the program. It survives reconnects.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -167,7 +167,7 @@ impl Subscription {
     pub(crate) fn take_item(&mut self, place: u32) -> Option<u32> {
         let nothing = self.nothing_waits();
         let item = self.items.get_mut(place as usize)?;
-        let remote_item = std::mem::replace(&mut item.remote_item, NOBODY);
+        let remote_item = std::mem::replace(&mut item.remote_item, NO_ITEM);
         if let Some(notice) = item.notice.take() {
             self.queue.kill_mark(notice.0);
         }
@@ -189,7 +189,7 @@ impl Subscription {
                 }
             }
         }
-        (remote_item != NOBODY).then_some(remote_item)
+        (remote_item != NO_ITEM).then_some(remote_item)
     }
 
     fn drop_reading(&mut self, serial: u64) {

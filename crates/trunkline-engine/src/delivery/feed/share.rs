@@ -1,4 +1,4 @@
-//! Finds the feed to share: the feeds of an engine by the set of their variables.
+//! Finds a feed to share: the index of the engine.s feeds by their sets of variables.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -11,11 +11,11 @@ use crate::sync::{Arc, Mutex, Weak};
 /// the right variables. No other lock is taken while this one is held.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
-    by_variables: Mutex<Known>,
+    by_variables: Mutex<FeedIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct FeedIndex {
     feeds: HashMap<u64, Weak<Feed>>,
     /// Number of entries left after ended feeds were last removed.
     left: usize,
@@ -35,13 +35,13 @@ impl Feeds {
         None
     }
 
-    /// Offers `own` to others, because the feed offered before has other variables now.
+    /// Offers `own` to others, because the feed offered before now has other variables.
     pub(crate) fn offer(&self, handles: &[u32], own: &Arc<Feed>) {
         self.by_variables.lock().put(key_of(handles), own);
     }
 }
 
-impl Known {
+impl FeedIndex {
     fn put(&mut self, key: u64, feed: &Arc<Feed>) {
         if self.feeds.len() > 2 * self.left + 8 {
             self.feeds.retain(|_, feed| feed.strong_count() > 0);

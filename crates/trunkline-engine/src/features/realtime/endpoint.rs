@@ -15,8 +15,8 @@ use crate::variable::Variable;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtRead {
-    /// An element that this reader has not had before. Of a single-element FIFO it may be the same
-    /// again.
+    /// An element that this reader has not read before; with a single-element FIFO possibly the
+    /// same one again.
     Fresh,
     /// The FIFO was empty. The value is this reader's last element, or the type's default.
     Underflow,

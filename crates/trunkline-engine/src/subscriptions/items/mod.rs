@@ -67,7 +67,7 @@ pub(crate) struct Rest {
     pub(crate) queue: u64,
     pub(crate) disconnect: u64,
     pub(crate) repaired: u64,
-    untold: Lost,
+    unreported: Lost,
     coalesced: u64,
     unconfirmed: u64,
 }
@@ -177,7 +177,7 @@ impl VariableItem {
 impl Rest {
     /// Returns true if it concerns the next delivery or confirmation.
     fn is_pending(&self) -> bool {
-        self.unconfirmed > 0 || self.untold != Lost::NONE
+        self.unconfirmed > 0 || self.unreported != Lost::NONE
     }
 }
 
@@ -245,7 +245,7 @@ impl Items {
             Had::Nothing => return index,
             Had::Unknown => {
                 // The number of updates in between is unknown.
-                self.make_pending(index).untold.unknown = true;
+                self.make_pending(index).unreported.unknown = true;
                 return index;
             }
             Had::Sequence(had) => had,
@@ -261,7 +261,7 @@ impl Items {
         if missed > 0 {
             let rest = self.make_pending(index);
             rest.disconnect = missed;
-            rest.untold.disconnect = missed;
+            rest.unreported.disconnect = missed;
         }
         index
     }
@@ -626,7 +626,7 @@ impl Items {
         let (is_pending, subscription) = (item.is_pending(), item.subscription);
         item.set_last(update.sequence);
         if is_pending && let Some(rest) = self.rests.get_mut(&index) {
-            lost = lost.plus(std::mem::take(&mut rest.untold));
+            lost = lost.plus(std::mem::take(&mut rest.unreported));
             self.settle_pending(index);
         }
         // The reading of a variable that was never written is not an update: it is sent, but counts

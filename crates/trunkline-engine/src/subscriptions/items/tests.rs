@@ -60,7 +60,7 @@ fn item_takes_the_fast_path_after_its_loss_is_reported() {
     assert!(sut.rest(index).is_some_and(Rest::is_pending));
     // Like a delivery.
     if let Some(rest) = sut.rest_mut(index) {
-        assert_eq!(std::mem::take(&mut rest.untold).disconnect, 4);
+        assert_eq!(std::mem::take(&mut rest.unreported).disconnect, 4);
     }
     sut.settle_pending(index);
     assert!(sut.note_next(index, 10, &mut in_flight));
