@@ -432,7 +432,7 @@ impl Receipt {
     }
 
     /// Continues from the engine's totals, whatever arrived. A difference is thus reported once,
-    /// and lost records do not occupy the window for ever.
+    /// and lost records do not occupy the window forever.
     pub(crate) fn take_over(&mut self, records: u64, digest: u64) {
         (self.records, self.digest) = (records, digest);
         self.acked = self.acked.min(records);

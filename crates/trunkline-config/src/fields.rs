@@ -109,7 +109,7 @@ impl Values<'_, '_> {
         self.report.ok_or_report(place, text, filled)
     }
 
-    /// Reports that the value has another form than expected.
+    /// Reports that the value has a different form than expected.
     pub fn wrong_form<T>(&mut self, key: &str, node: &Node, expected: &'static str) -> Option<T> {
         let (key, found) = (key.to_owned(), node.shown());
         self.report.error(

@@ -359,7 +359,7 @@ fn a_recording_that_is_killed_holds_everything_that_was_durable() {
             .map_while(Result::ok)
             .filter_map(|line| line.strip_prefix("durable ")?.parse::<u64>().ok())
             .nth(random.usize(1..20))
-            .expect("the other process goes on for ever");
+            .expect("the other process goes on forever");
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(durable > 0);

@@ -383,7 +383,7 @@ impl Budget {
     }
 
     /// Wakes only writers that find what they need. Otherwise two writers that claim and return in
-    /// turn would wake each other for ever.
+    /// turn would wake each other forever.
     fn wake_satisfied(&self, wakes: &mut Wakes) {
         self.parked.lock().retain(|parked| {
             let wakes_up = self.has(parked.need);

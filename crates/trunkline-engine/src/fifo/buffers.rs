@@ -27,7 +27,7 @@ impl Buffers {
             fill(bytes);
         }
         let most = KEPT_BYTES_MAX / len.max(1);
-        // The oldest buffer may be held for ever. It is left to its holder, and the others remain
+        // The oldest buffer may be held forever. It is left to its holder, and the others remain
         // in use.
         while self.given.len() >= most.max(1) {
             self.given.pop_front();

@@ -109,7 +109,7 @@ impl ReaderFifo {
     }
 
     /// Writes an update into the reader's FIFO. A full FIFO discards its oldest element and counts
-    /// it (NV-12). A value with another length than declared was already refused.
+    /// it (NV-12). A value with a different length than declared was already refused.
     pub(crate) fn deliver(&self, update: &Update) {
         let (side, element) = &mut *self.side.lock();
         if self.layout.to_words(update, element) {

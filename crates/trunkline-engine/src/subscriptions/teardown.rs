@@ -30,7 +30,7 @@ pub(super) struct Leftover {
 /// References that the variables of these items still hold to them.
 #[derive(Debug)]
 pub(super) enum LeftSubscriber {
-    /// A subscription of another contract than `all`.
+    /// A subscription with a contract other than `all`.
     Own,
     /// A feed without members.
     Feed(Arc<Feed>),

@@ -56,7 +56,7 @@ pub(crate) struct Committed<'a> {
     pub(crate) state: &'a State,
     pub(crate) update: &'a Update,
     pub(crate) moment: Moment,
-    /// Set if the caller named another variable than the one that was written.
+    /// Set if the caller named a different variable than the one that was written.
     pub(crate) redirect: Option<&'a Redirect<'a>>,
 }
 

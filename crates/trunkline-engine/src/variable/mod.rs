@@ -383,7 +383,7 @@ impl Variable {
         }
     }
 
-    /// Returns true if a write may have to be carried out in another way than by a commit.
+    /// Returns true if a write may have to be carried out in a different way than by a commit.
     #[inline]
     pub(crate) fn is_hooked(&self, is_client: bool) -> bool {
         let flags = match is_client {

@@ -52,7 +52,7 @@ pub(crate) struct Call<'a> {
     pub(crate) observer: Option<&'a (dyn WriteObserver + 'static)>,
     /// The observer at the variable that redirected the write.
     pub(crate) outer: Option<&'a (dyn WriteObserver + 'static)>,
-    /// Set if the caller named another variable than the one that is written.
+    /// Set if the caller named a different variable than the one that is written.
     pub(crate) redirect: Option<&'a Redirect<'a>>,
 }
 

@@ -41,7 +41,7 @@ pub enum Origin {
 pub struct Completion {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) id: u64,
-    /// Set if the caller named another variable than the one that is written.
+    /// Set if the caller named a different variable than the one that is written.
     pub(crate) named: Option<Arc<Variable>>,
 }
 

@@ -19,7 +19,7 @@ use crate::IoError;
 /// Probes the machine it runs on.
 ///
 /// It lists the disks that the operating system mounts from a device. Pseudo file systems and
-/// network file systems, which can block for ever, are left out.
+/// network file systems, which can block forever, are left out.
 pub struct SysinfoProbe {
     system: System,
     networks: Networks,

@@ -15,7 +15,7 @@ pub enum VariableRecordError {
     Type { name: String, data_type: DataType },
     #[error("{name}: its type needs more than {max} channels; record its parts separately")]
     TooManyParts { name: String, max: usize },
-    /// A variable, or an update of it, has another type than the variable had when it was added.
+    /// A variable, or an update of it, has a different type than the variable had when it was added.
     #[error("{name}: an update has another type than those before; record it in another file")]
     OtherType { name: String },
     #[error("{name}: a value has more than {VALUE_BYTES_MAX} bytes; record it as a stream")]

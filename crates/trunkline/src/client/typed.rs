@@ -27,7 +27,7 @@ pub enum VariableError {
     /// The engine's error for this variable.
     #[error("{0}")]
     Fault(#[from] Fault),
-    /// The variable has another type than the program expects.
+    /// The variable has a different type than the program expects.
     #[error("{0}")]
     Type(#[from] TypeMismatch),
     /// Nobody has written the variable, or its source has not delivered a value yet.

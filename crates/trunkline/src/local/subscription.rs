@@ -66,7 +66,7 @@ impl<T: FromValue> Variable<T> {
 }
 
 impl Subscription {
-    /// Waits for the next reading, up to `timeout`, or for ever if it is `None`.
+    /// Waits for the next reading, up to `timeout`, or forever if it is `None`.
     ///
     /// # Errors
     /// [`NextError`]: no reading came in time, or the subscription has ended.

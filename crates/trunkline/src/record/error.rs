@@ -54,7 +54,7 @@ pub enum RecordingError {
         /// Type of the elements.
         data_type: DataType,
     },
-    /// The rows of the recording have another size than the elements of the stream.
+    /// The rows of the recording have a different size than the elements of the stream.
     #[error(
         "an element of the type {data_type} has {element_bytes:?} bytes, and a row of the recording \
          {row_bytes}; make the stream of a type that fits"
@@ -67,7 +67,7 @@ pub enum RecordingError {
         /// Bytes of a row.
         row_bytes: usize,
     },
-    /// The elements of the recording are of another type than those of the stream.
+    /// The elements of the recording are of a different type than those of the stream.
     #[error(
         "the recording holds elements of the type {recorded}, and the stream is of the type \
          {stream}; make the stream of the type that was recorded"

@@ -43,7 +43,7 @@ pub(super) struct Moved {
 #[derive(Debug)]
 pub(super) struct Pace<'a> {
     pub(super) context: &'a Context,
-    /// Longest time for one step; `None`: for ever.
+    /// Longest time for one step; `None`: forever.
     limit: Option<Duration>,
     started: Tick,
     meter: Meter,

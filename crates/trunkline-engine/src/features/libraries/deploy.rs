@@ -42,7 +42,7 @@ pub struct Retained {
     pub source_timestamp: Timestamp,
 }
 
-/// Looks up the retained value of a variable by its full name. A value of another type than the
+/// Looks up the retained value of a variable by its full name. A value of a different type than the
 /// variable's is ignored.
 pub type RetainedValues<'a> = dyn Fn(&Name, &Properties) -> Option<Retained> + 'a;
 

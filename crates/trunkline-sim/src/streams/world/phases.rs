@@ -56,7 +56,7 @@ impl World {
             turns = if next > self.now { 0 } else { turns + 1 };
             if turns > TURNS_MAX {
                 let state = self.state();
-                let what = || format!("I5: somebody turns for ever: {state}");
+                let what = || format!("I5: somebody turns forever: {state}");
                 self.shared.checker.borrow_mut().violate(what);
             }
             self.now = next;
