@@ -16,9 +16,9 @@ use crate::{Pattern, Position, StepBudget, Timestamp};
 pub const AUDIT_VALUE_BYTES_MAX: usize = 256;
 /// Longest text of any other part of an entry, in bytes.
 pub const AUDIT_TEXT_BYTES_MAX: usize = 1024;
-/// Most entries of one page.
+/// Maximum number of entries of one page.
 pub const AUDIT_PAGE_MAX: usize = 500;
-/// Most entries examined for one page, including those that do not match.
+/// Maximum number of entries examined for one page, including those that do not match.
 pub const AUDIT_SCAN_MAX: usize = 5_000;
 /// Steps of an [`StepBudget`] after which a page ends, however few entries were examined. A slow
 /// pattern therefore costs proportionally more pages.
@@ -194,7 +194,7 @@ pub struct AuditQuery {
     pub who: Option<String>,
     /// Returns entries from newest to oldest; the default is oldest first.
     pub newest_first: bool,
-    /// Most entries in the answer; 0 means as many as a page may hold.
+    /// Maximum number of entries in the answer; 0 means as many as a page may hold.
     pub limit: u32,
 }
 

@@ -13,11 +13,11 @@ pub use check::TypeError;
 
 /// Deepest nesting of structs.
 pub const STRUCT_DEPTH_MAX: usize = 8;
-/// Most fields in one struct.
+/// Maximum number of fields in one struct.
 pub const STRUCT_FIELDS_MAX: usize = 1024;
-/// Most labels of one enum.
+/// Maximum number of labels of one enum.
 pub const ENUM_LABELS_MAX: usize = 65_536;
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 pub const ARRAY_RANK_MAX: usize = 8;
 /// Longest label of an enum and longest field name of a struct, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;

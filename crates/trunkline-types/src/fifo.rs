@@ -7,9 +7,9 @@
 use crate::wire::Reader;
 use crate::{DataType, ElementType, Fifo, Properties};
 
-/// Most words in one element; larger values belong in streams or recordings.
+/// Maximum number of words in one element; larger values belong in streams or recordings.
 pub const ELEMENT_WORDS_MAX: usize = 1 << 20;
-/// Most words in one FIFO: 512 MiB, all allocated when the FIFO is made.
+/// Maximum number of words in one FIFO: 512 MiB, all allocated when the FIFO is made.
 pub const FIFO_WORDS_MAX: usize = 1 << 26;
 
 /// Words before the samples of a waveform: start time and interval.

@@ -21,7 +21,7 @@ use crate::step_budget::StepBudget;
 
 /// Longest pattern in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
-/// Most wildcards in one pattern, `*` and `**` together.
+/// Maximum number of wildcards in one pattern, `*` and `**` together.
 pub const WILDCARDS_MAX: usize = 16;
 
 /// A checked pattern in canonical form.

@@ -55,7 +55,7 @@ pub use reader::{DecodeError, Reader};
 pub use value::{decode_value, decode_whole, encode_value, encoded_len};
 pub use varint::{put_varint, put_zigzag, varint_len};
 
-/// Most bytes of one value in wire form: 16 MiB. Larger data belongs in a stream.
+/// Maximum number of bytes of one value in wire form: 16 MiB. Larger data belongs in a stream.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 /// Appends one byte.

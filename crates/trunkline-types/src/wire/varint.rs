@@ -1,6 +1,6 @@
 //! LEB128: seven bits per byte, least significant first; the top bit is set if more bytes follow.
 
-/// Most bytes of one varint: ten groups of seven bits hold 64 bits.
+/// Maximum number of bytes of one varint: ten groups of seven bits hold 64 bits.
 pub(super) const VARINT_BYTES_MAX: usize = 10;
 
 /// Appends `value` in one to ten bytes.
