@@ -8,8 +8,8 @@ use crate::{Access, DataType, Fifo, Name, Properties, Reason, Scaling, Scope};
 
 /// Longest chain of aliases: steps from the first alias to a variable that is not an alias.
 pub const ALIAS_DEPTH_MAX: usize = 8;
-/// Maximum number of aliases that may lead to one variable, directly or through others. Each update of the
-/// variable becomes an update of all of them.
+/// Maximum number of aliases that may lead to one variable, directly or through others. Each update
+/// of the variable becomes an update of all of them.
 pub const ALIASES_MAX: usize = 4096;
 
 /// The reason why a variable cannot be an alias. The message is written to follow the variable's

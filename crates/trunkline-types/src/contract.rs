@@ -8,7 +8,8 @@ use std::time::Duration;
 pub const ALL_ELEMENTS_DEFAULT: u32 = 65_536;
 /// Maximum number of bytes waiting for an `all` subscription that names no bound.
 pub const ALL_BYTES_DEFAULT: u32 = 16 << 20;
-/// Maximum number of elements of a `last:n` or `first:n` buffer; the text form `all:N` has the same limit.
+/// Maximum number of elements of a `last:n` or `first:n` buffer; the text form `all:N` has the
+/// same limit.
 pub const BUFFER_ELEMENTS_MAX: u32 = 1_000_000;
 /// Shortest period of `sampled`.
 pub const SAMPLED_PERIOD_MIN: Duration = Duration::from_micros(100);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::{AuditMode, DataType, Scaling, Value};
 
-/// Maximum number of variables that one engine can have at a time: one for each slot that a handle can name.
+/// Maximum number of variables that one engine can have at a time: one for each slot that a
+/// handle can name.
 pub const VARIABLES_MAX: usize = 2 << 20;
 
 /// Longest description of a library or a variable, in bytes.
