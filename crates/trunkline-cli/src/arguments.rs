@@ -1,5 +1,6 @@
 //! The command line as data: the options of every command here, those of one verb beside its code.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -163,7 +164,7 @@ pub(crate) struct GlobalArgs {
         short = 'f',
         long,
         value_name = "DIGITS",
-        value_parser = clap::value_parser!(u8).range(0..=17),
+        value_parser = number::<u8>(0..=17),
         global = true
     )]
     pub(crate) precision: Option<u8>,
@@ -173,7 +174,7 @@ pub(crate) struct GlobalArgs {
         short = 'e',
         long,
         value_name = "DIGITS",
-        value_parser = clap::value_parser!(u8).range(0..=17),
+        value_parser = number::<u8>(0..=17),
         conflicts_with = "precision",
         global = true
     )]
@@ -184,7 +185,7 @@ pub(crate) struct GlobalArgs {
         short = 'g',
         long,
         value_name = "DIGITS",
-        value_parser = clap::value_parser!(u8).range(1..=17),
+        value_parser = number::<u8>(1..=17),
         conflicts_with_all = ["precision", "scientific"],
         global = true
     )]
@@ -266,6 +267,18 @@ pub(crate) enum ClockChoice {
     Engine,
     /// When the value arrived at this command
     Local,
+}
+
+/// Returns a parser of the whole numbers within `range`.
+pub(crate) fn number<N: TryFrom<u64> + 'static>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<N, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| N::try_from(number).ok());
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("it is not a whole number from {least} to {most}"))
+    }
 }
 
 /// Parses a time such as `2`, `2s`, `500ms`.

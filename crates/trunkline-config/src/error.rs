@@ -71,7 +71,7 @@ pub enum ConfigErrorKind {
     },
     #[error("write {expected} here, not {found}")]
     WrongSection { expected: String, found: String },
-    #[error("{section} is already at {other}; all files together have one")]
+    #[error("{section} is already defined at {other}; only one file can have it")]
     SectionTwice {
         section: &'static str,
         other: String,
@@ -191,7 +191,7 @@ pub enum ConfigErrorKind {
     PlaceholderHere { section: &'static str },
     #[error("\"{text}\" is not a range of whole numbers such as \"1..4\"")]
     InvalidRange { text: String },
-    #[error("the range \"{text}\" runs backwards")]
+    #[error("the range \"{text}\" ends before it starts")]
     RangeBackwards { text: String },
     #[error("\"{key}\" has no values to repeat over")]
     NothingToRepeat { key: String },

@@ -27,8 +27,7 @@ fn a_taken_port_is_named_with_what_to_do() {
     assert_eq!(
         error.to_string(),
         format!(
-            "port {} on 127.0.0.1 is in use by another program; stop it or choose another port with \
-             --listen",
+            "port {} on 127.0.0.1 is in use by another program; stop it or choose another port",
             address.port()
         )
     );
@@ -40,7 +39,7 @@ fn reachable_address_is_refused_with_a_remedy() {
     assert!(matches!(error, BindError::NotLoopback { .. }));
     assert_eq!(
         error.to_string(),
-        "0.0.0.0:0 can be reached from other machines, and connections are not authenticated or encrypted yet: listen \
+        "0.0.0.0:0 can be reached from other machines, and connections are not authenticated or encrypted yet; listen \
          on 127.0.0.1 or [::1], or use --insecure (in a configuration: insecure = true) if everyone on that network may read and write every variable"
     );
 }
@@ -83,7 +82,7 @@ fn address_of_another_machine_is_reported_with_a_remedy() {
     let error = bind("192.0.2.1:0".parse().unwrap(), true).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "this machine does not have the address 192.0.2.1; choose one it has with --listen"
+        "this machine does not have the address 192.0.2.1; choose an address of this machine"
     );
 }
 

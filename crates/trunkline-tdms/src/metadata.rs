@@ -133,7 +133,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         let count = self.u32()?;
         match u64::from(count) * bytes_min <= self.left() {
             true => Ok(count as usize),
-            false => Err(self.bad("a count that the block has no room for")),
+            false => Err(self.bad("a count is too large for the block")),
         }
     }
 
@@ -142,7 +142,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
         let position = self.position();
         let bytes = u64::from(self.u32()?);
         if bytes > self.left() {
-            return Err(self.bad("a string that the block has no room for"));
+            return Err(self.bad("a string is too long for the block"));
         }
         if bytes > limit {
             return Err(self.refuse(position, Fault::LongPath { bytes, limit }));

@@ -23,8 +23,8 @@ pub(crate) struct Args {
     #[arg(value_name = "PATTERN")]
     pattern: Option<String>,
 
-    /// Only entries since this time, such as 2026-11-21T08:00, 14:30, today or yesterday, or of
-    /// this age, such as 10m or "2 hours ago"
+    /// Only entries since this time, such as 2026-11-21T08:00, 14:30, today, yesterday, 10m or
+    /// "2 hours ago"
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     who: Option<String>,
 
     /// Only the last N entries
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::arguments::number::<u32>(1..=4_294_967_295))]
     last: Option<u32>,
 }
 

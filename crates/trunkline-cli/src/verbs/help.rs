@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
     /// A subcommand, such as `write` of `stream`; after `config`, a section of configuration files,
     /// such as `engine`
-    #[arg(value_name = "VERB")]
+    #[arg(value_name = "SUBCOMMAND")]
     verb: Option<String>,
 }
 

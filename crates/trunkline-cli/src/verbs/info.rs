@@ -12,7 +12,7 @@ use trunkline_types::Value;
 
 use self::record::Info;
 use self::words::{access, deadband, fifo, held_by, range, read_by, scaling, source, writes};
-use crate::arguments::Form;
+use crate::arguments::{Form, number};
 use crate::connection::{Connection, opening, reading_fault};
 use crate::output::record::{Table, json};
 use crate::output::times::TimeColumn;
@@ -24,8 +24,8 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 /// Show everything the engine knows about variables
 ///
 /// This includes the type, units, range, access, source and its state, the last update and its
-/// writer, the outcomes of all writes, the place of the configuration, and the fields that can be
-/// opened as NAME#FIELD.
+/// writer, the outcomes of all writes, the place in the configuration, and the fields that can be
+/// read as NAME#FIELD.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/*'
@@ -33,8 +33,8 @@ pub(crate) struct Args {
     names: Vec<String>,
 
     /// Also show COUNT values of each variable as a sparkline: the current value and those that
-    /// arrive within the time of -w
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// arrive within --timeout
+    #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=10_000))]
     trend: Option<u32>,
 }
 

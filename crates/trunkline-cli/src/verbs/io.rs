@@ -23,8 +23,8 @@ pub(crate) enum Subcommand {
 /// Run an I/O server until Ctrl-C or SIGTERM
 ///
 /// The I/O server delivers every variable of the engine whose `source` names it, including
-/// variables that are deployed later. When it stops, for any reason, these variables become bad,
-/// with the cause. When it runs again, on this host or another, they continue.
+/// variables that are deployed later. When it stops, their quality becomes bad, with the reason.
+/// When it runs again, on this host or another, they continue.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The driver; `trunkline io drivers` lists them
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     settings: Vec<(String, Setting)>,
 
     /// Name of the I/O server, as in `source = "NAME:ITEM"` of the variables (default: the
-    /// driver's)
+    /// driver's name)
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 

@@ -17,9 +17,9 @@ use crate::{CliError, Context, Exit};
 /// Show the limits of an engine and their usage
 ///
 /// The usage is the engine's newest measurement; by default, it measures itself once per second. An
-/// engine that does not measure itself (health = 0) reports no usage, and only the limits of items,
-/// writes and write bytes of a session. A dash marks a figure that is not reported; the key under
-/// engine.limits is shown nevertheless. A limit without a key is fixed. Fixed limits are those of
+/// engine that does not measure itself (health = 0) reports no usage, and only three limits: items,
+/// writes and write bytes of a session. A dash marks a figure that is not reported; its key under
+/// engine.limits is still shown. A limit without a key is fixed. Fixed limits are those of
 /// this program; an engine of another version may have different ones.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {}

@@ -14,8 +14,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 
 /// List libraries, folders and variables
 ///
-/// Without a path, `ls` lists the libraries; with a path, its direct contents. Folders end with a
-/// slash.
+/// Without a path, the command lists the libraries; with one, the direct contents of that path.
+/// Folders end with a slash.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A library, or a folder in it

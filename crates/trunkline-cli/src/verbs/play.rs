@@ -40,9 +40,8 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// If `x.tdms` has a checksum file `x.tdms.sums` next to it, the checksums of the first file are
 /// verified before playing begins. Playing takes as long as recording did; --speed changes the
 /// pace, and --full plays without waiting. Ctrl-C stops playing. Exit code 1 means that some
-/// updates could not be played, or that a recorded stream or variable has gaps or values that were
-/// not good, which a stream cannot carry. --exclude leaves out variables or, with --stream,
-/// channels.
+/// updates could not be played, or that a stream was played whose recording has gaps or values of a
+/// quality other than good. --exclude leaves out variables or, with --stream, channels.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series

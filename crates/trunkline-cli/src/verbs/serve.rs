@@ -42,8 +42,8 @@ pub(crate) struct Args {
 /// Where an engine listens.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Listen here instead: an address, a port, or both; port 0 is any free port; unix:PATH is a
-    /// Unix socket. May be given several times
+    /// Listen at this address instead of the configured one: an IP address, a port, or both; port 0
+    /// is any free port; unix:PATH is a Unix socket. May be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
@@ -52,8 +52,8 @@ pub(crate) struct ListenArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// Accept only programs of the same user: refuse other users, also at loopback ports where the
-    /// system can identify the user, and all other machines
+    /// Refuse other machines and programs of other users, also at loopback ports if the system can
+    /// identify the user
     #[arg(long)]
     pub(crate) same_user: bool,
 }

@@ -62,7 +62,7 @@ fn every_kind_of_error_is_produced() {
 fn names_used_twice_in_two_files_name_both_places() {
     assert_eq!(
         between_files().to_string(),
-        "b.toml:1:1 [engine] is already at a.toml:1:1; all files together have one\n\
+        "b.toml:1:1 [engine] is already defined at a.toml:1:1; only one file can have it\n\
          b.toml:5:15 library \"plant\" has another description at a.toml:5:15; write it once\n\
          b.toml:7:8 variable \"plant/level\" is also defined at a.toml:7:8\n\
          b.toml:10:8 I/O server \"plc1\" is also defined at a.toml:10:8\n\

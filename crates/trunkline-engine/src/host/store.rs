@@ -202,8 +202,8 @@ impl fmt::Display for StoreErrorKind {
         match self {
             StoreErrorKind::Damaged(what) => write!(
                 f,
-                "is damaged ({what}); put a copy of it in its place, or move it away to start \
-                 without what it holds"
+                "is damaged ({what}); replace it with a backup, or move it away to start \
+                 with an empty store"
             ),
             StoreErrorKind::Newer { found, known } => write!(
                 f,

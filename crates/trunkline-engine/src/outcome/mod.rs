@@ -36,7 +36,7 @@ pub enum Refusal {
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
     #[error(
-        "the variable is read-only: only its source can write it; `access` in its library determines this"
+        "the variable is read-only: only its source can write it; its configuration sets this with `access`"
     )]
     ReadOnly,
     #[error("you may not write this variable; ask its administrator for the right to write")]
@@ -85,7 +85,7 @@ pub enum Refusal {
         "the variable is leased by {by} for {left:?} more; wait until it is released or expires"
     )]
     Leased { by: Arc<str>, left: Duration },
-    #[error("you do not (or no longer) hold the lease of this variable; read it, then acquire it")]
+    #[error("you do not hold the lease of this variable; read it, then acquire the lease")]
     NotLeased,
     #[error(
         "the variable has a single writer, which is {by}; you become the writer when it and \

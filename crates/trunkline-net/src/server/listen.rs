@@ -15,12 +15,12 @@ pub(super) const BACKLOG: i32 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error(
-        "{address} can be reached from other machines, and connections are not authenticated or encrypted yet: listen \
+        "{address} can be reached from other machines, and connections are not authenticated or encrypted yet; listen \
          on 127.0.0.1 or [::1], or use --insecure (in a configuration: insecure = true) if everyone on that network may read and write every variable"
     )]
     NotLoopback { address: SocketAddr },
     #[error(
-        "port {} on {} is in use by another program; stop it or choose another port with --listen",
+        "port {} on {} is in use by another program; stop it or choose another port",
         address.port(), address.ip()
     )]
     Taken { address: SocketAddr },
@@ -30,7 +30,7 @@ pub enum BindError {
         address.port(), address.ip()
     )]
     Denied { address: SocketAddr },
-    #[error("this machine does not have the address {}; choose one it has with --listen", address.ip())]
+    #[error("this machine does not have the address {}; choose an address of this machine", address.ip())]
     NoSuchAddress { address: SocketAddr },
     #[error("listening on {address} failed: {source}")]
     Io {

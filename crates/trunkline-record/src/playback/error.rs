@@ -52,7 +52,7 @@ pub enum PlaybackError {
         further: usize,
     },
     /// The channel does not exist, or the group has none.
-    #[error("{} has no channel {channel}; name one that it has", path.display())]
+    #[error("{} has no channel or group {channel}; `trunkline tdms info` lists them", path.display())]
     NoChannel {
         path: PathBuf,
         /// The missing channel, or the group without channels.

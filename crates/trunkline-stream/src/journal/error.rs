@@ -109,6 +109,6 @@ fn hint(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::WouldBlock => {
             "another endpoint uses it: close that endpoint, or give each its own folder"
         }
-        _ => "look after the disk, then create the endpoint again",
+        _ => "check the folder and the disk, then create the endpoint again",
     }
 }

@@ -69,8 +69,8 @@ pub enum RecordingError {
     },
     /// The elements of the recording are of a different type than those of the stream.
     #[error(
-        "the recording holds elements of the type {recorded}, and the stream is of the type \
-         {stream}; make the stream of the type that was recorded"
+        "the recording has elements of type {recorded}, but the stream has type {stream}; use a \
+         stream of the recorded type"
     )]
     OtherElements {
         /// Type in the recording.
@@ -93,7 +93,7 @@ pub enum RecordingError {
         second: Box<RecordingError>,
     },
     /// No variable of the recording can be played.
-    #[error("none of the recording's variables exists; {why}")]
+    #[error("none of the recording's variables can be played; {why}")]
     NothingToPlay {
         /// The reason for the first of them.
         why: String,

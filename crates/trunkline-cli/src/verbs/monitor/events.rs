@@ -29,7 +29,7 @@ pub(crate) enum MonitorEvent {
     },
     /// The connection is back.
     Connected {
-        /// Number of the connection at the engine.
+        /// Number that the engine gave the connection.
         session: WideInt,
         /// Identifies the start of the engine.
         epoch: WideInt,

@@ -10,7 +10,7 @@ use trunkline_types::{Contract, DataType, Pattern, Reading};
 
 pub(crate) use self::events::MonitorEvent;
 use self::followed::{Followed, Known, open};
-use crate::arguments::duration;
+use crate::arguments::{duration, number};
 use crate::condition::Condition;
 use crate::connection::{Connection, code_of, reading_fault};
 use crate::output::ReadingView;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     contract: Contract,
 
     /// Stop after this number of readings
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
     count: Option<u64>,
 
     /// Stop after this time; if --count or --until is not met by then, the command fails

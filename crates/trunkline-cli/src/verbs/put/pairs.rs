@@ -16,7 +16,7 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
     }
     match args.words.as_slice() {
         [] => Err(Problem::usage(
-            "a name and a value are missing; write them as in `put boiler/setpoint 75`",
+            "a name and a value are missing; write NAME VALUE",
         )),
         words if words.iter().all(|word| word.contains('=')) => Ok(words
             .iter()

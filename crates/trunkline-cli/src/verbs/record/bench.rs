@@ -53,8 +53,8 @@ impl Drop for Made {
 
 /// Measure the recording of simulated devices to a folder, and check every value
 ///
-/// The command needs no engine. Simulated devices fill memory as fast as it is written, or at
-/// --rate. Each device is recorded to its own file; every value is checked before the file is
+/// The command needs no engine. Simulated devices fill memory as fast as it is written to disk, or
+/// at --rate. Each device is recorded to its own file; every value is checked before the file is
 /// removed. The last line is `lost 0`, or the number of rows that were lost because a device's
 /// memory was full.
 #[derive(Clone, Debug, clap::Args)]
@@ -68,7 +68,7 @@ pub(crate) struct Args {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u16).range(1..=64)
+        value_parser = arguments::number::<u16>(1..=64)
     )]
     devices: u16,
 

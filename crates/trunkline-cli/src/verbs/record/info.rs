@@ -12,7 +12,7 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// Show the contents of a recording: variables or channels, updates, gaps
 ///
-/// If the recording was cut off, it shows the readable part.
+/// If the file is incomplete, the command shows the readable part.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file

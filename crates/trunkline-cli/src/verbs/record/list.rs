@@ -79,7 +79,7 @@ pub(crate) struct Listed {
     /// The recording is running. Left out otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_recorded: bool,
-    /// The process that records.
+    /// Process ID of the recorder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u64>,
     /// When the recording began. RFC 3339.
@@ -92,10 +92,10 @@ pub(crate) struct Listed {
     /// Length of the file, as far as it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    /// Groups.
+    /// Number of groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<usize>,
-    /// Channels.
+    /// Number of channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     channels: Option<u64>,
     /// Values of all channels; for a running recording, updates or elements.

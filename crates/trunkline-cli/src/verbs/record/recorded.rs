@@ -24,13 +24,13 @@ pub(crate) enum RecordingEvent {
 /// How a file is written.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct WritePath {
-    /// What writes the file. For variables, it is in the last line.
+    /// How the file is written. For variables, the last line has it.
     pub(super) backend: String,
     /// Whether the data bypasses the system's cache.
     pub(super) is_direct: bool,
     /// Pages of memory that the data is written from. Left out for variables.
     pub(super) memory: String,
-    /// Why the recorder uses no better way; empty if it uses the best.
+    /// Why the file is not written in the fastest way; empty if it is.
     pub(super) why_not: Vec<String>,
 }
 

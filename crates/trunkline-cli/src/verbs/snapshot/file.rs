@@ -74,7 +74,7 @@ impl Saved {
             return terminal.raw(text.as_bytes());
         }
         let written = replace(path, true, |file| file.write_all(text.as_bytes()));
-        let hint = "check that the folder exists";
+        let hint = "give a file that can be written";
         let failed = |error: io::Error| wrong(path, None, &error.to_string(), hint);
         Ok(written.map_err(failed)?)
     }

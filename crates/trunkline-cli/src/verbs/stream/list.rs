@@ -80,7 +80,7 @@ pub(crate) struct Endpoint {
     /// Its program and release. Left out when it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     program: String,
-    /// Its process. Left out when it is unknown.
+    /// Its process ID. Left out when it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
 }

@@ -74,7 +74,7 @@ struct EndArgs {
     element_form: Option<ElementForm>,
 
     /// Stop after this number of elements
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = arguments::number::<u64>(1..=u64::MAX))]
     count: Option<u64>,
 
     /// Fail if the peer disconnects and does not return within this time
@@ -105,7 +105,7 @@ struct BufferArgs {
 
     /// Size of the buffer in elements (default: 4096; for `bench`, 1000000, or 100000 if elements
     /// vary in size)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(long, value_name = "N", value_parser = arguments::number::<u64>(1..=1 << 40))]
     capacity: Option<u64>,
 
     /// Maximum number of elements per read or write (default: a tenth of the buffer)
@@ -113,7 +113,7 @@ struct BufferArgs {
         long,
         visible_alias = "call",
         value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..=1 << 40)
+        value_parser = arguments::number::<u64>(1..=1 << 40)
     )]
     chunk: Option<u64>,
 
@@ -140,8 +140,8 @@ impl BufferArgs {
         let chunk = self.chunk.unwrap_or((capacity / 10).max(1));
         if chunk > capacity {
             let sentence = format!(
-                "--chunk {chunk} does not fit a buffer of {capacity}; use a smaller --chunk or a \
-                 larger --capacity"
+                "--chunk {chunk} is more than the {capacity} elements of the buffer; use a \
+                 smaller --chunk or a larger --capacity"
             );
             return Err(Problem::usage(sentence));
         }
@@ -204,13 +204,10 @@ pub(super) fn options(peer: Option<&str>, context: &Context) -> Result<Options, 
 const PROGRAM: &str = concat!("trunkline ", env!("CARGO_PKG_VERSION"));
 
 /// Maximum number of peers of one end; each takes a thread.
-const PEERS_MAX: usize = 10_000;
+const PEERS_MAX: u64 = 10_000;
 
 fn peers(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count) if count <= PEERS_MAX => Ok(count),
-        _ => Err(format!("it is not a number from 0 to {PEERS_MAX}")),
-    }
+    arguments::number(0..=PEERS_MAX)(text)
 }
 
 pub(super) fn problem(error: &StreamError) -> Problem {

@@ -24,7 +24,7 @@ pub(crate) enum TdmsEvent {
         file: String,
         /// Segments that were read.
         segments: u64,
-        /// Channels.
+        /// Number of channels.
         channels: u64,
         /// Values of all channels.
         values: u64,
@@ -59,9 +59,9 @@ pub(crate) enum TdmsEvent {
     TdmsConverted {
         /// The file that was written.
         file: String,
-        /// Rows.
+        /// Number of rows.
         rows: u64,
-        /// Channels.
+        /// Number of channels.
         channels: usize,
         /// Bytes that were written.
         bytes: u64,

@@ -78,10 +78,10 @@ struct RowArgs {
     to: Option<String>,
 
     /// Maximum number of rows
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::arguments::number::<u64>(0..=u64::MAX))]
     count: Option<u64>,
 
-    /// Leave the numbers as they were recorded, without scaling
+    /// Keep numbers as recorded, without scaling
     #[arg(long)]
     raw: bool,
 

@@ -130,10 +130,7 @@ fn new_file(
     if let (Ok(there), Ok(source)) = (fs::metadata(path), fs::metadata(source))
         && (there.dev(), there.ino()) == (source.dev(), source.ino())
     {
-        let sentence = format!(
-            "{} is the file that is read; write another one",
-            shown(path)
-        );
+        let sentence = format!("{} is both FILE and OUT; choose another OUT", shown(path));
         return Err(Problem::usage(sentence).into());
     }
     match NewFile::create(path).map_err(|error| unwritten(path, &error))? {

@@ -165,7 +165,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         WhyStage::Filter,
         "read-only",
-        "`access` in its library",
+        "its configuration sets this with `access`",
     ),
     row(
         "leased by another",

@@ -78,7 +78,7 @@ pub(crate) struct Args {
         long,
         value_name = "N",
         default_value_t = 10_000,
-        value_parser = clap::value_parser!(u64).range(..=10_000_000)
+        value_parser = crate::arguments::number::<u64>(0..=10_000_000)
     )]
     samples: u64,
 
