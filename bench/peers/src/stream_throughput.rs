@@ -157,14 +157,14 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
                 cpu_ns: process_cpu_ns() as f64,
                 wrong: numbers.wrong as f64,
             };
-            counted.say();
+            counted.report();
             return false;
         }
         if !drains
             && messages.is_multiple_of(look_every)
             && let Some(counted) = counting.poll()
         {
-            counted.say();
+            counted.report();
             return false;
         }
         counting.numbers.check_bytes(bytes);
@@ -184,7 +184,7 @@ pub fn take_all(settings: &Settings) -> Outcome<()> {
 /// The far end of iceoryx2.
 pub fn take_memory(settings: &Settings) -> Outcome<()> {
     let name: String = settings.value("name")?;
-    iceoryx::read(&name, Flow::read(settings)?)?.say();
+    iceoryx::read(&name, Flow::read(settings)?)?.report();
     Ok(())
 }
 
