@@ -26,11 +26,20 @@ pub(crate) fn explain_connection(parts: &Parts, now: Tick, name: &str) -> Option
             FaultCode::VersionMismatch => WhyStage::Version,
             _ => WhyStage::Connection,
         },
-        _ => WhyStage::Connection,
+        Disconnect::PeerClosed
+        | Disconnect::Io { .. }
+        | Disconnect::Dead { .. }
+        | Disconnect::Malformed { .. }
+        | Disconnect::NotTrunkline { .. }
+        | Disconnect::Slow { .. }
+        | Disconnect::OutOfMemory { .. }
+        | Disconnect::Local => WhyStage::Connection,
     };
     let default = match &state {
         ConnectionState::Closed { .. } => "repair that, then connect again",
-        _ => "start the engine, or repair the network; the connection is retried automatically",
+        ConnectionState::Connecting { .. } | ConnectionState::Connected(_) => {
+            "start the engine, or repair the network; the connection is retried automatically"
+        }
     };
     let (mut sentence, next) = split(&cause.to_string(), default);
     if let Some(age) = newest_age(parts, now, name) {

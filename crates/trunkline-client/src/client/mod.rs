@@ -153,7 +153,14 @@ impl ClientCore {
             Disconnect::VersionMismatch(_) => FaultCode::VersionMismatch,
             Disconnect::Refused { code, .. } | Disconnect::Goodbye { code, .. } => *code,
             Disconnect::NotTrunkline { .. } => FaultCode::Malformed,
-            _ => FaultCode::ShuttingDown,
+            Disconnect::PeerClosed
+            | Disconnect::Io { .. }
+            | Disconnect::NameLookup { .. }
+            | Disconnect::Dead { .. }
+            | Disconnect::Malformed { .. }
+            | Disconnect::Slow { .. }
+            | Disconnect::OutOfMemory { .. }
+            | Disconnect::Local => FaultCode::ShuttingDown,
         };
         let fault = Fault::new(code, format!("it was not sent: {cause}"));
         self.requests.refuse_all(&mut self.parts, &fault);

@@ -244,9 +244,11 @@ impl ClientCore {
         };
         self.ask(items, group).map_err(|error| match error {
             RequestError::Closed { cause } => WriteError::Closed { cause },
-            _ => WriteError::OutcomesNotTaken {
-                waiting: self.requests.count(),
-            },
+            RequestError::TooManyRequests { .. } | RequestError::TooManyItems { .. } => {
+                WriteError::OutcomesNotTaken {
+                    waiting: self.requests.count(),
+                }
+            }
         })
     }
 

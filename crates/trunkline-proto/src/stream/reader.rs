@@ -270,7 +270,9 @@ impl Half for Reader {
                     "it has written {} bytes where {arrived} have arrived",
                     writer.written
                 ))),
-                _ => Err(Mismatch::Lost(lost)),
+                Meeting::First | Meeting::NextLife | Meeting::Successor => {
+                    Err(Mismatch::Lost(lost))
+                }
             };
         }
         self.waits_at = (writer.written == 0).then(|| self.arrived.position());
@@ -287,7 +289,7 @@ impl Half for Reader {
                 let ask = match until {
                     Until::Read => read,
                     Until::Durable => durable,
-                    _ => available,
+                    Until::Sent | Until::Available => available,
                 };
                 *ask = position.max(*ask);
             }

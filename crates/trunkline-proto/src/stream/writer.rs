@@ -368,7 +368,9 @@ impl Half for Writer {
                 (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
                 return Err(Mismatch::Lost(lost));
             }
-            _ => self.check_order(&at, self.reached),
+            Meeting::First | Meeting::NextLife | Meeting::Successor => {
+                self.check_order(&at, self.reached)
+            }
         };
         if let Err(sentence) = checked {
             (self.peer_bytes, self.peer_capacity) = (peer_bytes, peer_capacity);
@@ -452,7 +454,7 @@ impl Half for Writer {
             let reached = match until {
                 Until::Read => self.read,
                 Until::Durable => self.durable,
-                _ => self.arrived,
+                Until::Sent | Until::Available => self.arrived,
             };
             if ask > reached && ask > *asked {
                 let position = ask;

@@ -299,13 +299,18 @@ impl Session {
 /// not told to go. A client whose engine went silent also says goodbye, and comes back.
 fn may_come_back(cause: &Disconnect) -> bool {
     match cause {
-        Disconnect::Local => false,
         Disconnect::Goodbye { code, .. } => *code != FaultCode::ShuttingDown,
         Disconnect::PeerClosed
         | Disconnect::Io { .. }
         | Disconnect::Dead { .. }
         | Disconnect::Slow { .. } => true,
-        _ => false,
+        Disconnect::Local
+        | Disconnect::NameLookup { .. }
+        | Disconnect::Refused { .. }
+        | Disconnect::Malformed { .. }
+        | Disconnect::NotTrunkline { .. }
+        | Disconnect::VersionMismatch(_)
+        | Disconnect::OutOfMemory { .. } => false,
     }
 }
 
