@@ -238,17 +238,19 @@ impl OnTheirWay {
     #[inline]
     fn push(&mut self, write: InFlight) {
         if self.recent.len() >= RECENT_MAX {
-            self.late.extend(
-                self.recent
-                    .pop_front()
-                    .flatten()
-                    .map(|write| (self.first, write)),
-            );
-            self.first += 1;
-            self.trim();
+            self.move_oldest();
         }
         self.recent.push_back(Some(write));
         self.count += 1;
+    }
+
+    /// Moves the oldest recent write, which is unanswered, to the late ones.
+    #[cold]
+    fn move_oldest(&mut self) {
+        let oldest = self.recent.pop_front().flatten();
+        self.late.extend(oldest.map(|write| (self.first, write)));
+        self.first += 1;
+        self.trim();
     }
 
     #[inline]
@@ -319,8 +321,8 @@ impl Writes {
         base: &mut Base,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<WriteBatchId, WriteError> {
-        let (writes, bytes) = sized(writes);
-        self.check(base, writes.len(), bytes)?;
+        let writes: Vec<Write> = writes.into_iter().collect();
+        self.check(base, &writes)?;
         let (waiting, open) = (self.tracked, writes.len());
         if waiting > 0 && waiting + open > base.options.writes_max {
             return Err(WriteError::OutcomesNotTaken { waiting });
@@ -344,8 +346,8 @@ impl Writes {
         writes: impl IntoIterator<Item = Write>,
         expires: Tick,
     ) -> Result<(), WriteError> {
-        let (writes, bytes) = sized(writes);
-        self.check(base, writes.len(), bytes)?;
+        let writes: Vec<Write> = writes.into_iter().collect();
+        self.check(base, &writes)?;
         let order = base.asked.next_order();
         for write in writes {
             self.push(&mut base.variables, order, write, None, Some(expires));
@@ -353,14 +355,14 @@ impl Writes {
         Ok(())
     }
 
-    /// Fails if there is no room for this number of writes with values of `bytes` in total, or if no
-    /// connection will be made.
-    pub(crate) fn check(&self, base: &Base, writes: usize, bytes: usize) -> Result<(), WriteError> {
+    /// Fails if there is no room for the writes, or if no connection will be made.
+    pub(crate) fn check(&self, base: &Base, writes: &[Write]) -> Result<(), WriteError> {
         if let Some(cause) = base.connection.closed().map(Arc::clone) {
             return Err(WriteError::Closed { cause });
         }
+        let bytes: usize = writes.iter().map(|write| encoded_len(&write.value)).sum();
         let waiting = self.unsent.len();
-        let fits = waiting + writes <= base.options.writes_max
+        let fits = waiting + writes.len() <= base.options.writes_max
             && self.unsent_bytes + bytes <= base.options.write_bytes_max;
         // Otherwise writes that exceed the limit on their own could never be made.
         if fits || waiting == 0 {
@@ -377,12 +379,12 @@ impl Writes {
         &mut self,
         variables: &mut Variables,
         order: u64,
-        (mut write, bytes): (Write, usize),
+        mut write: Write,
         place: Option<Place>,
         expires: Option<Tick>,
     ) {
         self.expire_at = self.expire_at.into_iter().chain(expires).min();
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
         self.counts.issued += 1;
         self.unsent_bytes += bytes as usize;
         if write.mode == WriteMode::Newest {
@@ -759,17 +761,6 @@ impl Writes {
         }
         self.leave_passed();
     }
-}
-
-/// Returns the writes, each with the size of its value in bytes, and the total of these.
-fn sized(writes: impl IntoIterator<Item = Write>) -> (Vec<(Write, usize)>, usize) {
-    let sized = writes.into_iter().map(|write| {
-        let bytes = encoded_len(&write.value);
-        (write, bytes)
-    });
-    let sized: Vec<_> = sized.collect();
-    let bytes = sized.iter().map(|(_, bytes)| bytes).sum();
-    (sized, bytes)
 }
 
 pub(crate) fn of_answer(answer: WriteAnswer<'_>, epoch: u64) -> WriteOutcome {

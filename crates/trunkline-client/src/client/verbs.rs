@@ -6,7 +6,6 @@ use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::library::LibraryVerb;
-use trunkline_types::wire::encoded_len;
 use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
 
 use super::ClientCore;
@@ -235,8 +234,7 @@ impl ClientCore {
         if items == 0 || items > max {
             return Err(WriteError::Group { writes: items, max });
         }
-        let bytes = writes.iter().map(|write| encoded_len(&write.value)).sum();
-        self.parts.writes.check(&self.parts.base, items, bytes)?;
+        self.parts.writes.check(&self.parts.base, &writes)?;
         let group = WriteGroup {
             writes,
             try_only,

@@ -139,7 +139,8 @@ impl<'a, F: ListFrame> List<'a, F> {
 impl<'a, F: ListFrame> Iterator for List<'a, F> {
     type Item = Result<F::Item<'a>, DecodeError>;
 
-    #[inline]
+    // Always, because an item that crosses a call is copied twice.
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         self.items.next_with(|p| F::Item::read(&mut self.run, p))
     }

@@ -70,6 +70,13 @@ impl<T: Element> Writer<T> {
         if bytes.is_some_and(|bytes| self.core.try_write(bytes, 1)) {
             return Ok(());
         }
+        self.write_one(element, timeout)
+    }
+
+    /// The rest of [`write`](Self::write), kept apart so that the fast path stays small.
+    #[cold]
+    #[inline(never)]
+    fn write_one(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
         self.write_many(std::slice::from_ref(element), timeout)
     }
 
