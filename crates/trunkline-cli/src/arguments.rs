@@ -201,7 +201,13 @@ pub(crate) struct GlobalArgs {
 
     /// Maximum number of array elements to print; default: 8 in a table, all in plain output. The
     /// other formats print all elements
-    #[arg(short = '#', long, value_name = "COUNT", global = true)]
+    #[arg(
+        short = '#',
+        long,
+        value_name = "COUNT",
+        value_parser = number::<usize>(0..=u64::MAX),
+        global = true
+    )]
     pub(crate) elements: Option<usize>,
 
     /// Template for readings, such as '{name} {value}'; `trunkline help get` lists the placeholders
@@ -292,6 +298,13 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn data_type(text: &str) -> Result<DataType, String> {
     parse_type(text).map_err(|error| error.to_string())
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    let number = number.filter(|number| number.is_normal() && *number > 0.0);
+    number.ok_or_else(|| "write a number above 0, such as 100 or 0.5".to_owned())
 }
 
 #[cfg(target_os = "linux")]

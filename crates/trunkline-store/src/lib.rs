@@ -159,7 +159,9 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
         return Err(Error::ReadOnly);
     }
     if connection.is_readonly(rusqlite::MAIN_DB)? || header_forbids_writing(path)? {
-        return Err(Error::damaged("its header is that of no version of SQLite"));
+        return Err(Error::damaged(
+            "its header names an unknown version of SQLite",
+        ));
     }
     // Another engine holds the lock as long as it runs, so waiting for it is left to the caller.
     connection.busy_timeout(Duration::ZERO)?;

@@ -54,7 +54,12 @@ pub(crate) struct Args {
     renaming: Option<(String, String)>,
 
     /// Play at this multiple of the recorded speed
-    #[arg(long, value_name = "FACTOR", conflicts_with = "full")]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        value_parser = arguments::positive,
+        conflicts_with = "full"
+    )]
     speed: Option<f64>,
 
     /// Play as fast as possible
@@ -146,11 +151,11 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
     });
     let done = done.map_err(|error| {
         let mut found = problem(&error);
-        let total = counted(total, "update");
-        found.message = format!(
-            "{}; {played_before} of {total} were played before the error",
-            found.message
-        );
+        if played_before > 0 {
+            let total = counted(total, "update");
+            let played = format!("; {played_before} of {total} were played before the error");
+            found.message.push_str(&played);
+        }
         found
     })?;
     PlayedInto::variables(&done).tell(started, context)?;

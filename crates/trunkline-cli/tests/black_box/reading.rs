@@ -264,6 +264,9 @@ fn usage_errors_have_their_exit_code_and_name_the_mistake() {
         (&["get", "a/b", "-t", "--json"], "leave them out"),
         (&["get", "a/b", "--format", "{nme}"], "{name}"),
         (&["get", "a/b", "-w", "soon"], "not a time"),
+        (&["get", "a/b", "-#", "two"], "not a whole number from 0"),
+        #[cfg(target_os = "linux")]
+        (&["play", "a.tdms", "--speed", "0"], "a number above 0"),
         (
             &["get", "a/b", "--url", "tl://x/y/z"],
             "names a variable, not only an engine",

@@ -157,6 +157,15 @@ fn a_snapshot_is_saved_compared_and_written_back() {
         "{part:?}"
     );
 
+    for verb in ["diff", "restore"] {
+        for name in ["rig/typo", "rig/typo/**"] {
+            let missing = served.run(&["snapshot", verb, file, "rig/level", name]);
+            assert_eq!(missing.code, Some(1), "{missing:?}");
+            let (start, end) = (missing.err.starts_with(name), "no saved variable matches");
+            assert!(start && missing.err.contains(end), "{missing:?}");
+        }
+    }
+
     let shown = served.run(&["snapshot", "restore", file]);
     assert_eq!(shown.code, Some(0));
     assert!(
@@ -195,6 +204,10 @@ fn two_files_are_compared_without_an_engine() {
         run(&["snapshot", "diff", &before, "--with", &before]).code,
         Some(0)
     );
+    for (name, code) in [("rig/setpoint", 8), ("rig/typo", 1), ("rig/typo/**", 1)] {
+        let part = run(&["snapshot", "diff", &before, name, "--with", &after]);
+        assert_eq!(part.code, Some(code), "{part:?}");
+    }
 }
 
 /// Values that cannot be restored are reported, and with `--atomic` nothing is written.

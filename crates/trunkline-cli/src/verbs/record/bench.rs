@@ -1,6 +1,7 @@
 //! `record bench`: records simulated devices to files, at full speed or at a rate, and checks every
 //! value.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -129,6 +130,13 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         lent_max: REGIONS,
         pages: PagesWanted::LargestThereAre,
     };
+    if !folder.is_dir() {
+        let sentence = format!(
+            "there is no folder {}; create it or name another one",
+            shown(folder)
+        );
+        return Err(Problem::failed("file", sentence).into());
+    }
     let failed = |error: RecordingError| CliError::from(problem(&error));
     let paths: Vec<PathBuf> = (0..args.devices)
         .map(|device| folder.join(format!("bench{device}.tdms")))
@@ -153,7 +161,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             show(&far, folder, &mut meter, context);
         }
         counts = card.take().map(SimCard::stop).unwrap_or_default();
-        let failed = |_| Err(std::io::Error::other("a recorder has failed").into());
+        let failed = |_| Err(io::Error::other("a recorder has failed").into());
         let ended = running
             .into_iter()
             .map(|one| one.join().unwrap_or_else(failed));
@@ -239,7 +247,8 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
             ..QueueOptions::default()
         },
         vec![ring.memory.clone()],
-    )?;
+    )
+    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", shown(path))))?;
     let file = Made(path.to_owned());
     let layout = TdmsLayout {
         timestamps: Vec::new(),
@@ -263,7 +272,7 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
     }
     let closed = recording.close(WAIT)?;
     if let Some(failure) = closed.failure {
-        return Err(std::io::Error::other(failure).into());
+        return Err(io::Error::other(failure).into());
     }
     Ok(Device {
         rows: recording.rows(),

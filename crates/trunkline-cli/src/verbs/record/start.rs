@@ -82,7 +82,7 @@ pub(crate) struct Args {
     rotate_time: Option<Duration>,
 
     /// Elements of the stream per second, such as 48000; `play` keeps this rate
-    #[arg(long, value_name = "HZ", value_parser = sample_rate, requires = "stream")]
+    #[arg(long, value_name = "HZ", value_parser = arguments::positive, requires = "stream")]
     pub(super) sample_rate: Option<f64>,
 
     /// Write checksums to FILE.sums, for `tdms verify`
@@ -105,12 +105,6 @@ impl Args {
             age_max: self.rotate_time.unwrap_or(none.age_max),
         })
     }
-}
-
-fn sample_rate(text: &str) -> Result<f64, String> {
-    let rate: Option<f64> = text.parse().ok();
-    let rate = rate.filter(|rate| rate.is_normal() && *rate > 0.0);
-    rate.ok_or_else(|| "write a number above 0, such as 48000 or 0.5".to_owned())
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {

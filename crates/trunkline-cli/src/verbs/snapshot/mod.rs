@@ -13,7 +13,9 @@ use trunkline_types::json::to_json;
 
 use self::compare::Difference;
 use self::file::{Head, Saved, Variable};
-use crate::connection::{Connection, Entries, metadata, opening, readable, reading_fault};
+use crate::connection::{
+    Connection, Entries, metadata, no_match, opening, readable, reading_fault,
+};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::WideInt;
 use crate::targets::{self, Targets, Wanted};
@@ -188,10 +190,14 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
 }
 
 fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
-    let saved = wanted(&args.saved, Saved::read(&args.saved.file)?)?;
+    let saved = Saved::read(&args.saved.file)?;
     let differences = match &args.with {
-        Some(other) => compare::files(&saved, &wanted(&args.saved, Saved::read(other)?)?),
+        Some(other) => {
+            let [before, after] = wanted(&args.saved, [saved, Saved::read(other)?])?;
+            compare::files(&before, &after)
+        }
         None => {
+            let [saved] = wanted(&args.saved, [saved])?;
             let connection = Connection::to_engine(context)?;
             with_engine(&args.saved, &saved, &connection, context)?
         }
@@ -204,20 +210,28 @@ fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::Found.when(is_different))
 }
 
-/// Selects the variables of a file that the operands name; all if there are no operands.
-fn wanted(args: &SavedArgs, mut saved: Saved) -> Result<Saved, CliError> {
+/// Selects the variables of the files that the operands name; all if there are no operands.
+fn wanted<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Saved; N], CliError> {
     if args.names.is_empty() {
-        return Ok(saved);
+        return Ok(files);
     }
     let mut patterns = Vec::with_capacity(args.names.len());
     for name in &args.names {
         let pattern = Pattern::parse(name);
-        patterns.push(pattern.map_err(|error| Problem::usage(format!("{name}: {error}")))?);
+        let pattern = pattern.map_err(|error| Problem::usage(format!("{name}: {error}")))?;
+        let mut saved = files.iter().flat_map(|file| &file.variables);
+        // A pattern may match variables of the engine, which is asked only if there is one file.
+        let is_elsewhere = N == 1 && Pattern::has_wildcards(name);
+        if !is_elsewhere && !saved.any(|one| pattern.matches(&one.name)) {
+            return Err(no_match(name, "no saved variable matches").into());
+        }
+        patterns.push(pattern);
     }
-    saved
-        .variables
-        .retain(|one| patterns.iter().any(|pattern| pattern.matches(&one.name)));
-    Ok(saved)
+    for file in &mut files {
+        let is_wanted = |one: &Variable| patterns.iter().any(|all| all.matches(&one.name));
+        file.variables.retain(is_wanted);
+    }
+    Ok(files)
 }
 
 fn with_engine(
@@ -241,13 +255,19 @@ fn with_engine(
         .iter()
         .filter(|name| Pattern::has_wildcards(name))
     {
-        let wanted = Pattern::parse(pattern).map(Wanted::Pattern);
+        let wanted = Pattern::parse(pattern);
         let wanted = wanted.map_err(|error| Problem::usage(format!("{pattern}: {error}")))?;
+        let is_saved = saved.variables.iter().any(|one| wanted.matches(&one.name));
         let targets = Targets {
             engine: targets::engine(&context.settings)?,
-            wanted: vec![wanted],
+            wanted: vec![Wanted::Pattern(wanted)],
         };
-        there.push(connection.expand(targets, context)?);
+        let entries = connection.expand(targets, context)?;
+        if !is_saved && entries.names().is_empty() {
+            let sentence = "no saved variable matches, and no variable of the engine";
+            return Err(no_match(pattern, sentence).into());
+        }
+        there.push(entries);
     }
     let names: Vec<&str> = there.iter().flat_map(Entries::names).collect();
     differences.extend(compare::added(saved, &names));

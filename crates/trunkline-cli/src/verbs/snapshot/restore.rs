@@ -103,7 +103,7 @@ enum Step<'d> {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
-    let saved = wanted(&args.saved, Saved::read(&args.saved.file)?)?;
+    let [saved] = wanted(&args.saved, [Saved::read(&args.saved.file)?])?;
     let connection = Connection::to_engine(context)?;
     let differences = with_engine(&args.saved, &saved, &connection, context)?;
     let planned: Vec<Planned<'_>> = differences.iter().map(plan).collect();

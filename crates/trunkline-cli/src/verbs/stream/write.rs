@@ -14,7 +14,7 @@ use super::peers::Endpoint;
 use super::text::Lines;
 use super::writer_endpoint::WriterEndpoint;
 use super::{EndArgs, arrow, peers, problem};
-use crate::{CliError, Context, Exit, Problem};
+use crate::{CliError, Context, Exit, Problem, arguments};
 
 /// Longest time for which an interrupted command delivers what was written before.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
     /// Do not wait for slow readers: if more than N elements wait for a reader, discard the oldest
     /// and report their number to that reader
-    #[arg(long, value_name = "N", requires = "readers")]
+    #[arg(long, value_name = "N", value_parser = arguments::number::<u64>(0..=u64::MAX), requires = "readers")]
     pub(super) quota: Option<u64>,
 
     /// Also send checksums between programs on one machine; between machines, they are always sent
