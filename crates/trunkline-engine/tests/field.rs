@@ -198,7 +198,7 @@ fn fields_are_read_only_and_are_removed_with_their_variable() {
     let units = open(&rig, "rig/x#units");
     let refused = rig.write(&units, "bar");
     assert!(
-        matches!(refused, WriteOutcome::Refused(Refusal::ReadOnly)),
+        matches!(refused, WriteOutcome::Refused(Refusal::Field)),
         "{refused:?}"
     );
     let mut consumer = rig.consumer();

@@ -27,10 +27,10 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(|| {
 /// unnoticed for this long.
 const OFFSET_NANOS_MAX: u64 = 1_000_000;
 /// A reading of both clocks that took at most this long was not interrupted.
-const LOOK_NANOS_MAX: u64 = 2_000;
+const READING_NANOS_MAX: u64 = 2_000;
 /// If the best of several readings took longer than this, the thread was interrupted each time.
 const INTERRUPTED_NANOS: u64 = 100_000;
-const LOOKS_MAX: usize = 8;
+const READINGS_MAX: usize = 8;
 
 /// UTC minus the monotonic clock, in nanoseconds, and the tick until which it is valid. The two
 /// words are stored one after the other: a thread that sees the new tick with the old offset uses
@@ -55,7 +55,7 @@ impl Clock {
     pub fn moment(&self) -> (Tick, Timestamp) {
         let now = self.now();
         if now.as_nanos() >= OFFSET_UNTIL.load(Ordering::Relaxed) {
-            return self.look_at_both();
+            return self.read_both();
         }
         (now, reckoned(now, OFFSET.load(Ordering::Relaxed)))
     }
@@ -74,23 +74,23 @@ impl Clock {
     /// Reads both clocks, and repeats that if the thread was interrupted in between: a comparison
     /// of the two would take the pause for a step of the system clock.
     #[cold]
-    fn look_at_both(&self) -> (Tick, Timestamp) {
+    fn read_both(&self) -> (Tick, Timestamp) {
         let known = OFFSET.load(Ordering::Relaxed);
-        let mut best = self.look();
-        for _ in 1..LOOKS_MAX {
-            if best.took <= LOOK_NANOS_MAX {
+        let mut best = self.read_once();
+        for _ in 1..READINGS_MAX {
+            if best.took <= READING_NANOS_MAX {
                 break;
             }
-            let look = self.look();
-            if look.took < best.took {
-                best = look;
+            let reading = self.read_once();
+            if reading.took < best.took {
+                best = reading;
             }
         }
         let nanos = best.now.as_nanos();
         let seen = best.utc.as_nanos().saturating_sub(nanos as i64);
         // Keep the known offset if it agrees with the new reading within their precision: then UTC
         // does not go back.
-        let exact_to = best.took.max(LOOK_NANOS_MAX) as i64;
+        let exact_to = best.took.max(READING_NANOS_MAX) as i64;
         let is_known = (-exact_to..=exact_to).contains(&known.saturating_sub(seen));
         let mut offset = if is_known { known } else { seen };
         if best.took <= INTERRUPTED_NANOS {
@@ -107,10 +107,10 @@ impl Clock {
         (best.now, reckoned(best.now, offset))
     }
 
-    fn look(&self) -> Look {
+    fn read_once(&self) -> Reading {
         let (now, utc, after) = (self.now(), self.system_utc(), self.now());
         let took = after.since(now).as_nanos() as u64;
-        Look { now, utc, took }
+        Reading { now, utc, took }
     }
 
     fn system_utc(&self) -> Timestamp {
@@ -127,7 +127,7 @@ impl Clock {
 }
 
 /// A reading of the two clocks, one after the other.
-struct Look {
+struct Reading {
     now: Tick,
     utc: Timestamp,
     /// Nanoseconds that the reading took.

@@ -65,7 +65,7 @@ pub(crate) fn wait_timeout<'a, T>(
 #[cfg(shuttle)]
 std::thread_local! {
     /// Set by tests in which every wait with a time-out ends. Otherwise a schedule may let it last
-    /// for ever, which shows where a time-out only hides a lost wake-up.
+    /// forever, which shows where a time-out only hides a lost wake-up.
     pub(crate) static TIME_OUTS_COME: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 

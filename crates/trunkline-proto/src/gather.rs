@@ -28,7 +28,7 @@ pub struct Throughput {
     pub delay: Duration,
 }
 
-/// Most bytes that one direction of a connection gathers.
+/// Maximum number of bytes that one direction of a connection gathers.
 pub const THROUGHPUT_BYTES_MAX: u32 = 64 << 10;
 /// Longest time that bytes are gathered. Far below the deadline of keep-alives, which do not wait.
 pub const THROUGHPUT_DELAY_MAX: Duration = Duration::from_secs(1);

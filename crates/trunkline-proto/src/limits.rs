@@ -45,15 +45,15 @@ pub const HELLO_TEXT_BYTES_MAX: usize = 256;
 /// Size at which a builder's caller ends a page of a bulk request or answer and begins the next
 /// frame.
 pub const PAGE_BYTES: usize = 64 << 10;
-/// Most items of one COMPARE; if there are more, the engine checks everything again.
+/// Maximum number of items of one COMPARE; if there are more, the engine checks everything again.
 pub const COMPARE_ITEMS_MAX: usize = 1000;
-/// Most subscriptions that the answer to INFO lists for one variable.
+/// Maximum number of subscriptions that the answer to INFO lists for one variable.
 pub const INFO_SUBSCRIPTIONS_MAX: usize = 1024;
-/// Most sessions that the answer to INFO lists as subscribers of one variable.
+/// Maximum number of sessions that the answer to INFO lists as subscribers of one variable.
 pub const INFO_READERS_MAX: usize = 32;
-/// Most patterns that one session may watch at a time.
+/// Maximum number of patterns that one session may watch at a time.
 pub const WATCHES_MAX: usize = 1024;
-/// Most conditions of one FIND.
+/// Maximum number of conditions of one FIND.
 pub const FIND_CONDITIONS_MAX: usize = 32;
-/// Most libraries that the answer to ENGINE lists.
+/// Maximum number of libraries that the answer to ENGINE lists.
 pub const ENGINE_LIBRARIES_MAX: usize = 1024;

@@ -17,7 +17,7 @@ use crate::message::hello::{Hello, Welcome};
 /// The protocol version of this release.
 pub const PROTOCOL_VERSION: u8 = 1;
 
-/// The versions that a program speaks, both ends included.
+/// The versions that a program speaks, from the lowest to the highest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionRange {
     /// The oldest version.

@@ -8,8 +8,8 @@
 //!
 //! The payloads of the PART frames are prepended to the payload of the next frame of another kind.
 //! The receiver's [`FrameBuffer`](crate::FrameBuffer) joins them, so decoders are not aware of
-//! parts. No other frame may come between the parts of one message. Every `frame_max` bytes of the
-//! message have the deadline of a frame, in however many parts they arrive.
+//! parts. No other frame may come between the parts of one message. The deadline of a frame
+//! applies to every `frame_max` bytes of the message, regardless of the number of parts.
 
 use crate::FrameKind;
 use crate::frame::{FrameHeader, HEADER_BYTES};
@@ -57,7 +57,7 @@ fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
     }
 }
 
-/// Most bytes by which a message with a value of `value_bytes` grows when it is
+/// Maximum number of bytes by which a message with a value of `value_bytes` grows when it is
 /// [cut](split_oversized).
 pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
     let parts = value_bytes

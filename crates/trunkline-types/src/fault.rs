@@ -65,9 +65,9 @@ fault_codes! {
     NotReadable = 4, "not-readable";
     /// The variable can only be read; its access type forbids writing, only its source writes it.
     NotWritable = 5, "not-writable";
-    /// The caller has no right to do this; ask who administers the engine.
+    /// The caller has no right to do this; ask the engine's administrator.
     Denied = 6, "denied";
-    /// The value does not have the variable's type; the caller must send one that has.
+    /// The value has a type other than the variable's; send a value of the variable's type.
     WrongType = 7, "wrong-type";
     /// The value is outside the variable's range; the caller must send one inside it.
     OutOfRange = 8, "out-of-range";
@@ -169,13 +169,13 @@ fault_codes! {
     StreamType = 103, "stream-type";
     /// Both endpoints write, or both read; one must be the writer and the other the reader.
     StreamDirection = 104, "stream-direction";
-    /// The endpoint is to be connected with another one; correct the URL that names the peer.
+    /// The endpoint expects another peer; correct the URL that names the peer.
     StreamPeer = 105, "stream-peer";
     /// The endpoint is connected already; it takes no second peer.
     StreamConnected = 106, "stream-connected";
     /// The endpoint was created again since it was connected; create this one again too.
     StreamRestarted = 107, "stream-restarted";
-    /// The two endpoints do not fit together any more: elements between them are lost.
+    /// The two endpoints cannot continue the stream: elements between them are lost.
     StreamDataLost = 108, "stream-data-lost";
     /// A newer connection of this endpoint was accepted already; this one is out of date.
     StreamOutdated = 109, "stream-outdated";

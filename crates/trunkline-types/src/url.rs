@@ -88,7 +88,7 @@ pub enum UrlError {
         /// The part given as port, shortened.
         port: String,
     },
-    #[error("{0}; write tl+unix:///path/of/a.sock/library/path")]
+    #[error("{0}; write the scheme, then :///path/of/a.sock/library/path")]
     Socket(#[from] SocketPathError),
     #[error(transparent)]
     Name(#[from] NameError),

@@ -25,11 +25,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "on", "off"])]
     list: bool,
 
-    /// Resume forcing with all values on the list
+    /// Resume forcing: the variables that `--list` shows have their forced values again
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait", "off"])]
     on: bool,
 
-    /// Suspend forcing; keep the list
+    /// Suspend forcing: the variables show the values of their sources until `--on`
     #[arg(long, conflicts_with_all = ["words", "csv", "no_wait"])]
     off: bool,
 }

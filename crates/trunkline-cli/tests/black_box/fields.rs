@@ -32,6 +32,8 @@ fn fields_are_read_followed_and_found_like_variables() {
     );
     let refused = rig.run(&["put", "rig/level#units", "bar"]);
     assert_eq!(refused.code, Some(6), "{}", refused.err);
+    let sentence = "the engine writes the fields of a variable";
+    assert!(refused.err.contains(sentence), "{}", refused.err);
 
     let found = rig.run(&["find", "rig/level#range.*", "--json"]);
     let lines: Vec<Json> = found

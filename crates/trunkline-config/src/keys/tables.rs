@@ -34,7 +34,7 @@ pub(super) const FILE: &[Key] = &[
     key(
         "engine",
         "`[engine]`",
-        "the defaults",
+        "the values below",
         "settings of the engine; allowed in one file only",
     ),
     key(
@@ -46,7 +46,7 @@ pub(super) const FILE: &[Key] = &[
     key(
         "defaults",
         "`[defaults]`",
-        "nothing",
+        "none",
         "properties of every variable written in this file",
     ),
     key(
@@ -160,7 +160,7 @@ pub(super) const ENGINE: &[Key] = &[
     key(
         "limits",
         "`[engine.limits]`",
-        "all defaults",
+        "the values below",
         "limits for clients",
     ),
 ];

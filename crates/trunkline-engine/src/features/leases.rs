@@ -202,7 +202,7 @@ impl Leases<'_> {
         }
         let mut state = variable.lock();
         let properties = variable.shared_properties(&state);
-        Refusal::by_access(properties.access).map_or(Ok(()), Err)?;
+        Refusal::by_access(variable.name(), properties.access).map_or(Ok(()), Err)?;
         if variable.is_gone() {
             return Err(Refusal::Gone);
         }

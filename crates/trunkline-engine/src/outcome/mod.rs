@@ -39,6 +39,8 @@ pub enum Refusal {
         "the variable is read-only: only its source can write it; its configuration sets this with `access`"
     )]
     ReadOnly,
+    #[error("the engine writes the fields of a variable; change the variable or its configuration")]
+    Field,
     #[error("you may not write this variable; ask its administrator for the right to write")]
     Denied,
     #[error("the variable is {expected}, the value is not; write a value of that type")]
@@ -259,7 +261,7 @@ impl From<&Refusal> for Fault {
 impl Refusal {
     pub fn code(&self) -> FaultCode {
         match self {
-            Refusal::ReadOnly => FaultCode::NotWritable,
+            Refusal::ReadOnly | Refusal::Field => FaultCode::NotWritable,
             Refusal::Denied => FaultCode::Denied,
             Refusal::WrongType { .. } => FaultCode::WrongType,
             Refusal::InvalidValue(_) | Refusal::Length { .. } => FaultCode::InvalidValue,
@@ -289,8 +291,11 @@ impl Refusal {
         }
     }
 
-    pub(crate) fn by_access(access: Access) -> Option<Refusal> {
-        (access == Access::ReadOnly).then_some(Refusal::ReadOnly)
+    pub(crate) fn by_access(name: &str, access: Access) -> Option<Refusal> {
+        (access == Access::ReadOnly).then(|| match name.contains('#') {
+            true => Refusal::Field,
+            false => Refusal::ReadOnly,
+        })
     }
 
     /// Wraps the refusal for the writer of an alias of `target`. In a chain of aliases it names the

@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
             // place of the source.
             return Ok(());
         }
-        Refusal::by_access(properties.access).map_or(Ok(()), Err)
+        Refusal::by_access(self.variable.name(), properties.access).map_or(Ok(()), Err)
     }
 
     /// What a client's write asks of the rules of the variable.

@@ -89,7 +89,7 @@ impl Arrivals {
     }
 
     /// Forgets addresses that have been quiet. If that is not enough it forgets all, because this
-    /// limit does not hold a peer with that many addresses anyway.
+    /// limit does not stop a peer with that many addresses anyway.
     fn make_room(&mut self, now: Tick) {
         if self.addresses.len() < ADDRESSES_MAX {
             return;

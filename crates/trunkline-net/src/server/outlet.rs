@@ -88,7 +88,7 @@ impl Outlet {
 
     /// Records the state at the end of the connection thread's turn, on which the thread acts until
     /// the next one.
-    pub(super) fn look(&mut self) -> Seen {
+    pub(super) fn check(&mut self) -> Seen {
         self.seen = Seen {
             wants_input: self.endpoint.wants_input(),
             is_blocked: self.outgoing.is_blocked(),

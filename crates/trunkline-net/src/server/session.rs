@@ -21,7 +21,7 @@ use super::worker::SessionKey;
 const QUANTUM: usize = 256 << 10;
 /// Number of input bytes after which a turn reads the clock. A reading costs as much as a small
 /// request, and a session takes in this much input within a tenth of a turn.
-const LOOK_BYTES: usize = 16 << 10;
+const CHECK_BYTES: usize = 16 << 10;
 
 pub(super) struct Session {
     /// A turn is already planned.
@@ -334,7 +334,7 @@ impl Live {
         }
         let clock = Clock::new();
         let is_over = || clock.now().since(began) >= TURN_TIME;
-        let (mut read, mut looked) = (0, 0);
+        let (mut read, mut checked) = (0, 0);
         while read < QUANTUM && endpoint.wants_input() {
             let count = incoming.read(buffer);
             if count == 0 {
@@ -342,8 +342,8 @@ impl Live {
             }
             endpoint.handle_input(now, wall, &buffer[..count]);
             read += count;
-            if read - looked >= LOOK_BYTES {
-                looked = read;
+            if read - checked >= CHECK_BYTES {
+                checked = read;
                 if is_over() {
                     break;
                 }
@@ -382,7 +382,7 @@ impl Live {
         if let Some(number) = number.filter(|_| flush == Flush::Done && outgoing.is_empty()) {
             return Some(Turn::HandOver(number));
         }
-        *seen = outlet.look();
+        *seen = outlet.check();
         let more = incoming.ready && seen.wants_input;
         Some(match flush {
             Flush::More => Turn::Again,

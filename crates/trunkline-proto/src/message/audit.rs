@@ -41,7 +41,7 @@ fields! {
         4: pub who: &'a str = IfSet<Whole>,
         /// Returns entries from newest to oldest; the default is oldest first.
         5: pub newest_first: bool = Mark,
-        /// Most entries wanted; 0 lets the engine choose.
+        /// Maximum number of entries wanted; 0 lets the engine choose.
         6: pub limit: u32 = IfSet<Varint>,
     }
 }

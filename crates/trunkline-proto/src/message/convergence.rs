@@ -15,7 +15,7 @@ use super::round_trip::Source;
 use crate::DecodeError;
 use crate::decode::Payload;
 
-/// Most items of one chunk: a difference is narrowed down to 64 items.
+/// Maximum number of items of one chunk: a difference is narrowed down to 64 items.
 pub const CHUNK_ITEMS_MAX: usize = 64;
 
 /// Some items of one subscription, with the sum of the digests of what the engine last sent for

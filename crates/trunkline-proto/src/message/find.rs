@@ -17,7 +17,7 @@ record! {
     pub struct Find<'a> {
         /// Cursor of the page; 0 for the first page.
         pub cursor: u64 = Fixed,
-        /// Most names wanted in the answer; 0 lets the engine choose.
+        /// Maximum number of names wanted in the answer; 0 lets the engine choose.
         pub limit: u32 = Fixed,
         pub pattern: &'a str = Name,
     }

@@ -49,7 +49,7 @@ record! {
         pub verb: ForcingVerb = Number,
         /// Cursor of the page; 0 for the first page.
         pub cursor: u32 = Fixed,
-        /// Most items wanted in the answer; 0 lets the engine choose.
+        /// Maximum number of items wanted in the answer; 0 lets the engine choose.
         pub limit: u32 = Fixed,
     }
 }

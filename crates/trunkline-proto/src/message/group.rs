@@ -23,7 +23,7 @@ use crate::{DecodeError, Frame, FrameKind};
 
 const TRY: u8 = 1;
 
-/// Most members of a group, and most handles of a consistent snapshot.
+/// Maximum number of members of a group, and of handles of a consistent snapshot.
 pub const GROUP_MAX: usize = 4096;
 
 #[derive(Debug)]

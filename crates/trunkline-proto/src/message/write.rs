@@ -36,7 +36,7 @@ const CELL_ONLY: u8 = 8;
 const TRY: u8 = 16;
 const EXT: u8 = 128;
 
-/// Most bytes of a record without its value: handle, flags, time, quality and value length.
+/// Maximum number of bytes of a record without its value: handle, flags, time, quality and value length.
 const HEAD_BYTES_MAX: usize = 28;
 
 /// Least bytes of a record: handle, flags and value length.

@@ -12,10 +12,10 @@ use crate::{Fault, FaultCode};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirectoryLimits {
-    /// Most names registered at a time.
+    /// Maximum number of names registered at a time.
     pub names_max: usize,
     pub waiting_max: usize,
-    /// Most tickets issued and not yet presented.
+    /// Maximum number of tickets issued and not yet presented.
     pub tickets_max: usize,
     /// Time for which a ticket is valid.
     pub ticket_valid_for: Duration,
@@ -45,7 +45,7 @@ pub struct Directory {
     owners: BTreeMap<u64, StreamUrl>,
     /// In the order of arrival.
     waiting: Vec<Waiting>,
-    tickets: BTreeMap<Ticket, Given>,
+    tickets: BTreeMap<Ticket, IssuedTicket>,
     /// The earliest time at which a lease or a ticket may expire.
     due: Option<Tick>,
 }
@@ -65,7 +65,7 @@ struct Waiting {
 }
 
 #[derive(Clone, Debug)]
-struct Given {
+struct IssuedTicket {
     owner: u64,
     to: Incarnation,
     until: Tick,
@@ -124,7 +124,7 @@ impl Directory {
             incarnation,
             free_at: now.saturating_add(self.limits.lease),
         };
-        self.expect(entry.free_at);
+        self.note_due(entry.free_at);
         self.names.insert(url.clone(), entry);
         self.owners.insert(owner, url.clone());
         let (asked, still): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
@@ -216,12 +216,12 @@ impl Directory {
             ticket: random(),
             valid_for,
         };
-        let given = Given {
+        let given = IssuedTicket {
             owner: entry.owner,
             to: incarnation,
             until: now.saturating_add(valid_for),
         };
-        self.expect(given.until);
+        self.note_due(given.until);
         self.tickets.insert(grant.ticket, given);
         Ok(Answer::Found(grant))
     }
@@ -291,7 +291,7 @@ impl Directory {
         self.due = leases.chain(tickets).min();
     }
 
-    fn expect(&mut self, at: Tick) {
+    fn note_due(&mut self, at: Tick) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 

@@ -72,6 +72,6 @@ pub use self::writer::{Left, Writer};
 pub use crate::message::stream::{Incarnation, Until};
 pub use session::REDIAL_MAX;
 
-/// Most bytes of one S_DATA. The reader verifies that many as one unit, and they may delay a
+/// Maximum number of bytes of one S_DATA. The reader verifies that many as one unit, and they may delay a
 /// keep-alive.
 pub const DATA_BYTES_MAX: u64 = 256 << 10;

@@ -28,8 +28,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "words")]
     csv: Option<PathBuf>,
 
-    /// Write all values at one instant, or none; at most 4096. The form NAME VALUE NAME VALUE is
-    /// also possible
+    /// Write all values at one instant, or none; at most 4096. With --atomic, the
+    /// operands can also be NAME VALUE NAME VALUE
     #[arg(long)]
     atomic: bool,
 

@@ -18,7 +18,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// the program that runs it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LsArgs {
-    /// The host, with a port if it is not the engine's (default: the host of --url)
+    /// The machine, as HOST or HOST:PORT (default: the host of --url)
     #[arg(value_name = "HOST")]
     host: Option<String>,
 }

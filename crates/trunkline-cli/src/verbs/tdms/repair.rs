@@ -20,10 +20,10 @@ const PIECE_BYTES: u64 = 256 * 1024;
 
 /// Cut off the incomplete or damaged end of a file
 ///
-/// Without OUT, FILE is truncated in place; no byte before the cut changes, and the removed part is
-/// saved as `FILE.cut`. With OUT, FILE is left unchanged, and more values are kept. Damage
-/// elsewhere in the file is not repaired; `defrag` writes a copy without it, which every reader
-/// opens.
+/// Without OUT, the command truncates FILE and saves the removed part as `FILE.cut`; the bytes
+/// before the cut do not change. With OUT, it writes the repaired file to OUT, which keeps more
+/// values, and FILE does not change. Damage elsewhere in the file stays: `tdms defrag` writes a
+/// copy without it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// What to do with values at the end of the file that have no checksum, if earlier ones have
-    /// one
+    /// What to do with values without a checksum at the end of the file, if earlier values have
+    /// checksums
     #[arg(long, value_name = "CHOICE", default_value = "keep")]
     unsummed: EndWithoutSums,
 }

@@ -204,7 +204,7 @@ impl Realtime<'_> {
         if !caller.rights.write {
             return Err(RtError::Refused(Refusal::Denied));
         }
-        if let Some(refusal) = Refusal::by_access(variable.properties().access) {
+        if let Some(refusal) = Refusal::by_access(variable.name(), variable.properties().access) {
             return Err(RtError::Refused(refusal));
         }
         let realtime = realtime(&variable)?;

@@ -155,7 +155,7 @@ impl Rig {
         } = outlet;
         let flush = outgoing.flush(&mut **endpoint, now, WALL, 1 << 10, || false);
         let flush = flush.unwrap();
-        outlet.look();
+        outlet.check();
         match flush {
             Flush::Done => Turn::Done,
             _ => Turn::Again,

@@ -95,7 +95,7 @@ fn sut() -> (Outlet, Shared) {
     let endpoint = Box::new(News(state.clone()));
     let outgoing = Outgoing::new(Box::new(Wire(state.clone())));
     let mut outlet = Outlet::new(endpoint, outgoing);
-    outlet.look();
+    outlet.check();
     *state.lock().unwrap() = State {
         news: 3,
         room: 1 << 20,
@@ -166,7 +166,7 @@ fn thread_is_notified_of_time_outs_input_changes_and_the_end() {
     // A time-out that it knows needs no turn, nor does a later one.
     let (mut sut, state) = self::sut();
     state.lock().unwrap().due = Some(at(500));
-    sut.look();
+    sut.check();
     assert!(sut.send(at(100), WALL));
     state.lock().unwrap().due = Some(at(600));
     assert!(sut.send(at(200), WALL));
