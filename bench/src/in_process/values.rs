@@ -253,6 +253,7 @@ impl<const N: usize> Holder for Last<N> {
     fn write(&mut self, value: f64) {
         self.0.publish(&words::<N>(value));
     }
+    #[inline(always)]
     fn read(&mut self) -> Option<[u64; N]> {
         let mut out = [0; N];
         self.0.read(&mut out).complete.then_some(out)
@@ -266,10 +267,12 @@ struct Words<const N: usize>(RtCell);
 
 impl<const N: usize> Holder for Words<N> {
     type Held = Option<[u64; N]>;
+    #[inline(always)]
     fn write(&mut self, value: f64) {
         // A write that finds the cell busy shows as a wrong reading.
         let _ = black_box(self.0.write(&words::<N>(value)));
     }
+    #[inline(always)]
     fn read(&mut self) -> Option<[u64; N]> {
         let mut out = [0; N];
         self.0.read(&mut out).complete.then_some(out)

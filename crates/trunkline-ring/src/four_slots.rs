@@ -159,16 +159,16 @@ impl FourSlots {
 
     #[inline]
     #[track_caller]
-    pub(crate) fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
-        check_width_of_slots(words.len(), &self.words, SLOTS);
+    pub(crate) fn write_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, CellBusy> {
+        check_width_of_slots(first.len() + rest.len(), &self.words, SLOTS);
         let claim = self.claim()?;
-        self.finish(claim, words);
+        self.finish(claim, first, rest);
         Ok(claim.number())
     }
 
     /// Fills a claimed slot and marks it as complete.
     #[inline]
-    fn finish(&self, claim: Claim, words: &[u64]) {
+    fn finish(&self, claim: Claim, first: &[u64], rest: &[u64]) {
         let slot = claim.slot();
         let stamp = &self.stamps[slot];
         // SYNC POINT, pairs with the acquire loads of stamps: a thread that sees this stamp also
@@ -178,7 +178,10 @@ impl FourSlots {
         // stored below also sees the stamp above, and knows that the slot no longer holds what it
         // copied.
         fence(Ordering::Release);
-        copy_in(words_of(&self.words, slot, words.len()), words);
+        let words = words_of(&self.words, slot, first.len() + rest.len());
+        let (first_words, rest_words) = words.split_at(first.len());
+        copy_in(first_words, first);
+        copy_in(rest_words, rest);
         // SYNC POINT, pairs with the acquire loads of stamps: the words are stored before the
         // stamp. A reader gets the words, and the next writer of this slot comes after everything
         // above.

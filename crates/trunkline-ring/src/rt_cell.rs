@@ -73,7 +73,18 @@ impl RtCell {
     #[inline]
     #[track_caller]
     pub fn write(&self, words: &[u64]) -> Result<u64, CellBusy> {
-        self.cell.write(words)
+        self.write_parts(words, &[])
+    }
+
+    /// [`write`](Self::write) of a value in two parts.
+    ///
+    /// # Errors
+    ///
+    /// As for `write`.
+    #[inline]
+    #[track_caller]
+    pub fn write_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, CellBusy> {
+        self.cell.write_parts(first, rest)
     }
 
     /// Copies the newest complete value into `out`.

@@ -29,8 +29,7 @@ pub enum RtWrite {
 
 #[derive(Debug)]
 pub(crate) enum WriteSide {
-    /// The cell, and a buffer to assemble an element in.
-    Single(Arc<RtCell>, Box<[u64]>),
+    Single(Arc<RtCell>),
     /// The FIFO, and a cell for the last element if others look at it.
     Multi(Arc<Ring>, Option<Arc<LastValue>>),
 }
@@ -38,26 +37,19 @@ pub(crate) enum WriteSide {
 impl WriteSide {
     pub(crate) fn new(target: &Target, last: Option<Arc<LastValue>>) -> Self {
         match target {
-            Target::Single(cell) => {
-                WriteSide::Single(Arc::clone(cell), vec![0; cell.words()].into())
-            }
+            Target::Single(cell) => WriteSide::Single(Arc::clone(cell)),
             Target::Multi(ring) => WriteSide::Multi(Arc::clone(ring), last),
         }
     }
 
     /// Writes an element given in two parts.
     #[inline]
-    pub(crate) fn write(&mut self, words: &[u64], stamp: &[u64]) -> RtWrite {
+    pub(crate) fn write(&self, words: &[u64], stamp: &[u64]) -> RtWrite {
         match self {
-            WriteSide::Single(cell, element) => {
-                let (value, rest) = element.split_at_mut(words.len());
-                value.copy_from_slice(words);
-                rest.copy_from_slice(stamp);
-                match cell.write(element) {
-                    Ok(_) => RtWrite::Written,
-                    Err(_) => RtWrite::Busy,
-                }
-            }
+            WriteSide::Single(cell) => match cell.write_parts(words, stamp) {
+                Ok(_) => RtWrite::Written,
+                Err(_) => RtWrite::Busy,
+            },
             WriteSide::Multi(ring, last) => {
                 let (overflow, place) = ring.push_parts_overwriting(words, stamp);
                 // Only for observers. One that looks in between sees the previous element.

@@ -13,19 +13,19 @@ fn read(cell: &FourSlots) -> (u64, [u64; 2]) {
 #[test]
 fn stopped_writer_blocks_neither_writers_nor_readers() {
     let cell = FourSlots::new(2);
-    cell.write(&[1, 1]).unwrap();
+    cell.write_parts(&[1, 1], &[]).unwrap();
     let stopped = cell.claim().unwrap();
     for number in 3..50 {
-        assert_eq!(cell.write(&[number; 2]), Ok(number));
+        assert_eq!(cell.write_parts(&[number; 2], &[]), Ok(number));
         assert_eq!(read(&cell), (number, [number; 2]));
     }
-    cell.finish(stopped, &[2, 2]);
+    cell.finish(stopped, &[2, 2], &[]);
     assert_eq!(
         read(&cell),
         (49, [49; 2]),
         "an older write does not replace a newer one"
     );
-    assert_eq!(cell.write(&[50; 2]), Ok(50));
+    assert_eq!(cell.write_parts(&[50; 2], &[]), Ok(50));
     assert_eq!(read(&cell), (50, [50; 2]));
 }
 
@@ -45,7 +45,7 @@ fn newest_claim_wins_in_any_order_of_completion() {
         let mut newest = 0;
         for which in order {
             let claim = claims[which];
-            cell.finish(claim, &[claim.number(); 2]);
+            cell.finish(claim, &[claim.number(); 2], &[]);
             newest = claim.number().max(newest);
             assert_eq!(read(&cell), (newest, [newest; 2]));
         }
@@ -58,20 +58,20 @@ fn fourth_writer_at_once_is_refused_and_readers_keep_the_value() {
     let cell = FourSlots::new(2);
     // From each slot the value may be in.
     for round in 0..8 {
-        let before = cell.write(&[round; 2]).unwrap();
+        let before = cell.write_parts(&[round; 2], &[]).unwrap();
         let stopped = [(); 3].map(|()| cell.claim().unwrap());
-        assert_eq!(cell.write(&[9; 2]), Err(CellBusy));
+        assert_eq!(cell.write_parts(&[9; 2], &[]), Err(CellBusy));
         assert_eq!(
             read(&cell),
             (before, [round; 2]),
             "the published slot is nobody's to write"
         );
         let [first, second, third] = stopped;
-        cell.finish(second, &[2; 2]);
-        let after = cell.write(&[4; 2]).unwrap();
+        cell.finish(second, &[2; 2], &[]);
+        let after = cell.write_parts(&[4; 2], &[]).unwrap();
         assert_eq!(after, third.number() + 1, "a refused write took no number");
-        cell.finish(first, &[1; 2]);
-        cell.finish(third, &[3; 2]);
+        cell.finish(first, &[1; 2], &[]);
+        cell.finish(third, &[3; 2], &[]);
         assert_eq!(read(&cell), (after, [4; 2]));
     }
 }
@@ -86,14 +86,14 @@ fn writers_that_stop_before_anything_is_complete_leave_the_initial_value() {
     });
     assert!(stopped.iter().all(|claim| claim.slot() != 0));
     assert_eq!((read(&cell), cell.count()), ((0, [0; 2]), 0));
-    assert_eq!(cell.write(&[9; 2]), Err(CellBusy));
+    assert_eq!(cell.write_parts(&[9; 2], &[]), Err(CellBusy));
     for claim in stopped {
         // The writer gets this far before it stops again.
         cell.stamps[claim.slot()].store(claim.0 | BUSY, Ordering::Relaxed);
         assert_eq!(read(&cell), (0, [0; 2]));
     }
     for claim in stopped {
-        cell.finish(claim, &[claim.number(); 2]);
+        cell.finish(claim, &[claim.number(); 2], &[]);
         let number = claim.number();
         assert_eq!((read(&cell), cell.count()), ((number, [number; 2]), number));
     }
@@ -103,16 +103,16 @@ fn writers_that_stop_before_anything_is_complete_leave_the_initial_value() {
 #[test]
 fn reader_is_overtaken_only_when_its_slot_is_claimed_again() {
     let cell = FourSlots::new(2);
-    cell.write(&[1, 1]).unwrap();
+    cell.write_parts(&[1, 1], &[]).unwrap();
     let first = Claim(cell.head.load(Ordering::Acquire));
     let is_intact = |cell: &FourSlots| cell.is_complete(first);
     for number in 2..=4 {
-        cell.write(&[number; 2]).unwrap();
+        cell.write_parts(&[number; 2], &[]).unwrap();
         assert!(
             is_intact(&cell),
             "a reader of write 1 is still right after write {number}"
         );
     }
-    cell.write(&[5, 5]).unwrap();
+    cell.write_parts(&[5, 5], &[]).unwrap();
     assert!(!is_intact(&cell));
 }
