@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn overwriting_write_reports_what_it_discarded() {
         let ring = Arc::new(Ring::new(2, 1));
-        let mut sut = side(&ring);
+        let sut = side(&ring);
         let written = [1, 2, 3].map(|word| sut.write(&[word], &[]));
         let expected = [
             RtWrite::Written,
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn write_that_is_not_stored_is_reported() {
         let ring = Arc::new(Ring::new(1, 1));
-        let mut sut = side(&ring);
+        let sut = side(&ring);
         assert_eq!(sut.write(&[1], &[]), RtWrite::Written);
         let lost = ring.try_pop_with(|_| sut.write(&[2], &[]));
         assert_eq!(lost, Ok(RtWrite::Lost { discarded: 0 }));
@@ -151,7 +151,7 @@ mod tests {
         let ring = Arc::new(Ring::new(4, 1));
         let reported = std::thread::scope(|scope| {
             let writers = [0, 1, 2].map(|_| {
-                let mut sut = side(&ring);
+                let sut = side(&ring);
                 scope.spawn(move || {
                     let lost = |written| match written {
                         RtWrite::Overflowed { discarded } => discarded,
