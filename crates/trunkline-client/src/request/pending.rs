@@ -27,8 +27,7 @@ pub(crate) struct Requests {
     pending: BTreeMap<u64, Pending>,
     /// Requests not sent, or not sent completely, in sending order.
     outbox: VecDeque<u64>,
-    by_wire: BTreeMap<u32, u64>,
-    next_wire: u32,
+    wires: Wires,
     answers: BTreeMap<u64, (AnyAnswer, usize)>,
     /// Wire numbers of the latest requests that were refused as a whole.
     refused: VecDeque<u32>,
@@ -56,6 +55,26 @@ pub(crate) struct Pending {
     pub(crate) sent: u32,
     pub(crate) answered: u32,
     pub(crate) wire: Option<u32>,
+}
+
+/// The requests that were sent, by their numbers on the wire.
+#[derive(Debug, Default)]
+struct Wires {
+    requests: BTreeMap<u32, u64>,
+    next: u32,
+}
+
+impl Wires {
+    fn assign(&mut self, id: u64) -> u32 {
+        loop {
+            self.next = self.next.wrapping_add(1);
+            let wire = self.next;
+            if wire != 0 && !self.requests.contains_key(&wire) {
+                self.requests.insert(wire, id);
+                return wire;
+            }
+        }
+    }
 }
 
 impl Pending {
@@ -157,36 +176,15 @@ impl Requests {
         self.pending.get(&id)
     }
 
-    /// Takes a request out to work on it. The caller must [`put_back`](Self::put_back) or end it.
-    fn take_out(&mut self, id: u64) -> Option<Pending> {
-        self.pending.remove(&id)
-    }
-
-    fn put_back(&mut self, id: u64, pending: Pending) {
-        self.pending.insert(id, pending);
-    }
-
-    fn sent_front(&mut self) {
-        self.outbox.pop_front();
-    }
-
-    fn assign_wire(&mut self, id: u64) -> u32 {
-        loop {
-            self.next_wire = self.next_wire.wrapping_add(1);
-            let wire = self.next_wire;
-            if wire != 0 && !self.by_wire.contains_key(&wire) {
-                self.by_wire.insert(wire, id);
-                return wire;
-            }
-        }
-    }
-
-    /// Returns the request that a frame answers, or `None` for a late answer to a request that was
-    /// refused as a whole.
-    fn answered_by(&mut self, frame: &Frame<'_>) -> Result<Option<(u64, Pending)>, Disconnect> {
+    /// Returns the request that a frame answers, with its number, or `None` for a late answer to a
+    /// request that was refused as a whole.
+    fn answered_by(
+        &mut self,
+        frame: &Frame<'_>,
+    ) -> Result<Option<(u64, &mut Pending)>, Disconnect> {
         let wire = frame.request();
-        let id = self.by_wire.get(&wire).copied();
-        match id.and_then(|id| Some((id, self.take_out(id)?))) {
+        let id = self.wires.requests.get(&wire).copied();
+        match id.and_then(|id| Some((id, self.pending.get_mut(&id)?))) {
             None if self.refused.contains(&wire) => Ok(None),
             None => Err(malformed(format!(
                 "request {wire} is answered, which nobody made"
@@ -197,16 +195,18 @@ impl Requests {
 
     /// Remembers a request that was refused as a whole. The engine may have received more of its
     /// frames before it refused, and may still answer them.
-    fn refused(&mut self, pending: &Pending) {
+    fn refused(&mut self, wire: Option<u32>) {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.pop_front();
         }
-        self.refused.extend(pending.wire);
+        self.refused.extend(wire);
     }
 
-    fn end(&mut self, id: u64, pending: &Pending) {
+    /// Removes a request.
+    fn end(&mut self, id: u64) -> Option<Pending> {
+        let pending = self.pending.remove(&id)?;
         if let Some(wire) = pending.wire {
-            self.by_wire.remove(&wire);
+            self.wires.requests.remove(&wire);
         }
         if pending.restoring {
             self.restoring -= 1;
@@ -214,29 +214,17 @@ impl Requests {
         if pending.sent < pending.total || pending.wire.is_none() {
             self.outbox.retain(|waiting| *waiting != id);
         }
+        Some(pending)
     }
 
-    /// Sends a request again in its current state, for example for the next page.
-    fn ask_again(&mut self, id: u64, mut pending: Pending) {
-        self.take_off_wire(&mut pending);
-        pending.prepared = false;
-        self.put_back(id, pending);
-        self.outbox.push_back(id);
-    }
-
-    /// Keeps a request that the engine has answered, or is not sent, until the writes before it
-    /// have ended.
-    fn keep_for_writes(&mut self, id: u64, mut pending: Pending) {
-        if pending.wire.is_none() {
-            self.sent_front();
-        }
-        self.take_off_wire(&mut pending);
-        self.put_back(id, pending);
-    }
-
-    fn take_off_wire(&mut self, pending: &mut Pending) {
-        if let Some(wire) = pending.wire.take() {
-            self.by_wire.remove(&wire);
+    /// Takes a request that the engine has answered off the wire, to be sent again, or ended when
+    /// the writes before it have ended.
+    fn take_off_wire(&mut self, id: u64) {
+        if let Some(pending) = self.pending.get_mut(&id) {
+            pending.prepared = false;
+            if let Some(wire) = pending.wire.take() {
+                self.wires.requests.remove(&wire);
+            }
         }
     }
 
@@ -253,17 +241,6 @@ impl Requests {
             ..Pending::new(request.into())
         };
         RequestId(self.insert(asked, pending), PhantomData)
-    }
-
-    /// Marks a request whose answer is no longer wanted. Returns true if the program wanted it
-    /// before.
-    fn disown(&mut self, pending: &mut Pending) -> bool {
-        let Some(items) = pending.program_items.take() else {
-            return false;
-        };
-        self.items -= items;
-        self.open -= 1;
-        true
     }
 
     fn keep(&mut self, id: u64, answer: AnyAnswer, items: usize) {
@@ -307,7 +284,7 @@ impl Requests {
     /// Prepares for the next connection: the program's requests will be sent again. Returns the
     /// client's own requests, and the program's requests whose outcome is unknown.
     fn disconnected(&mut self) -> (Vec<Pending>, Vec<(u64, Pending, Fault)>) {
-        self.by_wire.clear();
+        self.wires.requests.clear();
         self.refused.clear();
         self.outbox.clear();
         self.restoring = 0;
@@ -356,9 +333,7 @@ impl Requests {
 
     /// Ends a request that needs no answer of the engine.
     pub(crate) fn end_at_once(&mut self, parts: &mut Parts, id: u64) {
-        if let Some(pending) = self.take_out(id) {
-            self.end_request(parts, id, pending, None);
-        }
+        self.end_request(parts, id, None);
     }
 
     pub(crate) fn check(&self, base: &Base, items: usize) -> Result<(), RequestError> {
@@ -384,33 +359,39 @@ impl Requests {
             }
             return;
         }
-        let Some(mut pending) = self.take_out(id) else {
+        let Some(pending) = self.pending.get_mut(&id) else {
             return;
         };
-        let is_programs = self.disown(&mut pending);
-        match is_programs && pending.wire.is_none() {
-            true => self.end_request(parts, id, pending, None),
-            false => self.put_back(id, pending),
+        let is_sent = pending.wire.is_some();
+        if let Some(items) = pending.program_items.take() {
+            self.items -= items;
+            self.open -= 1;
+            if !is_sent {
+                self.end_request(parts, id, None);
+            }
         }
     }
 
     pub(crate) fn send(&mut self, parts: &mut Parts, id: u64, page: usize, out: &mut Vec<u8>) {
-        let Some(mut pending) = self.take_out(id) else {
-            self.sent_front();
+        let Some(pending) = self.pending.get_mut(&id) else {
+            self.outbox.pop_front();
             return;
         };
         if !pending.prepared {
             if let Some(fault) = not_supported(&parts.base.connection, &pending.request) {
-                return self.end_request(parts, id, pending, Some(fault));
+                return self.end_request(parts, id, Some(fault));
             }
             pending.total = match pending.request.prepare(parts) {
-                Prepared::Items(0) => return self.end_request(parts, id, pending, None),
-                Prepared::Later => return self.wait_for_writes(parts, id, pending),
+                Prepared::Items(0) => return self.end_request(parts, id, None),
+                Prepared::Later => {
+                    self.outbox.pop_front();
+                    return self.wait_for_writes(parts, id);
+                }
                 Prepared::Items(count) => count,
                 Prepared::Single => 0,
             };
             pending.prepared = true;
-            pending.wire = Some(self.assign_wire(id));
+            pending.wire = Some(self.wires.assign(id));
         }
         pending.request.encode(&mut Sending {
             parts,
@@ -421,11 +402,10 @@ impl Requests {
             out,
         });
         if pending.sent >= pending.total {
-            self.sent_front();
+            self.outbox.pop_front();
         }
-        match pending.request.answered_by() {
-            Some(_) => self.put_back(id, pending),
-            None => self.end_request(parts, id, pending, None),
+        if pending.request.answered_by().is_none() {
+            self.end_request(parts, id, None);
         }
     }
 
@@ -436,27 +416,28 @@ impl Requests {
         now: Tick,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
-        let Some((id, mut pending)) = self.answered_by(frame)? else {
+        let Some((id, pending)) = self.answered_by(frame)? else {
             return Ok(());
         };
-        let next = process(parts, now, frame, &mut pending);
+        // After an error the disconnect decides what becomes of the request.
+        let next = process(parts, now, frame, pending)?;
         let (answered, total) = (pending.answered, pending.total);
         match next {
-            Ok(Next::Again) => self.ask_again(id, pending),
-            Ok(Next::Later) => self.wait_for_writes(parts, id, pending),
-            Ok(Next::Settle) if frame.has_more() => self.put_back(id, pending),
-            Ok(Next::Settle) if answered >= total => self.end_request(parts, id, pending, None),
-            Ok(Next::Settle) => {
-                self.put_back(id, pending);
+            Next::Again => {
+                self.take_off_wire(id);
+                self.outbox.push_back(id);
+            }
+            Next::Later => {
+                self.take_off_wire(id);
+                self.wait_for_writes(parts, id);
+            }
+            Next::Settle if frame.has_more() => {}
+            Next::Settle if answered >= total => self.end_request(parts, id, None),
+            Next::Settle => {
                 let number = frame.request();
                 return Err(malformed(format!(
                     "the answer to request {number} ends after {answered} of {total} items"
                 )));
-            }
-            Err(cause) => {
-                // The disconnect decides what becomes of it.
-                self.put_back(id, pending);
-                return Err(cause);
             }
         }
         Ok(())
@@ -469,16 +450,14 @@ impl Requests {
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
         let fault: Fault = FaultMessage::decode(frame)?.fault.to_fault();
-        let Some((id, pending)) = self.answered_by(frame)? else {
-            return Ok(());
-        };
-        self.refused(&pending);
-        self.end_request(parts, id, pending, Some(fault));
+        if let Some((id, _)) = self.answered_by(frame)? {
+            self.refused(Some(frame.request()));
+            self.end_request(parts, id, Some(fault));
+        }
         Ok(())
     }
 
-    fn wait_for_writes(&mut self, parts: &mut Parts, id: u64, pending: Pending) {
-        self.keep_for_writes(id, pending);
+    fn wait_for_writes(&mut self, parts: &mut Parts, id: u64) {
         self.flushes.push(id);
         self.end_flushes(parts);
     }
@@ -506,13 +485,10 @@ impl Requests {
         let Some(id) = self.find(of_it) else {
             return true;
         };
-        let Some(pending) = self.take_out(id) else {
-            return true;
-        };
+        let wire = self.end(id).and_then(|pending| pending.wire);
         // Pages of the answer may still arrive.
-        self.refused(&pending);
-        self.end(id, &pending);
-        pending.wire.is_some()
+        self.refused(wire);
+        wire.is_some()
     }
 
     /// Ends the request for a watch, whose listing is complete.
@@ -524,10 +500,9 @@ impl Requests {
             return Ok(());
         };
         if !matches!(pending.request, AnyRequest::Watch(_)) {
-            self.put_back(id, pending);
             return Err(wrong_answer(frame));
         }
-        self.end(id, &pending);
+        self.end(id);
         Ok(())
     }
 
@@ -537,7 +512,7 @@ impl Requests {
         parts.base.asked.list.clear();
         let (others, unknown) = self.disconnected();
         for (id, pending, fault) in unknown {
-            self.end_request(parts, id, pending, Some(fault));
+            self.answer(parts, id, pending, Some(fault));
         }
         for pending in others {
             // Their calls have ended: what they opened is released, and what they wrote is counted.
@@ -555,15 +530,19 @@ impl Requests {
     /// Ends all requests, because no connection will be made.
     pub(crate) fn refuse_all(&mut self, parts: &mut Parts, fault: &Fault) {
         for id in self.ids() {
-            if let Some(request) = self.take_out(id) {
-                self.end_request(parts, id, request, Some(fault.clone()));
-            }
+            self.end_request(parts, id, Some(fault.clone()));
         }
     }
 
     /// Ends a request. `fault` applies to unanswered items, or to the whole request.
-    fn end_request(&mut self, parts: &mut Parts, id: u64, pending: Pending, fault: Option<Fault>) {
-        self.end(id, &pending);
+    fn end_request(&mut self, parts: &mut Parts, id: u64, fault: Option<Fault>) {
+        if let Some(pending) = self.end(id) {
+            self.answer(parts, id, pending, fault);
+        }
+    }
+
+    /// Keeps the answer of a request that was removed, if the program waits for it.
+    fn answer(&mut self, parts: &mut Parts, id: u64, pending: Pending, fault: Option<Fault>) {
         let wanted = pending.program_items;
         let answer = pending.request.end(Ending {
             parts,
