@@ -21,7 +21,7 @@ use crate::subscriptions::remote::RemoteSubscriptions;
 use crate::variables::{Variable, VariableRef, Variables, not_open};
 
 /// An emptied queue with a larger capacity than this is freed.
-const KEPT_WRITES_MAX: usize = 4096;
+const KEPT_WRITES_MAX: usize = 16 << 10;
 /// Maximum number of recent entries, answered ones included. Older unanswered writes move to a map.
 const RECENT_MAX: usize = 16 << 10;
 
@@ -321,20 +321,14 @@ impl Writes {
         base: &mut Base,
         writes: impl IntoIterator<Item = Write>,
     ) -> Result<WriteBatchId, WriteError> {
-        let writes: Vec<Write> = writes.into_iter().collect();
-        self.check(base, &writes)?;
-        let (waiting, open) = (self.tracked, writes.len());
-        if waiting > 0 && waiting + open > base.options.writes_max {
-            return Err(WriteError::OutcomesNotTaken { waiting });
-        }
         let batch = base.asked.next_order();
-        let outcomes = writes.iter().map(|_| None).collect();
+        let place = |index| Some(Place { batch, index });
+        let open = self.append(base, batch, writes, place, None)?;
+        let mut outcomes = Vec::new();
+        outcomes.resize_with(open, || None);
         self.batches.insert(batch, Batch { outcomes, open });
         self.tracked += open;
-        for (write, index) in writes.into_iter().zip(0..) {
-            let place = Some(Place { batch, index });
-            self.push(&mut base.variables, batch, write, place, None);
-        }
+        self.queue(base, open);
         base.changes += 1;
         Ok(WriteBatchId(batch))
     }
@@ -346,23 +340,67 @@ impl Writes {
         writes: impl IntoIterator<Item = Write>,
         expires: Tick,
     ) -> Result<(), WriteError> {
-        let writes: Vec<Write> = writes.into_iter().collect();
-        self.check(base, &writes)?;
         let order = base.asked.next_order();
-        for write in writes {
-            self.push(&mut base.variables, order, write, None, Some(expires));
-        }
+        let count = self.append(base, order, writes, |_| None, Some(expires))?;
+        self.queue(base, count);
         Ok(())
+    }
+
+    /// Appends writes to the queue and returns their number, or appends none of them. The caller
+    /// then calls [`queue`](Self::queue).
+    fn append(
+        &mut self,
+        base: &Base,
+        order: u64,
+        writes: impl IntoIterator<Item = Write>,
+        place: impl Fn(u32) -> Option<Place>,
+        expires: Option<Tick>,
+    ) -> Result<usize, WriteError> {
+        let waiting = self.unsent.len();
+        let mut total = 0;
+        self.unsent
+            .extend(writes.into_iter().zip(0..).map(|(write, index)| {
+                let bytes = encoded_len(&write.value);
+                total += bytes;
+                Unsent {
+                    order,
+                    write,
+                    bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                    place: place(index),
+                    expires,
+                }
+            }));
+        let count = self.unsent.len() - waiting;
+        let has_room = self.check_room(base, waiting, count, total);
+        let tracked = if place(0).is_some() { self.tracked } else { 0 };
+        let error = match has_room {
+            Err(error) => error,
+            Ok(()) if tracked > 0 && tracked + count > base.options.writes_max => {
+                WriteError::OutcomesNotTaken { waiting: tracked }
+            }
+            Ok(()) => return Ok(count),
+        };
+        self.unsent.truncate(waiting);
+        Err(error)
     }
 
     /// Fails if there is no room for the writes, or if no connection will be made.
     pub(crate) fn check(&self, base: &Base, writes: &[Write]) -> Result<(), WriteError> {
+        let bytes = writes.iter().map(|write| encoded_len(&write.value)).sum();
+        self.check_room(base, self.unsent.len(), writes.len(), bytes)
+    }
+
+    fn check_room(
+        &self,
+        base: &Base,
+        waiting: usize,
+        count: usize,
+        bytes: usize,
+    ) -> Result<(), WriteError> {
         if let Some(cause) = base.connection.closed().map(Arc::clone) {
             return Err(WriteError::Closed { cause });
         }
-        let bytes: usize = writes.iter().map(|write| encoded_len(&write.value)).sum();
-        let waiting = self.unsent.len();
-        let fits = waiting + writes.len() <= base.options.writes_max
+        let fits = waiting + count <= base.options.writes_max
             && self.unsent_bytes + bytes <= base.options.write_bytes_max;
         // Otherwise writes that exceed the limit on their own could never be made.
         if fits || waiting == 0 {
@@ -374,43 +412,45 @@ impl Writes {
         })
     }
 
-    #[inline]
-    fn push(
-        &mut self,
-        variables: &mut Variables,
-        order: u64,
-        mut write: Write,
-        place: Option<Place>,
-        expires: Option<Tick>,
-    ) {
+    /// Counts the last `count` writes of the queue. Those that replace an earlier one take its
+    /// position.
+    fn queue(&mut self, base: &mut Base, count: usize) {
+        let start = self.unsent.len() - count;
+        let (mut bytes, mut expires, mut replaces) = (0, None, false);
+        for unsent in self.unsent.range(start..) {
+            bytes += unsent.bytes as usize;
+            expires = unsent.expires;
+            replaces |= unsent.write.mode == WriteMode::Newest;
+            base.variables.retain(unsent.write.variable);
+        }
+        self.counts.issued += count as u64;
+        self.unsent_bytes += bytes;
         self.expire_at = self.expire_at.into_iter().chain(expires).min();
-        let bytes = u32::try_from(encoded_len(&write.value)).unwrap_or(u32::MAX);
-        self.counts.issued += 1;
-        self.unsent_bytes += bytes as usize;
-        if write.mode == WriteMode::Newest {
-            let known = self.newest.get(&write.variable);
+        if replaces {
+            for unsent in self.unsent.split_off(start) {
+                self.push_or_replace(&mut base.variables, unsent);
+            }
+        }
+    }
+
+    fn push_or_replace(&mut self, variables: &mut Variables, unsent: Unsent) {
+        let variable = unsent.write.variable;
+        if unsent.write.mode == WriteMode::Newest {
+            let known = self.newest.get(&variable);
             let index = known.and_then(|at| usize::try_from(at.checked_sub(self.taken)?).ok());
             if let Some(waiting) = index.and_then(|index| self.unsent.get_mut(index)) {
                 let superseded = waiting.write.options.superseded.saturating_add(1);
-                write.options.superseded = superseded;
-                self.unsent_bytes -= waiting.bytes as usize;
-                let before = waiting.place;
-                (waiting.write, waiting.bytes, waiting.place) = (write, bytes, place);
-                waiting.expires = expires;
-                // It takes over the use of the variable.
-                return self.end(before, WriteOutcome::Superseded);
+                let order = waiting.order;
+                let before = std::mem::replace(waiting, unsent);
+                (waiting.order, waiting.write.options.superseded) = (order, superseded);
+                self.unsent_bytes -= before.bytes as usize;
+                variables.release(variable);
+                return self.end(before.place, WriteOutcome::Superseded);
             }
             let at = self.taken + self.unsent.len() as u64;
-            self.newest.insert(write.variable, at);
+            self.newest.insert(variable, at);
         }
-        variables.retain(write.variable);
-        self.unsent.push_back(Unsent {
-            order,
-            write,
-            bytes,
-            place,
-            expires,
-        });
+        self.unsent.push_back(unsent);
     }
 
     /// Ends a call before all of its outcomes are known.
