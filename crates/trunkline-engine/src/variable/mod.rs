@@ -515,7 +515,7 @@ impl Variable {
     /// subscribers of one `all` feed that has room: no rule, no other subscriber, no provider, no
     /// alias and no edited configuration. Otherwise writes nothing and returns `None`; use the
     /// ordinary path then.
-    #[inline]
+    #[inline(always)]
     pub fn write_plain(
         &self,
         caller: &Caller,
@@ -560,7 +560,7 @@ impl Variable {
     }
 
     /// Steps 1 to 4 of the write path, as far as they apply to a plain variable.
-    #[inline]
+    #[inline(always)]
     fn write_word(
         &self,
         caller: &Caller,
