@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let pressure = client.variable::<f64>("rig/pump1/pressure", TIMEOUT)?;
-    println!("as a number of this program: {}", pressure.get(TIMEOUT)?);
+    println!("as an f64: {}", pressure.get(TIMEOUT)?);
 
     let all = client.subscribe(&names[..1], Contract::ALL, SubscribeOptions::default())?;
     let writes = [2.5, 2.6, 2.7].map(|v| Write::new(pressure.reference(), Value::F64(v)));
