@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use trunkline::local::{Attempt, NextError, Variable, WriteError, WriteOutcome};
+use trunkline::local::{Attempt, Group, NextError, Refusal, Variable, WriteError, WriteOutcome};
 use trunkline::realtime::{RtRead, RtWrite};
 use trunkline::types::{
     Access, Contract, DataType, Fifo, LibraryDefinition, Properties, Reading, Timestamp, Value,
@@ -62,6 +62,34 @@ fn many_writes_have_a_result_each_and_one_timestamp() {
     assert_eq!(a.position, results[0].as_ref().unwrap().position);
     assert!(a.engine_timestamp > Timestamp::UNIX_EPOCH);
     assert_eq!(a.engine_timestamp, c.engine_timestamp);
+}
+
+#[test]
+fn group_with_a_variable_of_another_engine_is_refused() {
+    let (one, two) = (engine(|_, _| {}), engine(|_, _| {}));
+    let (of_one, of_two) = (open(&one), open(&two));
+    let foreign = Group::new().put(&of_one[0], 42.0);
+    let mixed = Group::new().put(&of_two[0], 42.0).put(&of_one[1], 42.0);
+    for (group, index) in [(foreign, 0), (mixed, 1)] {
+        let refused = two.write_group(&group).unwrap_err();
+        assert_eq!(refused.refused_index, Some(index));
+        assert!(matches!(refused.refusal, Refusal::NotGroupable { .. }));
+        let message = refused.to_string();
+        assert!(message.contains("belongs to another engine"), "{message}");
+    }
+    for variable in of_one.iter().chain(&of_two) {
+        assert_eq!(variable.read().unwrap().position.sequence, 0, "not written");
+    }
+}
+
+#[test]
+fn group_that_is_refused_as_a_whole_has_no_refused_index() {
+    let engine = engine(|_, _| {});
+    let sut = open(&engine);
+    let group = (0..5000).fold(Group::new(), |group, _| group.put(&sut[0], 1.0));
+    let refused = engine.write_group(&group).unwrap_err();
+    assert!(matches!(refused.refusal, Refusal::GroupTooLarge { .. }));
+    assert_eq!(refused.refused_index, None);
 }
 
 #[test]

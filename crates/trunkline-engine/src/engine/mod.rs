@@ -143,6 +143,11 @@ impl Engine {
         }
     }
 
+    /// Returns true if both refer to the same engine.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
     /// Does the work that is due, in slices: provider time-outs, values that have become too old,
     /// expired leases, expired state of broken sessions, and updates of the tables of last values.
     /// Returns the time at which it must be called again.

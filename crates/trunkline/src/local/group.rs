@@ -1,4 +1,4 @@
-//! Groups, snapshots and leases of an engine in this process.
+//! Groups and snapshots of an engine in this process.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,12 +14,14 @@ use trunkline_types::{Position, Sample, Value};
 use super::Variable;
 use super::subscription::Signal;
 
-/// Writes that are all carried out, or none; see [`Engine::write_group`](crate::Engine::write_group).
+/// Writes of which either all or none are carried out; see [`Engine::write_group`](crate::Engine::write_group).
 #[derive(Debug, Default)]
 pub struct Group {
     members: Vec<Member>,
-    /// Caller of the group: the one of its first variable.
+    /// Caller of the first variable that was added.
     caller: Option<Arc<LocalCaller>>,
+    /// Index of the first variable that belongs to another engine than the first one added.
+    mixed_index: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -42,17 +44,17 @@ pub struct WrittenGroup {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{refusal}")]
 pub struct GroupRefused {
-    /// Index of the first write that was refused; 0 if the group as a whole is at fault.
-    pub culprit: usize,
+    /// Index of the first write that was refused; `None` if the group as a whole is at fault.
+    pub refused_index: Option<usize>,
     /// The rule that refused it.
     pub refusal: Refusal,
 }
 
-/// Samples of several variables at one instant.
+/// Samples of several variables, of one instant if [`is_consistent`](Self::is_consistent).
 #[derive(Clone, PartialEq, Debug)]
 pub struct SampleSet {
-    /// True if all samples are of one instant. Beyond 4,096 variables each sample is consistent
-    /// only by itself.
+    /// True if all samples were taken at the same instant. With more than 4,096 variables, they
+    /// are read one after the other.
     pub is_consistent: bool,
     /// Commit number of the last group before the snapshot; 0 if there was none.
     pub commit: u64,
@@ -60,7 +62,7 @@ pub struct SampleSet {
     pub samples: Vec<Result<(Sample, Position), AccessError>>,
 }
 
-/// A caller of this process. When it is dropped, variables that only it may write become free.
+/// A caller of this process. Dropping it ends its leases.
 #[derive(Debug)]
 pub(super) struct LocalCaller {
     caller: Caller,
@@ -88,7 +90,7 @@ impl Drop for LocalCaller {
 }
 
 impl Member {
-    fn order(&self) -> GroupMember<'_> {
+    fn as_group_member(&self) -> GroupMember<'_> {
         GroupMember {
             handle: self.handle,
             write: Write {
@@ -124,8 +126,12 @@ impl Group {
     }
 
     fn add<T>(mut self, variable: &Variable<T>, value: Value, expected: Option<Position>) -> Self {
-        self.caller
+        let caller = self
+            .caller
             .get_or_insert_with(|| Arc::clone(&variable.caller));
+        if self.mixed_index.is_none() && !caller.core.is_same_as(&variable.core) {
+            self.mixed_index = Some(self.members.len());
+        }
         self.members.push(Member {
             handle: variable.variable.handle(),
             value,
@@ -135,9 +141,10 @@ impl Group {
     }
 }
 
-/// Returns the refusal of a group that was not written. The engine refuses each of its members.
-fn refusal_of(culprit: Option<WriteOutcome>) -> Refusal {
-    match culprit {
+/// Returns the refusal of a group that was not written. If a group is not written, the engine
+/// refuses every member, so the other outcomes do not occur.
+fn refusal_of(outcome: Option<WriteOutcome>) -> Refusal {
+    match outcome {
         Some(WriteOutcome::Refused(refusal)) => refusal,
         None
         | Some(
@@ -152,23 +159,41 @@ fn refusal_of(culprit: Option<WriteOutcome>) -> Refusal {
 }
 
 impl Group {
-    /// Writes the group; see [`Engine::write_group`](crate::Engine::write_group). `caller` is asked
-    /// for if the group has no variable.
+    /// Returns the index of the first variable that does not belong to the engine `core`.
+    fn foreign_index(&self, core: &Core) -> Option<usize> {
+        let is_foreign = |caller: &Arc<LocalCaller>| !caller.core.is_same_as(core);
+        match self.caller.as_ref().is_some_and(is_foreign) {
+            true => Some(0),
+            false => self.mixed_index,
+        }
+    }
+
+    /// Writes the group; see [`Engine::write_group`](crate::Engine::write_group). `caller` supplies
+    /// the caller of an empty group.
     pub(crate) fn write(
         &self,
         core: &Core,
         clock: Clock,
         caller: impl FnOnce() -> Caller,
     ) -> Result<WrittenGroup, GroupRefused> {
-        let own;
+        if let Some(index) = self.foreign_index(core) {
+            return Err(GroupRefused {
+                refused_index: Some(index),
+                refusal: Refusal::NotGroupable {
+                    why: "the variable belongs to another engine; open it from the engine that \
+                          writes the group",
+                },
+            });
+        }
+        let fallback;
         let caller: &Caller = match &self.caller {
             Some(caller) => caller,
             None => {
-                own = caller();
-                &own
+                fallback = caller();
+                &fallback
             }
         };
-        let members: Vec<_> = self.members.iter().map(Member::order).collect();
+        let members: Vec<_> = self.members.iter().map(Member::as_group_member).collect();
         let (signal, consumer) = Signal::of_consumer(core);
         loop {
             let (now, wall) = clock.moment();
@@ -179,16 +204,21 @@ impl Group {
             wakes.send();
             match attempt {
                 GroupAttempt::WouldBlock { until, handle } => {
-                    let full = core.variable(handle);
-                    if full.is_some_and(|full| consumer.wait_for_room(&full)) {
+                    let blocked_variable = core.variable(handle);
+                    if blocked_variable.is_some_and(|blocked| consumer.wait_for_room(&blocked)) {
                         signal.wait(Some(until.since(clock.now())));
                     }
                 }
                 GroupAttempt::Done(ended) => {
-                    let culprit = ended.culprit.unwrap_or(0);
                     let Some(commit) = ended.commit else {
-                        let refusal = refusal_of(ended.outcomes.into_iter().nth(culprit));
-                        return Err(GroupRefused { culprit, refusal });
+                        let index = ended.culprit.unwrap_or(0);
+                        let refusal = refusal_of(ended.outcomes.into_iter().nth(index));
+                        // The engine refuses each write of a group that is too large.
+                        let is_whole = matches!(refusal, Refusal::GroupTooLarge { .. });
+                        return Err(GroupRefused {
+                            refused_index: ended.culprit.filter(|_| !is_whole),
+                            refusal,
+                        });
                     };
                     let position = |outcome| {
                         let sequence = match outcome {

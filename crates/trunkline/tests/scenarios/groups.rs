@@ -156,7 +156,7 @@ pub fn a_program_with_the_engine_writes_groups(place: &Place) {
         .put_if(&number, 3.0, written.positions[1]);
     engine.write_group(&moved).expect("it is still there");
     let refused = engine.write_group(&moved).expect_err("it has moved");
-    assert_eq!(refused.culprit, 1);
+    assert_eq!(refused.refused_index, Some(1));
     assert!(
         refused.to_string().contains("number is 2, not 1"),
         "{refused}"
