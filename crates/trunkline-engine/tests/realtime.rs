@@ -288,6 +288,41 @@ fn variable_with_real_time_readers_can_be_undeployed() {
     assert_eq!(ledger.refused, 1);
 }
 
+/// The test holds the only other reference to the variable.
+#[test]
+fn pump_keeps_nothing_of_an_undeployed_variable() {
+    for (kind, drops_first) in [
+        (SINGLE, true),
+        (SINGLE, false),
+        (multi(4), true),
+        (multi(4), false),
+    ] {
+        let (rig, x) = Rig::of(fifo(Scope::Process, kind));
+        let mut writer = rig
+            .engine
+            .realtime()
+            .writer(&rig.caller, "rig/x")
+            .expect("the write is accepted");
+        writer.write(1.0, rig.wall());
+        let writer = (!drops_first).then_some(writer);
+        rig.engine
+            .libraries()
+            .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+            .expect("the library is deployed");
+        pump(&rig);
+        assert_eq!(x.ledger().refused, 1, "{kind:?}: the element was handled");
+        assert_eq!(Arc::strong_count(&x), 1, "{kind:?}, {drops_first}");
+        if let Some(mut late) = writer {
+            late.write(2.0, rig.wall());
+            drop(late);
+            assert!(
+                pump(&rig),
+                "{kind:?}: its index may be marked, and is ignored"
+            );
+        }
+    }
+}
+
 #[test]
 fn two_writers_of_one_fifo_publish_each_value_once() {
     let (rig, x) = Rig::of(fifo(Scope::Process, SINGLE));

@@ -103,6 +103,7 @@ impl Engine {
         let core = Arc::new(EngineCore::new(name, epoch, queue_bytes_max, hooks));
         let subscriptions = Arc::new(Subscriptions::new(&core));
         let writers = Arc::new(WriterTable::new(&providers));
+        let pump = Arc::new(Pump::new());
         let libraries = Arc::new(LibraryTable {
             list: Mutex::new(Vec::new()),
             ages: Arc::clone(&ages),
@@ -111,6 +112,7 @@ impl Engine {
             forcing: Arc::clone(&forcing),
             leases: Arc::clone(&leases),
             providers: Arc::clone(&providers),
+            pump: Arc::clone(&pump),
             tables: Arc::clone(&tables),
         });
         let queries = Arc::new(QueryTable {
@@ -133,7 +135,7 @@ impl Engine {
             libraries,
             providers,
             queries,
-            realtime: Arc::new(Pump::new()),
+            realtime: pump,
             tables,
             writers,
         };

@@ -345,6 +345,7 @@ impl Libraries<'_> {
         if variable.properties().max_age.is_some() {
             self.of(&features.ages).forget(variable.handle());
         }
+        features.pump.forget(variable);
         if !is_reserved(variable.name()) {
             self.core.counters.departed.add(&variable.ledger());
         }

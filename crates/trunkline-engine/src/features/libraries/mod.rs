@@ -17,6 +17,7 @@ use crate::features::fields::FieldTable;
 use crate::features::forcing::ForcingTable;
 use crate::features::leases::LeaseTable;
 use crate::features::providers::ProviderTable;
+use crate::features::realtime::Pump;
 use crate::features::tables::MirrorTable;
 use crate::outcome::orders::LibraryState;
 use crate::sync::{Arc, Mutex, MutexGuard};
@@ -49,6 +50,7 @@ pub struct LibraryTable {
     pub(crate) forcing: Arc<ForcingTable>,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) providers: Arc<ProviderTable>,
+    pub(crate) pump: Arc<Pump>,
     pub(crate) tables: Arc<MirrorTable>,
 }
 

@@ -114,9 +114,13 @@ impl Source {
         }
     }
 
+    /// Returns true if nothing more is published from it: its writer was dropped, or the variable
+    /// that the FIFO belongs to is gone.
     fn is_closed(&self) -> bool {
-        let is_gone = |writer: &Weak<()>| writer.strong_count() == 0;
-        let is_closed = self.writer.as_ref().is_some_and(is_gone);
+        let Some(writer) = &self.writer else {
+            return self.variable.is_gone();
+        };
+        let is_closed = writer.strong_count() == 0;
         if is_closed {
             // The reference count is read relaxed; the fence makes everything the writer did before
             // visible.
@@ -209,6 +213,15 @@ impl Pump {
         }
         let index = state.add(source(), &self.marks)?;
         Some(*place.get_or_init(|| index))
+    }
+
+    /// Makes the pump remove the FIFO of a variable that is gone, after its elements.
+    pub(crate) fn forget(&self, variable: &Variable) {
+        let realtime = variable.realtime.as_deref();
+        let own = realtime.and_then(|realtime| realtime.own.as_ref());
+        if let Some(index) = own.and_then(|own| own.mark.get()) {
+            self.marks.mark(*index);
+        }
     }
 }
 
