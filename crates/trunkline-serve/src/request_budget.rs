@@ -2,15 +2,16 @@
 //!
 //! Each session has an [`Account`] of what it takes per [`Use`]. [`FLOOR_BYTES`] for requests, and
 //! as many for items, are always available to it: a client with few of them continues while others
-//! fill the engine. Beyond that, a session borrows from the engine's one [`RequestBudget`]. It may
-//! borrow at most half of it, so that one client alone cannot fill it.
+//! fill the engine. A session that takes more borrows the whole amount from the engine's one
+//! [`RequestBudget`]. It may borrow at most half of it, so that one client alone cannot fill it.
 //!
 //! ```text
-//!   session: frames + requests + orders + items --> Account --> RequestBudget: used <= max
+//!   session: frames + requests + libraries + loans + items --> Account --> RequestBudget: used <= max
 //! ```
 //!
 //! Bytes are borrowed before the memory is allocated. What does not fit is refused with the fault
-//! `memory-full`.
+//! `memory-full`. The memory of a library that the host carries out is a [`Loan`], which counts for
+//! its session until the host has answered, even if the session ends before.
 
 use trunkline_proto::{Fault, FaultCode};
 
@@ -39,9 +40,9 @@ pub(crate) enum Use {
     /// Incomplete frames, and incomplete messages in parts.
     Frames,
     /// Requests not yet carried out.
-    Work,
-    /// Libraries on their way to the host.
-    Orders,
+    Requests,
+    /// Libraries that are being received. After that they are a [`Loan`].
+    Libraries,
     /// Items of subscriptions. Must stay the last variant, because `needed` counts it separately.
     Items,
 }
@@ -52,8 +53,18 @@ pub(crate) struct Account {
     budget: Arc<RequestBudget>,
     /// Bytes taken, by [`Use`].
     bytes: [usize; 4],
-    /// Bytes borrowed from the budget.
+    /// Bytes borrowed from the budget, loans included.
     borrowed: usize,
+    lent: Arc<Lent>,
+}
+
+/// The loans of one session.
+#[derive(Debug)]
+struct Lent {
+    budget: Arc<RequestBudget>,
+    bytes: AtomicUsize,
+    /// Bytes that a session which has ended borrowed for its loans. Given back after the last one.
+    left_borrowed: AtomicUsize,
 }
 
 impl RequestBudget {
@@ -65,7 +76,8 @@ impl RequestBudget {
         }
     }
 
-    /// Returns the bytes that sessions have borrowed, without the floor of each session.
+    /// Returns the bytes that sessions have borrowed. Sessions that stay within [`FLOOR_BYTES`] borrow
+    /// none.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -74,8 +86,8 @@ impl RequestBudget {
         self.max
     }
 
-    /// Returns how often a request or an item was refused because the budget or its share was
-    /// exhausted.
+    /// Returns how often a request or an item was refused because the budget or the session's share
+    /// of it was exhausted.
     pub fn refusals(&self) -> usize {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -103,6 +115,11 @@ impl Account {
             budget: Arc::clone(budget),
             bytes: [0; 4],
             borrowed: 0,
+            lent: Arc::new(Lent {
+                budget: Arc::clone(budget),
+                bytes: AtomicUsize::new(0),
+                left_borrowed: AtomicUsize::new(0),
+            }),
         }
     }
 
@@ -123,32 +140,41 @@ impl Account {
             if !is_lent {
                 self.bytes[of as usize] = before;
                 self.budget.refusals.fetch_add(1, Ordering::Relaxed);
-                return Err(self.full(needed));
+                return Err(self.memory_full(needed));
             }
             self.borrowed = needed;
-        } else if self.borrowed - needed > CHUNK_BYTES || needed == 0 {
-            self.budget.give_back(self.borrowed - needed);
-            self.borrowed = needed;
+        } else {
+            self.give_back_beyond(needed);
         }
         Ok(())
     }
 
+    fn give_back_beyond(&mut self, needed: usize) {
+        let spare = self.borrowed.saturating_sub(needed);
+        if spare > CHUNK_BYTES || needed == 0 {
+            self.budget.give_back(spare);
+            self.borrowed -= spare;
+        }
+    }
+
     /// Returns the bytes to borrow for all uses together.
     fn needed(&self) -> usize {
-        let beyond_floor = |bytes: usize| match bytes <= FLOOR_BYTES {
+        let to_borrow = |bytes: usize| match bytes <= FLOOR_BYTES {
             true => 0,
             false => bytes.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(bytes),
         };
-        let [requests @ .., items] = self.bytes;
-        let requests = requests.iter().copied().fold(0, usize::saturating_add);
-        beyond_floor(requests).saturating_add(beyond_floor(items))
+        let [other_uses @ .., items] = self.bytes;
+        // Relaxed: a loan that ends meanwhile is found the next time.
+        let lent = self.lent.bytes.load(Ordering::Relaxed);
+        let other_uses = other_uses.into_iter().fold(lent, usize::saturating_add);
+        to_borrow(other_uses).saturating_add(to_borrow(items))
     }
 
     pub(crate) fn add(&mut self, of: Use, more: usize) -> Result<(), Fault> {
         self.set(of, self.taken(of).saturating_add(more))
     }
 
-    /// Lowers the bytes taken for a use, if they are more.
+    /// Lowers the bytes taken for a use to `bytes`, if more are taken.
     pub(crate) fn lower(&mut self, of: Use, bytes: usize) {
         if bytes < self.taken(of) {
             // Lowering never fails.
@@ -156,19 +182,23 @@ impl Account {
         }
     }
 
-    /// Moves the bytes taken for a use into a loan.
-    pub(crate) fn lend_out(&mut self, of: Use) -> Loan {
-        let bytes = self.taken(of);
-        self.lower(of, 0);
-        // The session's floor counts in a loan too, so this addition must not be refused.
-        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+    /// Moves the bytes of the library that was received into a loan. The session continues to borrow
+    /// for them.
+    pub(crate) fn lend_out(&mut self) -> Loan {
+        let bytes = std::mem::take(&mut self.bytes[Use::Libraries as usize]);
+        self.lent.bytes.fetch_add(bytes, Ordering::Relaxed);
         Loan {
-            budget: Arc::clone(&self.budget),
+            lent: Arc::clone(&self.lent),
             bytes,
         }
     }
 
-    fn full(&self, needed: usize) -> Fault {
+    /// Gives back what was borrowed for loans that have ended.
+    pub(crate) fn settle(&mut self) {
+        self.give_back_beyond(self.needed());
+    }
+
+    fn memory_full(&self, needed: usize) -> Fault {
         let max = self.budget.max();
         let share = self.budget.session_max();
         let sentence = match needed > share {
@@ -178,7 +208,8 @@ impl Account {
             ),
             false => format!(
                 "the engine's memory for requests and items ({max} bytes) is full; try again when \
-                 other clients have ended theirs, or raise `request_bytes_max`"
+                 other clients have closed subscriptions or received their answers, or raise \
+                 `request_bytes_max`"
             ),
         };
         Fault::new(FaultCode::MemoryFull, sentence)
@@ -189,19 +220,31 @@ impl Account {
 /// is given back on drop.
 #[derive(Debug)]
 pub(crate) struct Loan {
-    budget: Arc<RequestBudget>,
+    lent: Arc<Lent>,
     bytes: usize,
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.lent.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.budget.give_back(self.borrowed);
+        self.bytes = [0; 4];
+        self.settle();
+        // The last reference, here or in a loan, gives it back.
+        self.lent
+            .left_borrowed
+            .store(self.borrowed, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.budget
+            .give_back(self.left_borrowed.load(Ordering::Relaxed));
     }
 }
 
@@ -214,23 +257,59 @@ mod tests {
         let budget = Arc::new(RequestBudget::new(1 << 20));
         let mut one = Account::new(&budget);
         let mut other = Account::new(&budget);
-        one.set(Use::Work, FLOOR_BYTES).unwrap();
-        assert_eq!(budget.used(), 0, "by right");
-        one.set(Use::Work, 500 << 10).unwrap();
+        one.set(Use::Requests, FLOOR_BYTES).unwrap();
+        assert_eq!(budget.used(), 0, "within the floor");
+        one.set(Use::Requests, 500 << 10).unwrap();
         assert_eq!(
             one.set(Use::Items, 100 << 10).unwrap_err().code,
             FaultCode::MemoryFull
         );
         assert_eq!(one.taken(Use::Items), 0);
-        other.set(Use::Orders, 512 << 10).unwrap();
+        other.set(Use::Libraries, 512 << 10).unwrap();
         assert_eq!(budget.used(), 1 << 20);
         let mut third = Account::new(&budget);
         third.set(Use::Frames, FLOOR_BYTES).unwrap();
         assert!(third.add(Use::Frames, 1).is_err());
         assert_eq!(budget.refusals(), 2);
-        one.lower(Use::Work, 0);
+        one.lower(Use::Requests, 0);
         third.add(Use::Frames, 1).unwrap();
         drop((other, third));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn loans_count_within_the_share_of_their_session() {
+        let budget = Arc::new(RequestBudget::new(1 << 20));
+        let mut sut = Account::new(&budget);
+        let half = 512 << 10;
+        sut.set(Use::Libraries, half).unwrap();
+        let loan = sut.lend_out();
+        assert_eq!((sut.taken(Use::Libraries), budget.used()), (0, half));
+        assert!(sut.set(Use::Items, 100 << 10).is_err());
+        assert!(sut.set(Use::Libraries, half).is_err());
+        drop(loan);
+        sut.settle();
+        assert_eq!(budget.used(), 0);
+        sut.set(Use::Libraries, half).unwrap();
+    }
+
+    #[test]
+    fn loans_never_exceed_the_budget_and_outlive_their_session() {
+        let budget = Arc::new(RequestBudget::new(1 << 20));
+        let mut others = [(); 2].map(|()| Account::new(&budget));
+        for other in &mut others {
+            other.set(Use::Requests, 512 << 10).unwrap();
+        }
+        let mut small = Account::new(&budget);
+        small.set(Use::Libraries, FLOOR_BYTES).unwrap();
+        let within_floor = small.lend_out();
+        assert_eq!(budget.used(), budget.max());
+        drop(others);
+        small.set(Use::Libraries, 100 << 10).unwrap();
+        let beyond_floor = small.lend_out();
+        drop((small, within_floor));
+        assert!(budget.used() >= 100 << 10, "{}", budget.used());
+        drop(beyond_floor);
         assert_eq!(budget.used(), 0);
     }
 }

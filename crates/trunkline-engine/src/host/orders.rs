@@ -63,7 +63,7 @@ pub struct Reply {
     id: u32,
     is_sent: bool,
     room: AuditRoom,
-    /// Dropped when the result has been sent.
+    /// Dropped before the result is sent.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -79,7 +79,7 @@ impl Reply {
         }
     }
 
-    /// Keeps a value until the result has been sent, such as the guard that counts the order's
+    /// Keeps a value until the result is sent, such as the guard that counts the order's
     /// memory.
     #[must_use]
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
@@ -103,6 +103,7 @@ impl Reply {
 
     fn tell(&mut self, result: OrderResult) {
         self.is_sent = true;
+        self.held = None;
         self.outbox.report(self.id, result);
         Wakes::new().add(&self.outbox);
     }

@@ -83,7 +83,7 @@ impl Deploys {
         if incoming.refused.is_some() {
             incoming.library.variables = Vec::new();
             incoming.library.description = String::new();
-            context.account.lower(Use::Orders, 0);
+            context.account.lower(Use::Libraries, 0);
         }
         if frame.has_more() {
             self.incoming = Some(incoming);
@@ -130,7 +130,7 @@ impl Incoming {
             return;
         }
         let list = capacity.saturating_mul(size_of::<VariableDefinition>());
-        let charged = account.set(Use::Orders, list.saturating_add(self.content));
+        let charged = account.set(Use::Libraries, list.saturating_add(self.content));
         self.refused = charged.err();
     }
 

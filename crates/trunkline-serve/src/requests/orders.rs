@@ -11,7 +11,7 @@ use trunkline_types::{AuditOutcome, AuditPage, AuditQuery, Pattern};
 use super::Rejection;
 use crate::context::{Context, Progress, Request, units_of};
 use crate::fault::audit_unstored;
-use crate::request_budget::{Loan, Use};
+use crate::request_budget::Loan;
 
 /// Maximum number of unanswered orders per session.
 const ORDERS_MAX: usize = 16;
@@ -75,7 +75,7 @@ pub(super) fn take_order(
         None => {
             context.unanswered_orders += 1;
             if let Order::Deploy { .. } = order {
-                loan = Some(context.account.lend_out(Use::Orders));
+                loan = Some(context.account.lend_out());
             }
         }
     }
@@ -188,6 +188,7 @@ pub(crate) fn answer_reports(context: &mut Context) {
             Ok(report) => of_report(&report).encode(request, &mut context.answers.frames),
             Err(fault) => context.put_fault(request, &fault),
         }
+        context.account.settle();
     }
 }
 

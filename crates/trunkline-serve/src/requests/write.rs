@@ -89,7 +89,7 @@ fn copy(
     is_published: bool,
 ) -> Result<OwnedWrite, Fault> {
     let bytes = REQUEST_BYTES + size_of::<OwnedWrite>() + write.value.len();
-    context.account.add(Use::Work, bytes)?;
+    context.account.add(Use::Requests, bytes)?;
     let owned = OwnedWrite::of(write, is_published)?;
     context.unanswered.wait(write.value.len());
     Ok(owned)

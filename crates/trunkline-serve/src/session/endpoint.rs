@@ -250,7 +250,7 @@ impl Session {
         // A request was admitted with at least the memory that it takes.
         self.context
             .account
-            .lower(Use::Work, self.context.queue.bytes());
+            .lower(Use::Requests, self.context.queue.bytes());
         let held = self.frames.held_bytes();
         let settled = self.context.account.set(Use::Frames, held);
         settled.map_err(|fault| Disconnect::OutOfMemory {
@@ -409,7 +409,9 @@ impl Session {
         more |= self.watches.run_watches(context, budget);
         more |= self.convergence.run_repairs(context, budget);
         more |= self.convergence.run_sweep(context, budget);
-        context.account.lower(Use::Work, context.waiting_bytes());
+        context
+            .account
+            .lower(Use::Requests, context.waiting_bytes());
         more
     }
 
@@ -499,7 +501,7 @@ fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bo
         true => Ok(false),
         false => {
             let waiting = context.waiting_bytes().saturating_add(bytes);
-            context.account.set(Use::Work, waiting).map(|()| true)
+            context.account.set(Use::Requests, waiting).map(|()| true)
         }
     };
     if admitted != Ok(true) {
