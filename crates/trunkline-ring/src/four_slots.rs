@@ -157,7 +157,8 @@ impl FourSlots {
         found.map_or_else(at_least, Claim::number)
     }
 
-    #[inline]
+    // Inlined in each caller, where `rest` is known to be empty or not.
+    #[inline(always)]
     #[track_caller]
     pub(crate) fn write_parts(&self, first: &[u64], rest: &[u64]) -> Result<u64, CellBusy> {
         check_width_of_slots(first.len() + rest.len(), &self.words, SLOTS);
