@@ -214,13 +214,17 @@ forms! {
         |source, _| source.data_type();
     Typed: Value, 0,
         |out, value, _| encode_value(value, out),
-        |payload, run| payload.read(|reader| decode_value(run.types.last(), reader)),
+        |payload, run| {
+            let data_type = run.types.last();
+            let data_type = data_type.ok_or_else(|| payload.unexpected("a type before a value", 0))?;
+            payload.read(|reader| decode_value(data_type, reader))
+        },
         |value, name, to| {
             let mut bytes = Vec::new();
             encode_value(value, &mut bytes);
             to.field(name, Shown::Bytes(&bytes));
         },
-        |source, run| source.value(run.types.last());
+        |source, run| source.value(run.types.last().expect("the type is sampled before its value"));
     [T: Numbered] Number: T, 1,
         |out, value, _| put_u8(out, value.number()),
         |payload, _| {

@@ -7,7 +7,7 @@ use trunkline_types::wire::put_u8;
 
 #[cfg(test)]
 use super::round_trip::Source;
-use super::typed::TypeRun;
+use super::type_and_access::PreviousType;
 use crate::decode::Payload;
 use crate::{DecodeError, FaultRef};
 
@@ -20,7 +20,7 @@ pub struct Run {
     pub(super) flags: u8,
     pub(super) head_flags: u8,
     pub(super) header_flags: u8,
-    pub(super) types: TypeRun,
+    pub(super) types: PreviousType,
     pub(super) field: &'static str,
 }
 

@@ -57,7 +57,7 @@ pub mod single;
 pub mod snapshot;
 pub mod stream;
 pub mod subscribe;
-pub mod typed;
+pub mod type_and_access;
 pub mod updates;
 pub mod watch;
 pub mod why;

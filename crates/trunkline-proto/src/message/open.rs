@@ -26,7 +26,7 @@ use super::record::{RunState, UpdateRecord};
 #[cfg(test)]
 use super::round_trip::Source;
 use super::subscribe::SubscribeTerms;
-use super::typed::{TypeRun, put_access, read_access};
+use super::type_and_access::{PreviousType, put_access, read_access};
 use crate::decode::{Items, Payload};
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
@@ -132,7 +132,7 @@ pub struct OpenedVariable<'a> {
 pub struct OpenedBuilder<'a> {
     frame: FrameWriter<'a>,
     options: OpenOptions,
-    types: TypeRun,
+    types: PreviousType,
     run: RunState,
     previous: u32,
 }
@@ -161,7 +161,7 @@ impl<'a> OpenedBuilder<'a> {
         Self {
             frame,
             options,
-            types: TypeRun::default(),
+            types: PreviousType::default(),
             run: RunState::START,
             previous: 0,
         }
@@ -238,7 +238,7 @@ pub struct Opened<'a> {
     options: OpenOptions,
     first_index: u32,
     items: Items<'a>,
-    types: TypeRun,
+    types: PreviousType,
     run: RunState,
     previous: u32,
 }
@@ -253,7 +253,7 @@ impl<'a> Opened<'a> {
             options: OpenOptions::from_bits(payload.u8()?),
             first_index: payload.varint_u32("an index")?,
             items: Items::new(payload, count, 2)?,
-            types: TypeRun::default(),
+            types: PreviousType::default(),
             run: RunState::START,
             previous: 0,
         })

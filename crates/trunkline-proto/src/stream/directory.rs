@@ -102,7 +102,7 @@ impl Directory {
     ) -> Result<Vec<(u64, TicketGrant)>, Fault> {
         self.handle_timeout(now);
         if self.names.contains_key(url) {
-            let sentence = format!("an endpoint {url} exists already; choose another name");
+            let sentence = format!("the endpoint {url} already exists; choose another name");
             return Err(Fault::new(FaultCode::EndpointTaken, sentence));
         }
         if let Some(other) = self.nested_with(url) {

@@ -63,7 +63,8 @@ pub(super) fn check(options: &LinkOptions, is_writer: bool, peer: &StreamEnd) ->
     }
     if peer.data_type != options.data_type {
         let sentence = format!(
-            "the elements of {} are of type {}, those of {} of type {}; create both with the same",
+            "the elements of {} are of type {}, those of {} of type {}; create both with the same \
+             type",
             options.url, options.data_type, peer.url, peer.data_type
         );
         return Err(Fault::new(FaultCode::StreamType, sentence));
