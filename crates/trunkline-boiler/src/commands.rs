@@ -5,7 +5,7 @@ use trunkline_types::Value;
 use super::controls::{BurnerMode, BurnerState, PumpMode, TripCause};
 use super::parameters as p;
 use super::plant::Plant;
-use super::valve::{Drive, Tag};
+use super::valve::{CommandSource, Tag};
 use trunkline_io::SendRefusal;
 use trunkline_io::server::type_name;
 
@@ -42,7 +42,7 @@ pub fn limits(target: Target) -> Option<(f64, f64)> {
         Target::Variation => Some((0.0, 20.0)),
         Target::Firing => Some((p::FIRE_MIN, 100.0)),
         Target::Feed => Some((0.0, 100.0)),
-        Target::Valve(tag) if tag.drive() == Drive::Hand => Some((0.0, 100.0)),
+        Target::Valve(tag) if tag.command_source() == CommandSource::Hand => Some((0.0, 100.0)),
         Target::PumpMode | Target::BurnerMode | Target::BurnerReset | Target::Note => None,
         Target::Valve(_) => None,
     }

@@ -222,7 +222,7 @@ impl Plant {
     /// Computes the flows from the states.
     fn flow(&self) -> Flows {
         let pressure = self.pressure();
-        let open = |tag: Tag| self.valve(tag).share();
+        let open = |tag: Tag| self.valve(tag).opening();
         // Stodola's law for steam: the flow is the root of the difference of squared pressures.
         let steam_to = |behind: f64| (pressure * pressure - behind * behind).max(0.0).sqrt();
 
@@ -273,7 +273,7 @@ impl Plant {
 
     /// Computes combustion and the heat that the gas leaves in the boiler.
     fn burn(&self, flows: &mut Flows) {
-        let valve = |tag: Tag| self.valve(tag).share();
+        let valve = |tag: Tag| self.valve(tag).opening();
         let share = match self.controls.burner {
             BurnerState::Ignition | BurnerState::Run => valve(Tag::FV107) * valve(Tag::XV106),
             _ => 0.0,

@@ -1,4 +1,4 @@
-//! Valves: an actuator that travels at constant speed, with limit switches.
+//! Valves with limit switches, moved by actuators at constant speed.
 
 use super::parameters::STEP_SECONDS;
 
@@ -14,7 +14,7 @@ pub struct Valve {
     moving: bool,
 }
 
-/// A valve of the plant.
+/// The tag of a valve in the plant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tag {
     FV101,
@@ -31,14 +31,14 @@ pub enum Tag {
 
 /// The source of a valve's command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Drive {
+pub enum CommandSource {
     /// A controller of the plant.
     Controller,
     /// An operator; any position.
     Hand,
     /// An operator; open or closed.
     OnOff,
-    /// The pressure of the medium.
+    /// A spring, opened by the pressure of the medium.
     Spring,
 }
 
@@ -57,8 +57,8 @@ impl Valve {
     pub fn step(&mut self) {
         self.command = self.command.clamp(0.0, 100.0);
         let gap = self.command - self.travel;
-        let reach = 100.0 * STEP_SECONDS / self.stroke;
-        // An actuator ignores a smaller error; otherwise it would never rest.
+        let step_max = 100.0 * STEP_SECONDS / self.stroke;
+        // A resting actuator ignores errors up to `DEADBAND`; otherwise it would never rest.
         let moves = if self.moving {
             gap != 0.0
         } else {
@@ -66,16 +66,16 @@ impl Valve {
         };
         self.moving = moves;
         if moves {
-            self.travel = if gap.abs() <= reach {
+            self.travel = if gap.abs() <= step_max {
                 self.command
             } else {
-                self.travel + reach.copysign(gap)
+                self.travel + step_max.copysign(gap)
             };
         }
     }
 
     /// Returns the opening, 0 to 1.
-    pub fn share(&self) -> f64 {
+    pub fn opening(&self) -> f64 {
         self.travel / 100.0
     }
 
@@ -104,7 +104,7 @@ impl Tag {
         Tag::XV110,
     ];
 
-    /// Returns the tag as people write it.
+    /// Returns the tag as text, such as `FV101`.
     pub fn name(self) -> &'static str {
         match self {
             Tag::FV101 => "FV101",
@@ -120,7 +120,6 @@ impl Tag {
         }
     }
 
-    /// Returns the purpose of the valve.
     pub fn description(self) -> &'static str {
         match self {
             Tag::FV101 => "Feed water to the drum",
@@ -151,16 +150,16 @@ impl Tag {
     }
 
     /// Returns the source of the valve's command.
-    pub fn drive(self) -> Drive {
+    pub fn command_source(self) -> CommandSource {
         match self {
-            Tag::FV101 | Tag::LV103 | Tag::TV104 => Drive::Controller,
-            Tag::XV106 | Tag::FV107 | Tag::FV108 => Drive::Controller,
-            Tag::FV102 | Tag::FV105 => Drive::Hand,
-            Tag::XV110 => Drive::OnOff,
-            Tag::PSV109 => Drive::Spring,
+            Tag::FV101 | Tag::LV103 | Tag::TV104 => CommandSource::Controller,
+            Tag::XV106 | Tag::FV107 | Tag::FV108 => CommandSource::Controller,
+            Tag::FV102 | Tag::FV105 => CommandSource::Hand,
+            Tag::XV110 => CommandSource::OnOff,
+            Tag::PSV109 => CommandSource::Spring,
         }
     }
 }
 
-/// Smallest error that makes a resting actuator move, %.
+/// Largest error that a resting actuator ignores, in %.
 const DEADBAND: f64 = 0.2;

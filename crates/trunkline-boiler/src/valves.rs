@@ -3,7 +3,7 @@
 use trunkline_types::{DataType, Value};
 
 use super::commands::Target;
-use super::valve::{Drive, Tag, Valve};
+use super::valve::{CommandSource, Tag, Valve};
 use super::variable::{Source, Variable};
 
 /// Returns the variables of the library `valves`.
@@ -49,15 +49,15 @@ fn valve(index: usize, tag: Tag) -> Vec<Variable> {
             .units("%", 1)
             .range(0.0, 100.0)
     };
-    match tag.drive() {
-        Drive::Controller => list.push(percent("where its controller sends it")),
-        Drive::Hand => list.push(percent("where it is sent").sets(Target::Valve(tag))),
-        Drive::OnOff => {
+    match tag.command_source() {
+        CommandSource::Controller => list.push(percent("where its controller sends it")),
+        CommandSource::Hand => list.push(percent("where it is sent").sets(Target::Valve(tag))),
+        CommandSource::OnOff => {
             let read: fn(&Valve) -> Value = |valve| Value::Bool(valve.command > 50.0);
             let command = add("command", DataType::Bool, read, "open or close it");
             list.push(command.sets(Target::Valve(tag)));
         }
-        Drive::Spring => {}
+        CommandSource::Spring => {}
     }
     list
 }

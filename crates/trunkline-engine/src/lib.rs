@@ -67,7 +67,7 @@ pub use features::libraries::{
     DeployError, Deployed, Library, Retained, RetainedValues, UnknownLibrary,
 };
 pub use features::providers::{Answer, NameTaken, PROVIDER_PENDING_MAX, Provider};
-pub use features::tables::Mirror;
+pub use features::tables::MirrorGuard;
 pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply};
 pub use host::store;

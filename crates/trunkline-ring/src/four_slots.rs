@@ -44,7 +44,7 @@ use crate::last_value::{
 };
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop, zeroed_words};
 
-const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 4;
 /// Layout of a claim, from the lowest bit: the slot, a parity bit per slot, the number.
 const SLOT_MASK: u64 = SLOTS as u64 - 1;
 const PARITY_SHIFT: u32 = 2;

@@ -1,6 +1,6 @@
 //! The single-element FIFO: several writers, several readers, reads repeat the newest value.
 
-use crate::four_slots::{CellBusy, FourSlots};
+use crate::four_slots::{CellBusy, FourSlots, SLOTS};
 use crate::last_value::Snapshot;
 use crate::reader::WordCell;
 use crate::reader::sealed::Sealed;
@@ -46,6 +46,9 @@ pub struct RtCell {
 }
 
 impl RtCell {
+    /// Number of values that the cell has memory for.
+    pub const SLOTS: usize = SLOTS;
+
     /// Creates a cell for values of `words` words, all zero until the first write.
     pub fn new(words: usize) -> Self {
         Self {

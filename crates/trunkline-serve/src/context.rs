@@ -168,7 +168,7 @@ impl Context {
     /// frames.
     pub(crate) fn page(&mut self, frame: &Frame<'_>) -> Result<Page, Disconnect> {
         let (request, more) = (frame.request(), frame.has_more());
-        let base = self.unfinished.end(request);
+        let base = self.unfinished.remove(request);
         if more {
             let next = base
                 .checked_add(frame.count())
@@ -176,7 +176,7 @@ impl Context {
                     sentence: "a request with more than 2^32 items".to_owned(),
                 })?;
             self.unfinished
-                .go_on(self.moment.now, request, next, false)?;
+                .expect_more(self.moment.now, request, next, false)?;
         }
         Ok(Page {
             request,

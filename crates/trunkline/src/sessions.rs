@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use trunkline_engine::{Caller, Engine, Mirror, Principal, Rights, Wake, Whose};
+use trunkline_engine::{Caller, Engine, MirrorGuard, Principal, Rights, Wake, Whose};
 use trunkline_net::server::{Refusal, Server, SessionFactory};
 use trunkline_net::{Notifier, Peer, SharedFile, create_table};
 use trunkline_proto::message::closing::{Goodbye, Refused};
@@ -31,7 +31,7 @@ pub(crate) struct Sessions {
 pub(crate) struct ShownValues {
     file: OwnedFd,
     slots: usize,
-    _mirror: Mirror,
+    _mirror: MirrorGuard,
 }
 
 impl AsFd for ShownValues {
@@ -186,7 +186,7 @@ impl SessionFactory for Sessions {
         if let Some(current) = current.filter(has_room) {
             return Some(current);
         }
-        let slots = self.engine.tables().slots();
+        let slots = self.engine.tables().slots_for_new_table();
         // If there is no memory for the table, clients ask the engine.
         let (table, file) = create_table(slots).ok()?;
         let values = Arc::new(ShownValues {

@@ -17,7 +17,7 @@ use crate::features::leases::{LeaseTable, Leases};
 use crate::features::libraries::{Libraries, LibraryTable};
 use crate::features::providers::{PROVIDER_TIMEOUT_DEFAULT, ProviderTable, Providers};
 use crate::features::realtime::{Pump, Realtime};
-use crate::features::tables::{MirrorTable, Tables};
+use crate::features::tables::{TableList, Tables};
 use crate::queries::health::Health;
 use crate::queries::writers::{WriterTable, Writers};
 use crate::queries::{Queries, QueryTable};
@@ -72,7 +72,7 @@ struct Features {
     providers: Arc<ProviderTable>,
     queries: Arc<QueryTable>,
     realtime: Arc<Pump>,
-    tables: Arc<MirrorTable>,
+    tables: Arc<TableList>,
     writers: Arc<WriterTable>,
 }
 
@@ -88,7 +88,7 @@ impl Engine {
         let aliases: Arc<AliasTable> = Arc::default();
         let audit: Arc<AuditLog> = Arc::default();
         let leases: Arc<LeaseTable> = Arc::default();
-        let tables: Arc<MirrorTable> = Arc::default();
+        let tables: Arc<TableList> = Arc::default();
         let fields = Arc::new(FieldTable::new(&tables));
         let providers = Arc::new(ProviderTable::new(provider_timeout));
         let forcing = Arc::new(ForcingTable::new(&audit, &providers));
@@ -161,7 +161,7 @@ impl Engine {
             Some(due) if due <= now => return Some(now),
             due => due,
         };
-        if self.tables().fill(SLICE) {
+        if self.tables().advance(SLICE) {
             return Some(now);
         }
         let lease_ends = self.leases().expire(now, SLICE);

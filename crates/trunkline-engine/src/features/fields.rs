@@ -23,7 +23,7 @@ use trunkline_types::{
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
 use crate::features::forcing::Forced;
-use crate::features::tables::MirrorTable;
+use crate::features::tables::TableList;
 use crate::outcome::AccessError;
 use crate::subscriptions::Consumer;
 use crate::sync::{Arc, AtomicU32, Mutex, Ordering, Weak};
@@ -77,11 +77,11 @@ pub struct FieldTable {
     count: AtomicU32,
     /// The one opened or examined longest ago comes first.
     list: Mutex<VecDeque<Weak<Variable>>>,
-    tables: Arc<MirrorTable>,
+    tables: Arc<TableList>,
 }
 
 impl FieldTable {
-    pub(crate) fn new(tables: &Arc<MirrorTable>) -> Self {
+    pub(crate) fn new(tables: &Arc<TableList>) -> Self {
         Self {
             count: AtomicU32::new(0),
             list: Mutex::default(),

@@ -1,8 +1,8 @@
 //! Last values in tables that programs on this machine read without a request.
 //!
 //! A commit also stores the update into the variable's tables. A table exists only while a program
-//! reads it. Tables are the first entries in a variable's list of subscribers, so a write of a
-//! variable without tables examines none. Everything is stored under the variable's lock.
+//! reads it. Tables come first in a variable's list of `latest` subscribers, so one look at the first
+//! entry shows whether there are any. Everything is stored under the variable's lock.
 //!
 //! Variables are added to a table, and removed when it is no longer read, in slices of
 //! [`Engine::poll`](crate::Engine::poll). Until a variable is added, a reader finds nothing and sends a request.
@@ -24,31 +24,32 @@ use crate::write::{SLICE, View};
 
 const SLOTS_MIN: usize = 4096;
 
-/// A table that the engine stores into. Dropping this ends it.
-pub struct Mirror {
-    tables: Arc<MirrorTable>,
+/// Keeps a table up to date until dropped.
+pub struct MirrorGuard {
+    list: Arc<TableList>,
     outbox: Arc<Outbox>,
 }
 
-pub type Tables<'e> = View<'e, MirrorTable>;
+pub type Tables<'e> = View<'e, TableList>;
 
 #[derive(Default)]
-pub struct MirrorTable {
+pub struct TableList {
     /// Number of tables, including ended ones that variables still have to leave.
     count: AtomicUsize,
-    tables: Mutex<Vec<Mirrored>>,
+    entries: Mutex<Vec<ListedTable>>,
 }
 
-struct Mirrored {
+struct ListedTable {
     outbox: Arc<Outbox>,
-    next: u32,
-    /// Set once the table has ended: variables in slots below this one must leave it.
-    ended: Option<u32>,
+    /// Next slot to process.
+    next_slot: u32,
+    /// Set when the table has ended: end of the slots whose variables must still be removed.
+    remove_until: Option<u32>,
 }
 
 impl Tables<'_> {
     /// Number of slots for a new table, which leaves room for as many variables again.
-    pub fn slots(&self) -> usize {
+    pub fn slots_for_new_table(&self) -> usize {
         let wanted = (self.core.variables.end() as usize).saturating_mul(2);
         wanted.clamp(SLOTS_MIN, VARIABLES_MAX)
     }
@@ -59,103 +60,105 @@ impl Tables<'_> {
     }
 
     /// Stores the last values of all variables into `table`, by the slots of their handles. Later
-    /// variables are included as far as the table has slots. Adds a slice of variables at once, the
-    /// others with [`Engine::poll`](crate::Engine::poll).
-    pub fn mirror_into(&self, table: TableWriter) -> Mirror {
+    /// variables are included as far as the table has slots. Adds the first slice of variables
+    /// immediately; [`Engine::poll`](crate::Engine::poll) adds the rest.
+    pub fn mirror_into(&self, table: TableWriter) -> MirrorGuard {
         let outbox = Arc::new(Outbox::of_table(table));
-        let mirrors = self.table;
-        let mut tables = mirrors.tables.lock();
-        tables.push(Mirrored {
+        let list = self.table;
+        let mut entries = list.entries.lock();
+        entries.push(ListedTable {
             outbox: Arc::clone(&outbox),
-            next: 1,
-            ended: None,
+            next_slot: 1,
+            remove_until: None,
         });
-        mirrors.count.store(tables.len(), Ordering::Relaxed);
-        drop(tables);
-        self.fill(SLICE);
-        Mirror {
-            tables: Arc::clone(self.table),
+        list.count.store(entries.len(), Ordering::Relaxed);
+        drop(entries);
+        self.advance(SLICE);
+        MirrorGuard {
+            list: Arc::clone(list),
             outbox,
         }
     }
 
     /// Adds a newly deployed variable to tables that have already processed its slot.
     pub(crate) fn enter(&self, variable: &Variable) {
-        let mirrors = self.table;
+        let list = self.table;
         // Relaxed: a table created meanwhile processes the slot later.
-        if mirrors.count.load(Ordering::Relaxed) == 0 {
+        if list.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        for table in mirrors.tables.lock().iter() {
-            if table.ended.is_none() && slot_of(variable.handle()) < table.next {
-                enter(variable, &table.outbox);
+        for entry in list.entries.lock().iter() {
+            if entry.remove_until.is_none() && slot_of(variable.handle()) < entry.next_slot {
+                enter(variable, &entry.outbox);
             }
         }
     }
 
-    /// Adds at most `slice` variables to each table, or removes them. Returns true if there are
-    /// more.
-    pub(crate) fn fill(&self, slice: usize) -> bool {
-        let mirrors = self.table;
+    /// Adds at most `slice` variables to each current table, and removes as many from each ended one.
+    /// Returns true if work remains.
+    pub(crate) fn advance(&self, slice: usize) -> bool {
+        let list = self.table;
         // Relaxed: the lock makes the data behind it visible.
-        if mirrors.count.load(Ordering::Relaxed) == 0 {
+        if list.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let mut tables = mirrors.tables.lock();
+        let mut entries = list.entries.lock();
         let end = self.core.variables.end();
-        for table in tables.iter_mut() {
+        for entry in entries.iter_mut() {
             for _ in 0..slice {
-                if table.next >= table.until(end) {
+                if entry.next_slot >= entry.slot_end(end) {
                     break;
                 }
-                if let Some(variable) = self.core.variables.at(table.next) {
-                    match table.ended {
-                        None => enter(&variable, &table.outbox),
-                        Some(_) => leave(&variable, &table.outbox),
+                if let Some(variable) = self.core.variables.at(entry.next_slot) {
+                    match entry.remove_until {
+                        None => enter(&variable, &entry.outbox),
+                        Some(_) => leave(&variable, &entry.outbox),
                     }
                 }
-                table.next += 1;
+                entry.next_slot += 1;
             }
         }
-        tables.retain(|table| table.ended.is_none_or(|end| table.next < end));
-        mirrors.count.store(tables.len(), Ordering::Relaxed);
-        tables.iter().any(|table| table.next < table.until(end))
+        entries.retain(|entry| entry.remove_until.is_none_or(|end| entry.next_slot < end));
+        list.count.store(entries.len(), Ordering::Relaxed);
+        entries
+            .iter()
+            .any(|entry| entry.next_slot < entry.slot_end(end))
     }
 }
 
-impl Mirrored {
-    /// End of its current round over the slots, given that used slots end at `end`.
-    fn until(&self, end: u32) -> u32 {
+impl ListedTable {
+    /// Returns one past the last slot to process; `end` is one past the highest used slot.
+    fn slot_end(&self, end: u32) -> u32 {
         let slots = self.outbox.table.as_ref().map_or(0, TableWriter::end);
-        self.ended
+        self.remove_until
             .unwrap_or_else(|| end.min(u32::try_from(slots).unwrap_or(u32::MAX)))
     }
 }
 
-impl Drop for Mirror {
+impl Drop for MirrorGuard {
     fn drop(&mut self) {
-        // First, so that no value in it is taken for a last value once variables leave it.
+        // Ended first, because values are no longer updated once variables are removed.
         if let Some(table) = &self.outbox.table {
             table.finish();
         }
-        let mut tables = self.tables.tables.lock();
-        let own = |table: &&mut Mirrored| Arc::ptr_eq(&table.outbox, &self.outbox);
-        if let Some(table) = tables.iter_mut().find(own) {
-            table.ended = Some(table.next);
-            table.next = 1;
+        let mut entries = self.list.entries.lock();
+        let own = |entry: &&mut ListedTable| Arc::ptr_eq(&entry.outbox, &self.outbox);
+        if let Some(entry) = entries.iter_mut().find(own) {
+            entry.remove_until = Some(entry.next_slot);
+            entry.next_slot = 1;
         }
     }
 }
 
-impl fmt::Debug for MirrorTable {
+impl fmt::Debug for TableList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MirrorTable").finish_non_exhaustive()
+        f.debug_struct("TableList").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Mirror {
+impl fmt::Debug for MirrorGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mirror").finish_non_exhaustive()
+        f.debug_struct("MirrorGuard").finish_non_exhaustive()
     }
 }
 

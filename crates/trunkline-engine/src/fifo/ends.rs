@@ -2,7 +2,7 @@
 
 use trunkline_ring::{Fifo as Ring, FifoReader, LastValue, Overflow, Reader, RtCell};
 
-use super::Target;
+use super::FifoMemory;
 use super::layout::Layout;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
@@ -35,10 +35,10 @@ pub(crate) enum WriteSide {
 }
 
 impl WriteSide {
-    pub(crate) fn new(target: &Target, last: Option<Arc<LastValue>>) -> Self {
-        match target {
-            Target::Single(cell) => WriteSide::Single(Arc::clone(cell)),
-            Target::Multi(ring) => WriteSide::Multi(Arc::clone(ring), last),
+    pub(crate) fn new(memory: &FifoMemory, last: Option<Arc<LastValue>>) -> Self {
+        match memory {
+            FifoMemory::Single(cell) => WriteSide::Single(Arc::clone(cell)),
+            FifoMemory::Multi(ring) => WriteSide::Multi(Arc::clone(ring), last),
         }
     }
 
@@ -92,11 +92,11 @@ pub(crate) struct ReaderFifo {
 }
 
 impl ReaderFifo {
-    pub(crate) fn new(target: &Target, layout: Layout) -> Self {
+    pub(crate) fn new(memory: &FifoMemory, layout: Layout) -> Self {
         let element = vec![0; layout.words()].into();
         Self {
             layout,
-            side: Mutex::new((WriteSide::new(target, None), element)),
+            side: Mutex::new((WriteSide::new(memory, None), element)),
         }
     }
 

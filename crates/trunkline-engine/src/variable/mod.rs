@@ -22,7 +22,7 @@ use crate::delivery::feed::Room;
 use crate::delivery::mail::ProviderId;
 use crate::delivery::outbox::{Outbox, Reader, Wakes};
 use crate::delivery::subscribers::{Pressure, Subscribers};
-use crate::fifo::RealTime;
+use crate::fifo::VariableFifo;
 use crate::outcome::AccessError;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::update::{Cell, Encoded, PlainUpdate, Update};
@@ -39,7 +39,7 @@ pub struct Variable {
     /// scope, the FIFO and the timestamps.
     properties: Arc<Properties>,
     cell: Cell,
-    pub(crate) realtime: Option<Box<RealTime>>,
+    pub(crate) realtime: Option<Box<VariableFifo>>,
     state: Mutex<State>,
 }
 
@@ -67,7 +67,7 @@ impl Variable {
             flags: AtomicU32::new(first_flags(&properties)),
             name,
             cell: Cell::new(&properties.data_type),
-            realtime: RealTime::new(&properties),
+            realtime: VariableFifo::new(&properties),
             properties,
             state: Mutex::new(State::default()),
         }

@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use trunkline_engine::{
-    Attempt, Caller, Consumer, Delivery, Engine, EngineOptions, Mirror, Origin, SharedRun, Sink,
-    Subscribe, Update, Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
+    Attempt, Caller, Consumer, Delivery, Engine, EngineOptions, MirrorGuard, Origin, SharedRun,
+    Sink, Subscribe, Update, Variable, Wake, Wakes, Write, WriteOutcome, WriteValue, WriteVerb,
 };
 use trunkline_ring::{TABLE_VALUE_BYTES, TableEntry, TableReader, value_table};
 use trunkline_types::definition::{HANDLE_SLOT_BITS, generation_of, slot_of};
@@ -240,13 +240,13 @@ const GENERATIONS: u32 = 8;
 
 /// A table of an engine's last values, as a program has it that reads them.
 pub struct Mirrored {
-    mirror: Mirror,
+    mirror: MirrorGuard,
     pub table: TableReader,
 }
 
 impl Mirrored {
     pub fn new(rig: &Rig) -> Self {
-        let (writer, table) = value_table(rig.engine.tables().slots());
+        let (writer, table) = value_table(rig.engine.tables().slots_for_new_table());
         let mirror = rig.engine.tables().mirror_into(writer);
         Self { mirror, table }
     }

@@ -50,8 +50,13 @@ struct SentOrder {
 impl Provided {
     /// Remembers an order that was sent. Orders that the engine has given up are removed only when
     /// there are too many, oldest first.
-    fn expect(&mut self, number: u64, sent: SentOrder) {
+    fn expect(&mut self, number: u64, ticket: Ticket, handle: u32, value: Option<Value>) {
         self.next_ticket = number + 1;
+        let sent = SentOrder {
+            ticket,
+            handle,
+            value,
+        };
         self.sent.insert(number, sent);
         if self.sent.len() > SENT_MAX {
             self.sent.pop_first();
@@ -92,7 +97,6 @@ impl Provided {
         context: &mut Context,
         frame: &Frame<'_>,
     ) -> Result<(), Disconnect> {
-        let Moment { now, wall } = context.moment;
         for answer in ProviderAnswers::decode(frame)? {
             let answer = answer?;
             // Ignores a ticket that was already answered, or never sent.
@@ -104,11 +108,7 @@ impl Provided {
                 ProviderOutcome::Unknown(fault) => Answer::Unknown(fault.to_fault().sentence),
                 ProviderOutcome::Applied(back) => read_back(context, &sent, &back),
             };
-            let (ticket, handle) = (sent.ticket, sent.handle);
-            let engine = &context.engine;
-            engine
-                .providers()
-                .answer(ticket, handle, said, now, wall, &mut context.wakes);
+            give_answer(context, sent.ticket, sent.handle, said);
         }
         Ok(())
     }
@@ -156,13 +156,7 @@ impl Provided {
                     continue;
                 }
                 let number = frame.push_value(handle, &WriteOptions::default(), &raw);
-                let value = Some(raw);
-                let sent = SentOrder {
-                    ticket,
-                    handle,
-                    value,
-                };
-                self.expect(number, sent);
+                self.expect(number, ticket, handle, Some(raw));
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 order = None;
@@ -171,13 +165,8 @@ impl Provided {
             order = context.consumer.take_provider_order();
         }
         frame.finish();
-        let Moment { now, wall } = context.moment;
         for (ticket, handle, error) in unsent {
-            let unsent = Answer::Unsent(error);
-            let engine = &context.engine;
-            engine
-                .providers()
-                .answer(ticket, handle, unsent, now, wall, &mut context.wakes);
+            give_answer(context, ticket, handle, Answer::Unsent(error));
         }
         order
     }
@@ -198,13 +187,7 @@ impl Provided {
             let number = self.next_ticket;
             self.next_ticket += 1;
             if let Some(ticket) = ticket {
-                let value = None;
-                let sent = SentOrder {
-                    ticket,
-                    handle,
-                    value,
-                };
-                self.expect(number, sent);
+                self.expect(number, ticket, handle, None);
             }
             if frame.len_bytes() >= PAGE_BYTES {
                 order = None;
@@ -228,6 +211,12 @@ impl Provided {
             .providers()
             .detach(id, reason, now, wall, &mut context.wakes);
     }
+}
+
+fn give_answer(context: &mut Context, ticket: Ticket, handle: u32, answer: Answer) {
+    let Moment { now, wall } = context.moment;
+    let (providers, wakes) = (context.engine.providers(), &mut context.wakes);
+    providers.answer(ticket, handle, answer, now, wall, wakes);
 }
 
 fn read_back(context: &Context, sent: &SentOrder, back: &ReadBack<'_>) -> Answer {

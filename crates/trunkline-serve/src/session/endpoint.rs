@@ -505,10 +505,10 @@ fn admit(context: &mut Context, kind: FrameKind, frame: &Frame<'_>) -> Result<bo
         }
     };
     if admitted != Ok(true) {
-        context.unfinished.end(request);
+        context.unfinished.remove(request);
         if frame.has_more() {
             let now = context.moment.now;
-            context.unfinished.go_on(now, request, 0, true)?;
+            context.unfinished.expect_more(now, request, 0, true)?;
         }
     }
     Ok(admitted?)

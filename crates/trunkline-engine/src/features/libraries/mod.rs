@@ -18,7 +18,7 @@ use crate::features::forcing::ForcingTable;
 use crate::features::leases::LeaseTable;
 use crate::features::providers::ProviderTable;
 use crate::features::realtime::Pump;
-use crate::features::tables::MirrorTable;
+use crate::features::tables::TableList;
 use crate::outcome::orders::LibraryState;
 use crate::sync::{Arc, Mutex, MutexGuard};
 use crate::write::View;
@@ -51,7 +51,7 @@ pub struct LibraryTable {
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) providers: Arc<ProviderTable>,
     pub(crate) pump: Arc<Pump>,
-    pub(crate) tables: Arc<MirrorTable>,
+    pub(crate) tables: Arc<TableList>,
 }
 
 impl Libraries<'_> {

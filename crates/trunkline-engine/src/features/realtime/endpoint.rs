@@ -8,7 +8,7 @@ use super::pump::Source;
 use crate::caller::Caller;
 use crate::delivery::outbox::{NoWake, Outbox};
 use crate::delivery::subscribers::{Kind, Subscriber};
-use crate::fifo::{ReadSide, ReaderFifo, RealTime, RtWrite, Target, WriteSide};
+use crate::fifo::{FifoMemory, ReadSide, ReaderFifo, RtWrite, VariableFifo, WriteSide};
 use crate::outcome::{AccessError, Refusal};
 use crate::sync::Arc;
 use crate::variable::Variable;
@@ -211,22 +211,22 @@ impl Realtime<'_> {
         let realtime = realtime(&variable)?;
         let properties = variable.properties();
         let open = Arc::new(());
-        let target = match &realtime.own {
-            Some(own) => own.target.clone(),
-            None => Target::new(properties.fifo, &realtime.layout),
+        let memory = match &realtime.shared {
+            Some(shared) => shared.memory.clone(),
+            None => FifoMemory::new(properties.fifo, &realtime.layout),
         };
         let pump = self.table;
-        let mark = match &realtime.own {
-            Some(own) => {
-                pump.register_shared(&own.mark, || Source::watch(&variable, &target, &own.newest))
-            }
-            None => pump.register(Source::drain(&variable, &target, &open)),
+        let mark = match &realtime.shared {
+            Some(shared) => pump.register_shared(&shared.pump_index, || {
+                Source::watch(&variable, &memory, &shared.newest)
+            }),
+            None => pump.register(Source::drain(&variable, &memory, &open)),
         };
         let mark = mark.ok_or(RtError::TooMany)?;
-        let own = realtime.own.as_ref();
-        let last = own.map(|own| own.newest.add_writer(realtime.layout.words()));
+        let shared = realtime.shared.as_ref();
+        let last = shared.map(|shared| shared.newest.add_writer(realtime.layout.words()));
         Ok(RtWriter {
-            side: WriteSide::new(&target, last),
+            side: WriteSide::new(&memory, last),
             marks: pump.marks(),
             mark,
             stamped: properties.timestamps,
@@ -243,17 +243,17 @@ impl Realtime<'_> {
         variable.check_readable(caller).map_err(RtError::Access)?;
         let realtime = realtime(&variable)?;
         let stamped = variable.properties().timestamps;
-        if let Some(own) = &realtime.own {
+        if let Some(shared) = &realtime.shared {
             return Ok(RtReader {
-                side: own.target.reader(),
+                side: shared.memory.reader(),
                 stamped,
                 hosted: None,
             });
         }
         let layout = realtime.layout.clone();
-        let target = Target::new(variable.properties().fifo, &layout);
-        let side = target.reader();
-        let fifo = Arc::new(ReaderFifo::new(&target, layout));
+        let memory = FifoMemory::new(variable.properties().fifo, &layout);
+        let side = memory.reader();
+        let fifo = Arc::new(ReaderFifo::new(&memory, layout));
         // Readers of a real-time endpoint poll.
         let outbox = Arc::new(Outbox::new(Box::new(NoWake), false, None));
         let mut state = variable.lock();
@@ -286,7 +286,7 @@ impl Realtime<'_> {
         Ok(realtime(&variable)?.layout.words() - stamp)
     }
 }
-fn realtime(variable: &Variable) -> Result<&RealTime, RtError> {
+fn realtime(variable: &Variable) -> Result<&VariableFifo, RtError> {
     variable.realtime.as_deref().ok_or_else(|| RtError::NoFifo {
         name: variable.name().to_owned(),
     })

@@ -1,9 +1,10 @@
-//! Moves the elements of real-time writers into the write path: one ordinary thread empties their
-//! FIFOs.
+//! Moves the values of real-time writers into the write path, on one ordinary thread. It empties the
+//! FIFOs of hosted variables, and only observes those of single-process variables.
 //!
 //! Real-time threads never take a variable's lock. They set a bit in a bitmap with one atomic
-//! operation. The pump thread checks it every millisecond while elements arrive, every ten
-//! milliseconds otherwise, and at once if it has left elements behind.
+//! operation. The pump thread checks the bitmap every millisecond while elements arrive or are
+//! blocked, every ten milliseconds otherwise, and at once if a writer has more elements than one
+//! turn moves.
 
 use trunkline_ring::{Cursor, Fifo as Ring, MarkSet, RtCell};
 use trunkline_types::{Tick, Timestamp};
@@ -11,7 +12,7 @@ use trunkline_types::{Tick, Timestamp};
 use super::Realtime;
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
-use crate::fifo::Target;
+use crate::fifo::FifoMemory;
 use crate::fifo::buffers::Buffers;
 use crate::fifo::newest::{Newest, Seen};
 use crate::outcome::Attempt;
@@ -21,7 +22,7 @@ use crate::variable::Variable;
 use crate::write::{Origin, Write, WriteValue};
 
 /// Maximum number of elements moved from one FIFO before the others get their turn.
-const TURN: usize = 1024;
+const TURN_ELEMENTS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub struct Pump {
@@ -43,22 +44,22 @@ struct PumpState {
 #[derive(Debug)]
 pub(super) struct Source {
     variable: Arc<Variable>,
-    from: From,
-    overflows: u64,
-    /// An element that found an `all` feed full, to be tried again.
+    input: Input,
+    overflows_counted: u64,
+    /// An element whose write was blocked; it is tried first in the next turn.
     held: Option<Element>,
-    /// Buffer for the words of an element that is read without taking it out.
+    /// Buffer for the words of an element that stays in its FIFO.
     words: Box<[u64]>,
     buffers: Buffers,
-    /// The writer's liveness; `None` for a FIFO that belongs to its variable.
-    writer: Option<Weak<()>>,
+    /// Expires when the writer is dropped; `None` for a FIFO that belongs to its variable.
+    writer_alive: Option<Weak<()>>,
 }
 
 /// An element for the write path: its value, and its timestamp if it has one.
 type Element = (Encoded, Option<Timestamp>);
 
 #[derive(Debug)]
-enum From {
+enum Input {
     /// Reads the element of a single-element FIFO without taking it out.
     Watch {
         cell: Arc<RtCell>,
@@ -69,9 +70,9 @@ enum From {
     Drain(Arc<Ring>),
 }
 
-impl From {
+impl Input {
     fn watch(cell: &Arc<RtCell>) -> Self {
-        From::Watch {
+        Input::Watch {
             cell: Arc::clone(cell),
             seen: cell.count(),
         }
@@ -81,43 +82,52 @@ impl From {
 impl Source {
     /// Creates the source of a single-process variable. Its FIFO belongs to its readers, so the
     /// pump only observes it.
-    pub(super) fn watch(variable: &Arc<Variable>, target: &Target, newest: &Arc<Newest>) -> Self {
-        let (from, words) = match target {
-            Target::Single(cell) => (From::watch(cell), cell.words()),
-            Target::Multi(ring) => {
-                let from = From::Newest(Arc::clone(newest), Seen::default());
-                (from, ring.words())
+    pub(super) fn watch(
+        variable: &Arc<Variable>,
+        memory: &FifoMemory,
+        newest: &Arc<Newest>,
+    ) -> Self {
+        let (input, words) = match memory {
+            FifoMemory::Single(cell) => (Input::watch(cell), cell.words()),
+            FifoMemory::Multi(ring) => {
+                let input = Input::Newest(Arc::clone(newest), Seen::default());
+                (input, ring.words())
             }
         };
-        Self::new(variable, from, words, None)
+        Self::new(variable, input, words, None)
     }
 
     /// Creates the source of a hosted variable's writer. Everything written is published.
-    pub(super) fn drain(variable: &Arc<Variable>, target: &Target, writer: &Arc<()>) -> Self {
-        let (from, words) = match target {
-            Target::Single(cell) => (From::watch(cell), cell.words()),
+    pub(super) fn drain(variable: &Arc<Variable>, memory: &FifoMemory, writer: &Arc<()>) -> Self {
+        let (input, words) = match memory {
+            FifoMemory::Single(cell) => (Input::watch(cell), cell.words()),
             // Elements are converted in the FIFO itself, so no buffer is needed.
-            Target::Multi(ring) => (From::Drain(Arc::clone(ring)), 0),
+            FifoMemory::Multi(ring) => (Input::Drain(Arc::clone(ring)), 0),
         };
-        Self::new(variable, from, words, Some(Arc::downgrade(writer)))
+        Self::new(variable, input, words, Some(Arc::downgrade(writer)))
     }
 
-    fn new(variable: &Arc<Variable>, from: From, words: usize, writer: Option<Weak<()>>) -> Self {
+    fn new(
+        variable: &Arc<Variable>,
+        input: Input,
+        words: usize,
+        writer_alive: Option<Weak<()>>,
+    ) -> Self {
         Self {
             variable: Arc::clone(variable),
-            from,
-            overflows: 0,
+            input,
+            overflows_counted: 0,
             held: None,
             words: vec![0; words].into(),
             buffers: Buffers::default(),
-            writer,
+            writer_alive,
         }
     }
 
     /// Returns true if nothing more is published from it: its writer was dropped, or the variable
     /// that the FIFO belongs to is gone.
     fn is_closed(&self) -> bool {
-        let Some(writer) = &self.writer else {
+        let Some(writer) = &self.writer_alive else {
             return self.variable.is_gone();
         };
         let is_closed = writer.strong_count() == 0;
@@ -135,9 +145,9 @@ impl Source {
         }
         let layout = &self.variable.realtime.as_deref()?.layout;
         let buffers = &mut self.buffers;
-        // Writes between two looks were replaced by newer ones before they got a sequence.
-        let (is_new, replaced) = match &mut self.from {
-            From::Watch { cell, seen } => {
+        // Values written between two polls and already replaced never got a sequence number.
+        let (is_new, replaced) = match &mut self.input {
+            Input::Watch { cell, seen } => {
                 if cell.count() == *seen {
                     return None;
                 }
@@ -149,11 +159,11 @@ impl Source {
                 *seen = snapshot.count;
                 (true, replaced)
             }
-            From::Newest(newest, seen) => {
+            Input::Newest(newest, seen) => {
                 let polled = newest.poll(seen, &mut self.words);
                 (polled.is_new, polled.replaced)
             }
-            From::Drain(ring) => {
+            Input::Drain(ring) => {
                 let take = |words: &[u64]| layout.wire_form(words, buffers);
                 return ring.try_pop_with(take).ok();
             }
@@ -166,15 +176,15 @@ impl Source {
         is_new.then(|| layout.wire_form(&self.words, buffers))
     }
 
-    /// Counts the elements that the writer's FIFO discarded in the variable's ledger.
+    /// Adds the number of elements that the writer's FIFO discarded to the variable's ledger.
     fn count_overflows(&mut self) {
-        let From::Drain(ring) = &self.from else {
+        let Input::Drain(ring) = &self.input else {
             return;
         };
         let overflows = ring.overflows();
-        let new = overflows.saturating_sub(self.overflows);
+        let new = overflows.saturating_sub(self.overflows_counted);
         if new > 0 {
-            self.overflows = overflows;
+            self.overflows_counted = overflows;
             self.variable
                 .lock()
                 .count(new, |unapplied| &mut unapplied.fifo_overflow);
@@ -195,31 +205,31 @@ impl Pump {
         Arc::clone(&self.marks)
     }
 
-    /// Adds a writer. Returns `None` if the bitmap has no more places.
+    /// Adds a source and returns its index. Returns `None` if the bitmap is full.
     pub(super) fn register(&self, source: Source) -> Option<u32> {
         self.state.lock().add(source, &self.marks)
     }
 
-    /// Returns the place of a FIFO that several writers share. The first writer registers it.
+    /// Returns the index of a FIFO that several writers share. The first writer registers it.
     pub(super) fn register_shared(
         &self,
-        place: &OnceLock<u32>,
+        index: &OnceLock<u32>,
         source: impl FnOnce() -> Source,
     ) -> Option<u32> {
         // Under the lock, so that only one of two simultaneous writers registers it.
         let mut state = self.state.lock();
-        if let Some(known) = place.get() {
+        if let Some(known) = index.get() {
             return Some(*known);
         }
-        let index = state.add(source(), &self.marks)?;
-        Some(*place.get_or_init(|| index))
+        let new = state.add(source(), &self.marks)?;
+        Some(*index.get_or_init(|| new))
     }
 
     /// Makes the pump remove the FIFO of a variable that is gone, after its elements.
     pub(crate) fn forget(&self, variable: &Variable) {
         let realtime = variable.realtime.as_deref();
-        let own = realtime.and_then(|realtime| realtime.own.as_ref());
-        if let Some(index) = own.and_then(|own| own.mark.get()) {
+        let shared = realtime.and_then(|realtime| realtime.shared.as_ref());
+        if let Some(index) = shared.and_then(|shared| shared.pump_index.get()) {
             self.marks.mark(*index);
         }
     }
@@ -228,8 +238,8 @@ impl Pump {
 impl PumpState {
     fn add(&mut self, source: Source, marks: &MarkSet) -> Option<u32> {
         if let Some(index) = self.free.pop() {
-            if let Some(place) = self.sources.get_mut(index as usize) {
-                *place = Some(source);
+            if let Some(slot) = self.sources.get_mut(index as usize) {
+                *slot = Some(source);
             }
             return Some(index);
         }
@@ -240,27 +250,27 @@ impl PumpState {
     }
 
     fn remove(&mut self, index: u32) {
-        if let Some(place) = self.sources.get_mut(index as usize)
-            && place.take().is_some()
+        if let Some(slot) = self.sources.get_mut(index as usize)
+            && slot.take().is_some()
         {
             self.free.push(index);
         }
     }
 }
 
-/// The result of a pump call: the time of the next one.
+/// When to call [`Realtime::pump`] again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumped {
     /// Nothing was written. Call again in 10 ms.
     Nothing,
-    /// Everything possible was moved. Call again in 1 ms.
+    /// All elements were moved, except those whose writes are blocked. Call again in 1 ms.
     Moved,
-    /// A writer's turn ended before its elements did. Call again at once.
+    /// A writer has more elements than one turn moves. Call again at once.
     More,
 }
 
 impl Realtime<'_> {
-    /// Publishes everything that real-time threads have written since the last call.
+    /// Publishes what real-time threads have written, at most one turn per writer.
     pub fn pump(&self, now: Tick, wall: Timestamp, wakes: &mut Wakes) -> Pumped {
         let pump = self.table;
         let mut guard = pump.state.lock();
@@ -307,7 +317,7 @@ impl Realtime<'_> {
     ) -> Turn {
         source.count_overflows();
         let caller = &self.table.caller;
-        for _ in 0..TURN {
+        for _ in 0..TURN_ELEMENTS_MAX {
             let Some((value, stamp)) = source.next() else {
                 return Turn::Empty;
             };
