@@ -8,6 +8,7 @@ use trunkline::{
     CallError, Client, ConnectOptions, ConnectionState, Found, NotTried, OpenOptions, Opened,
     WriteOutcome,
 };
+use trunkline_types::name::check_segment;
 use trunkline_types::{Access, Position, Properties, Tick, Url};
 
 use crate::output::Metadata;
@@ -128,8 +129,13 @@ impl Connection {
     pub(crate) fn expand(&self, targets: Targets, context: &Context) -> Result<Entries, CliError> {
         let mut entries = Vec::with_capacity(targets.wanted.len());
         let mut seen = std::collections::HashSet::new();
+        let mut looked = 0;
         for wanted in targets.wanted {
             match wanted {
+                Wanted::Wrong(problem) if looked < FOLDERS_LOOKED_MAX => {
+                    looked += 1;
+                    entries.push(Err(self.with_library(problem)));
+                }
                 Wanted::Wrong(problem) => entries.push(Err(problem)),
                 Wanted::Name(name) if context.settings.is_excluded(&name) => {}
                 Wanted::Name(name) => {
@@ -218,6 +224,26 @@ impl Connection {
         }
     }
 
+    /// Adds a hint to the problem of a name that has only one segment, if it is that of a library.
+    fn with_library(&self, problem: Problem) -> Problem {
+        let name = problem.name.as_deref().unwrap_or_default();
+        if problem.code != targets::BAD_NAME || check_segment(name).is_err() {
+            return problem;
+        }
+        // If this call fails, the name is still wrong.
+        let info = self.client.engine_info(self.timeout).ok();
+        let mut libraries = info.iter().flat_map(|info| &info.libraries);
+        match libraries.find(|library| library.name == *name) {
+            None => problem,
+            Some(library) => {
+                let count = counted(library.variables, "variable");
+                let hint =
+                    format!("{name} is a library with {count}: '{name}/**' selects all of them");
+                problem.with_hint(hint)
+            }
+        }
+    }
+
     pub(crate) fn failed(&self, error: &CallError) -> Problem {
         match error {
             CallError::NotConnected { .. } => not_reached(&self.address, error),
@@ -276,7 +302,7 @@ pub(crate) fn not_reached(address: &str, error: &CallError) -> Problem {
         CallError::NotConnected { cause } => (code_of(cause), cause.to_string()),
         CallError::TimedOut { after } => (
             "not-connected",
-            format!("no answer within {after:?}; check the host"),
+            format!("no answer within {after:?}; check the host, or allow more time with -w"),
         ),
         other => ("not-connected", other.to_string()),
     };
@@ -299,14 +325,14 @@ pub(crate) fn reading_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
         FaultCode::Denied | FaultCode::NotReadable => Exit::NotPermitted,
         FaultCode::TimedOut => Exit::TimedOut,
-        _ => Exit::SomeFailed,
+        _ => Exit::Failed,
     };
     Problem::new(exit, fault.code.name(), &fault.sentence)
 }
 
 pub(crate) fn writing_fault(fault: &Fault) -> Problem {
     let exit = match fault.code {
-        FaultCode::UnknownName | FaultCode::BadName | FaultCode::Gone => Exit::SomeFailed,
+        FaultCode::UnknownName | FaultCode::BadName | FaultCode::Gone => Exit::Failed,
         FaultCode::Denied => Exit::NotPermitted,
         _ => Exit::Refused,
     };
@@ -323,7 +349,11 @@ pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Po
         WriteOutcome::Refused(fault) => Err(writing_fault(fault)),
         WriteOutcome::Unknown(fault) => {
             let sentence = format!("the outcome of the write is unknown: {}", fault.sentence);
-            Err(Problem::new(Exit::Unknown, fault.code.name(), sentence))
+            Err(Problem::new(
+                Exit::OutcomeUnknown,
+                fault.code.name(),
+                sentence,
+            ))
         }
         WriteOutcome::NotTried(NotTried::Cancelled(fault)) => {
             let sentence = format!("not written: {}", fault.sentence);
@@ -339,7 +369,7 @@ pub(crate) fn written(outcome: &WriteOutcome) -> Result<(&'static str, Option<Po
 
 pub(crate) fn not_known() -> Problem {
     let sentence = "the outcome of the write is unknown; read the variable";
-    Problem::new(Exit::Unknown, "unknown", sentence)
+    Problem::new(Exit::OutcomeUnknown, "unknown", sentence)
 }
 
 pub(crate) const SUPERSEDED: &str = "superseded by a later write";

@@ -7,26 +7,26 @@ use std::process::ExitCode;
 #[repr(u8)]
 pub(crate) enum Exit {
     Done = 0,
-    /// Something could not be done; the rest was.
-    SomeFailed = 1,
+    /// Some or all of it could not be done; the rest was.
+    Failed = 1,
     Usage = 2,
     Unreachable = 3,
     TimedOut = 4,
     NotPermitted = 5,
     Refused = 6,
-    /// Data was lost on a read that was declared lossless.
+    /// Data was lost in a lossless read, a recording or a stream.
     Lost = 7,
-    /// A check found problems.
-    Found = 8,
+    /// A check found problems or differences, or a file is invalid or damaged.
+    ProblemsFound = 8,
     /// It is not known whether a write took place.
-    Unknown = 9,
+    OutcomeUnknown = 9,
     Interrupted = 130,
 }
 
 impl Exit {
-    /// Returns this code if `is`, otherwise that of success.
-    pub(crate) fn when(self, is: bool) -> Self {
-        match is {
+    /// Returns this code if `condition` is true, otherwise [`Exit::Done`].
+    pub(crate) fn when(self, condition: bool) -> Self {
+        match condition {
             true => self,
             false => Self::Done,
         }
@@ -47,7 +47,7 @@ impl From<Exit> for ExitCode {
 ///
 /// A failure of the command as a whole (lost data, then timeout) takes precedence. Otherwise
 /// failures of single names that all have the same code result in that code, and different ones in
-/// [`Exit::SomeFailed`].
+/// [`Exit::Failed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     items: Option<Exit>,
@@ -60,15 +60,15 @@ impl Tally {
         self.items = match self.items {
             None => Some(exit),
             Some(before) if before == exit => Some(exit),
-            Some(_) => Some(Exit::SomeFailed),
+            Some(_) => Some(Exit::Failed),
         };
     }
 
-    pub(crate) fn data_lost(&mut self) {
+    pub(crate) fn set_lost(&mut self) {
         self.lost = true;
     }
 
-    pub(crate) fn timed_out(&mut self) {
+    pub(crate) fn set_timed_out(&mut self) {
         self.timed_out = true;
     }
 
@@ -99,12 +99,12 @@ mod tests {
             (&[][..], Exit::Done),
             (&[Exit::Refused], Exit::Refused),
             (&[Exit::Refused, Exit::Refused], Exit::Refused),
-            (&[Exit::Refused, Exit::Unknown], Exit::SomeFailed),
-            (&[Exit::SomeFailed, Exit::Refused], Exit::SomeFailed),
+            (&[Exit::Refused, Exit::OutcomeUnknown], Exit::Failed),
+            (&[Exit::Failed, Exit::Refused], Exit::Failed),
             // Once mixed, the result stays mixed.
             (
-                &[Exit::Refused, Exit::Unknown, Exit::Refused],
-                Exit::SomeFailed,
+                &[Exit::Refused, Exit::OutcomeUnknown, Exit::Refused],
+                Exit::Failed,
             ),
         ] {
             assert_eq!(tally(failures).exit(), expected, "{failures:?}");
@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn lost_data_outranks_timeouts_and_both_outrank_single_names() {
-        let mut sut = tally(&[Exit::SomeFailed]);
-        sut.timed_out();
+        let mut sut = tally(&[Exit::Failed]);
+        sut.set_timed_out();
         assert_eq!(sut.exit(), Exit::TimedOut);
-        sut.data_lost();
+        sut.set_lost();
         assert_eq!(sut.exit(), Exit::Lost);
     }
 
@@ -137,15 +137,15 @@ mod tests {
             .collect();
         let all = [
             Exit::Done,
-            Exit::SomeFailed,
+            Exit::Failed,
             Exit::Usage,
             Exit::Unreachable,
             Exit::TimedOut,
             Exit::NotPermitted,
             Exit::Refused,
             Exit::Lost,
-            Exit::Found,
-            Exit::Unknown,
+            Exit::ProblemsFound,
+            Exit::OutcomeUnknown,
             Exit::Interrupted,
         ];
         assert_eq!(documented, all.map(Exit::number));

@@ -51,7 +51,7 @@ use crate::interrupt::Interrupted;
 use crate::output::counted;
 use crate::problem::{CliError, Problem};
 use crate::settings::Settings;
-use crate::terminal::{Terminal, plain, plain_lines};
+use crate::terminal::{Terminal, escaped, escaped_lines};
 use crate::verbs::{Context, help};
 
 /// Runs the command line of this process. `docs/reference/exit-codes.md` describes the exit codes.
@@ -61,7 +61,11 @@ pub fn run() -> ExitCode {
     let terminal = Terminal::new(is_json);
     let result = match parse(&words) {
         Ok((cli, is_timeout_given)) => run_verb(&cli, is_timeout_given, &terminal),
-        Err(error) => refuse(&escaped(with_suggestion(error, &words)), &words, &terminal),
+        Err(error) => refuse(
+            &with_escaped_words(with_suggestion(error, &words)),
+            &words,
+            &terminal,
+        ),
     };
     end(result, &terminal).into()
 }
@@ -75,7 +79,7 @@ fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
 }
 
 fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, CliError> {
-    let mut settings = Settings::new(&cli.global, terminal.is_tty)?;
+    let mut settings = Settings::new(&cli.global, terminal.out_is_tty)?;
     settings.is_timeout_given = is_timeout_given;
     let clock = trunkline_net::Clock::new();
     let context = Context {
@@ -193,14 +197,14 @@ fn refuse(error: &clap::Error, words: &[OsString], terminal: &Terminal) -> Resul
 }
 
 /// Escapes the words of the command line that the error repeats.
-fn escaped(mut error: clap::Error) -> clap::Error {
+fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     for kind in [
         ContextKind::InvalidArg,
         ContextKind::InvalidSubcommand,
         ContextKind::InvalidValue,
     ] {
         if let Some(ContextValue::String(word)) = error.get(kind) {
-            let word = ContextValue::String(plain(word));
+            let word = ContextValue::String(escaped(word));
             error.insert(kind, word);
         }
     }
@@ -208,7 +212,7 @@ fn escaped(mut error: clap::Error) -> clap::Error {
 }
 
 fn rendered(error: &clap::Error) -> String {
-    plain_lines(&error.render().to_string())
+    escaped_lines(&error.render().to_string())
 }
 
 /// Returns true if errors are to be JSON. It works on the raw words, because the command line may

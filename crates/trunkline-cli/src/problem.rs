@@ -51,7 +51,7 @@ impl Problem {
 
     /// Returns a problem because of which something could not be done; see [`new`](Self::new).
     pub(crate) fn failed(code: impl Into<Cow<'static, str>>, sentence: impl AsRef<str>) -> Self {
-        Self::new(Exit::SomeFailed, code, sentence)
+        Self::new(Exit::Failed, code, sentence)
     }
 
     /// Same as [`failed`](Self::failed), with a message that has no remedy in it.
@@ -61,7 +61,7 @@ impl Problem {
             code: code.into(),
             message: message.into(),
             hint: None,
-            exit: Exit::SomeFailed,
+            exit: Exit::Failed,
         }
     }
 
@@ -110,6 +110,37 @@ impl Problem {
     }
 }
 
+/// Returns the reason why a file could not be opened, read or written, in plain words.
+pub(crate) fn file_reason(error: &io::Error) -> String {
+    let words = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file",
+        io::ErrorKind::IsADirectory => "it is a folder; name a file",
+        io::ErrorKind::NotADirectory => "a part of its path is a file, not a folder",
+        io::ErrorKind::PermissionDenied => "this user has no permission",
+        // What `read_to_string` reports.
+        io::ErrorKind::InvalidData if error.get_ref().is_none() => "it is not UTF-8 text",
+        _ => return error.to_string(),
+    };
+    match error.get_ref() {
+        // A reason of this program's own.
+        Some(reason) => reason.to_string(),
+        None => words.to_owned(),
+    }
+}
+
+/// Same as [`file_reason`], for a folder, or for a file that cannot be created.
+pub(crate) fn folder_reason(error: &io::Error) -> String {
+    match (error.kind(), error.get_ref()) {
+        (io::ErrorKind::NotFound, None) => "there is no such folder".to_owned(),
+        _ => file_reason(error),
+    }
+}
+
+/// Returns the problem of a path that must be a file.
+pub(crate) fn is_folder(code: &'static str, path: &str) -> Problem {
+    Problem::failed(code, format!("{path} is a folder; name a file"))
+}
+
 impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
         CliError::Problem(Box::new(problem))
@@ -142,6 +173,26 @@ mod tests {
             "{\"v\":1,\"name\":\"boiler/lvel\",\"code\":\"unknown-name\",\"message\":\"no variable \
              is named boiler/lvel\",\"hint\":\"did you mean boiler/level?\"}"
         );
+    }
+
+    #[test]
+    fn common_errors_of_files_are_in_plain_words() {
+        use std::io::ErrorKind::{IsADirectory, NotFound, StorageFull};
+        let folder = tempfile::tempdir().unwrap();
+        let missing = std::fs::read(folder.path().join("none")).unwrap_err();
+        assert_eq!(file_reason(&missing), "there is no such file");
+        assert_eq!(folder_reason(&missing), "there is no such folder");
+        let read = std::fs::read_to_string(folder.path()).unwrap_err();
+        assert_eq!(read.kind(), IsADirectory);
+        assert_eq!(file_reason(&read), "it is a folder; name a file");
+        let binary = folder.path().join("binary");
+        std::fs::write(&binary, [0xff]).unwrap();
+        let binary = std::fs::read_to_string(binary).unwrap_err();
+        assert_eq!(file_reason(&binary), "it is not UTF-8 text");
+        let own = io::Error::new(NotFound, "it is a link to a missing file");
+        assert_eq!(file_reason(&own), "it is a link to a missing file");
+        let full = io::Error::from(StorageFull);
+        assert_eq!(file_reason(&full), full.to_string());
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::Problem;
-use crate::terminal::shown;
+use crate::problem::{folder_reason, is_folder};
+use crate::terminal::escaped_path;
 
 /// A file that appears under its name when it is complete, so readers never see a part of it. It has
 /// the permissions of the file that it replaces, or those of any new file.
@@ -30,7 +31,8 @@ impl NewFile {
         let is_link = fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink());
         let is_open_already = is_link && (path.starts_with("/dev") || path.starts_with("/proc"));
         let permissions = match fs::metadata(path) {
-            Ok(there) if is_open_already || !there.is_file() && !there.is_dir() => {
+            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(there) if is_open_already || !there.is_file() => {
                 return Ok(Self::InPlace(OpenOptions::new().write(true).open(path)?));
             }
             Ok(there) => Some(there.permissions()),
@@ -108,8 +110,24 @@ pub(crate) fn replace(
     file.finish(may_replace)
 }
 
+/// Returns the problem of a file that cannot be written.
+pub(crate) fn unwritten(path: &Path, error: &io::Error) -> Problem {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(path),
+        io::ErrorKind::IsADirectory => is_folder("not-written", &escaped_path(path)),
+        _ => {
+            let reason = folder_reason(error);
+            let sentence = format!("{} cannot be written: {reason}", escaped_path(path));
+            Problem::failed("not-written", sentence)
+        }
+    }
+}
+
 pub(crate) fn exists(path: &Path) -> Problem {
-    let sentence = format!("{} already exists; use --force to replace it", shown(path));
+    let sentence = format!(
+        "{} already exists; use --force to replace it",
+        escaped_path(path)
+    );
     Problem::failed("exists", sentence)
 }
 
@@ -177,6 +195,25 @@ mod tests {
         replace(Path::new(&name), true, |file| file.write_all(b"through")).unwrap();
         assert_eq!(fs::read(folder.path().join("open")).unwrap(), b"through");
         assert_eq!(open.metadata().unwrap().len(), 7);
+    }
+
+    #[test]
+    fn folder_is_refused_with_a_plain_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        for may_replace in [false, true] {
+            let refused = replace(folder.path(), may_replace, |_| Ok(())).unwrap_err();
+            let problem = unwritten(folder.path(), &refused);
+            let sentence = format!("{} is a folder (name a file)", escaped_path(folder.path()));
+            assert_eq!(problem.sentence(), sentence);
+        }
+        let path = folder.path().join("none/out.csv");
+        let refused = replace(&path, true, |_| Ok(())).unwrap_err();
+        let problem = unwritten(&path, &refused);
+        let sentence = format!(
+            "{} cannot be written: there is no such folder",
+            escaped_path(&path)
+        );
+        assert_eq!(problem.sentence(), sentence);
     }
 
     #[test]

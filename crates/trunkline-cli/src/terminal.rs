@@ -1,12 +1,14 @@
-//! The only place that prints: standard output for data, standard error for everything else.
+//! The only module that opens standard output and standard error: data is written to the first,
+//! everything else to the second.
 //!
-//! All printed text passes [`safe`] here: no character from outside, in any form, moves the cursor,
-//! ends a line, or hides or reorders the text around it. Cells of tables and of tab-separated
-//! columns pass [`plain`] before they are joined, so none begins another column.
+//! Text is escaped before it is printed, except by [`Terminal::raw`] and [`Terminal::binary_output`],
+//! so that characters from outside cannot move the cursor, end a line, or hide or reorder other
+//! text. Cells of tables and of tab-separated columns pass [`escaped`] before they are joined, so
+//! that no cell starts a new column.
 //!
-//! Output is flushed when it is useful: on a terminal after every line, otherwise when the command
-//! has nothing more to print for now. So a pipe gets whole lines, in time, and few system calls are
-//! made.
+//! Output is flushed after every line on a terminal, otherwise when the command has nothing more to
+//! print for now. A line, or an element of a JSON list, is written as a whole: no flush ends inside
+//! one.
 
 #![expect(
     clippy::disallowed_methods,
@@ -31,21 +33,19 @@ use crate::{CliError, Problem};
 pub(crate) enum Style {
     Plain,
     Dim,
-    /// A warning.
-    Uncertain,
+    Warning,
     Bad,
-    /// Good news.
-    Fine,
+    Good,
 }
 
 /// Standard output and standard error of this process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
     out: Arc<Mutex<Out>>,
-    pub(crate) is_tty: bool,
+    pub(crate) out_is_tty: bool,
     colours: bool,
     error_colours: bool,
-    /// True if standard error is a terminal with a line of its own for progress.
+    /// True if progress is shown on standard error.
     shows_progress: bool,
     json_errors: bool,
 }
@@ -53,42 +53,45 @@ pub(crate) struct Terminal {
 #[derive(Debug)]
 struct Out {
     stream: BufWriter<Stdout>,
-    list: List,
+    /// Buffer for one line, reused.
+    line: Vec<u8>,
+    json_list: JsonList,
     /// True while the last line of standard error shows progress.
     has_progress: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum List {
-    No,
+enum JsonList {
+    Off,
     Empty,
-    Begun,
+    Started,
 }
 
 impl Terminal {
-    /// Returns the terminal of this process. It uses colours only on a terminal, and not if
-    /// `NO_COLOR` is set.
+    /// Returns the terminal of this process. It uses colours only on a terminal that is not dumb, and
+    /// not if `NO_COLOR` has a value.
     pub(crate) fn new(json_errors: bool) -> Self {
         let wanted = are_colours_wanted(std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
-        let is_tty = io::stdout().is_terminal();
+        let out_is_tty = io::stdout().is_terminal();
         Self {
             out: Arc::new(Mutex::new(Out {
                 stream: BufWriter::with_capacity(64 * 1024, io::stdout()),
-                list: List::No,
+                line: Vec::new(),
+                json_list: JsonList::Off,
                 has_progress: false,
             })),
-            is_tty,
-            colours: wanted && is_tty,
+            out_is_tty,
+            colours: wanted && out_is_tty,
             error_colours: wanted && io::stderr().is_terminal(),
-            // While data scrolls by on the same terminal there is no place for it.
-            shows_progress: has_progress_line() && !is_tty && !json_errors,
+            // Data on a terminal would overwrite the progress line.
+            shows_progress: has_progress_line() && !out_is_tty && !json_errors,
             json_errors,
         }
     }
 
     /// Makes the following lines the elements of one JSON array.
     pub(crate) fn begin_list(&self) {
-        self.out().list = List::Empty;
+        self.out().json_list = JsonList::Empty;
     }
 
     /// Writes one line of data; tabs separate its columns. A line break in it is escaped like every
@@ -97,40 +100,34 @@ impl Terminal {
         self.write_line(&safe(line, self.colours, |character| character == '\t'))
     }
 
-    /// Writes text that may have line breaks of the user's own, such as those of `--format`. Text
-    /// from outside was escaped before.
+    /// Writes text that may have line breaks of the user's own, such as those of `--format`. The
+    /// caller must already have escaped text from outside.
     pub(crate) fn lines(&self, lines: &str) -> Result<(), CliError> {
         self.write_line(&safe(lines, self.colours, is_layout))
     }
 
     fn write_line(&self, line: &str) -> Result<(), CliError> {
-        let mut out = self.out();
-        if self.is_tty && std::mem::take(&mut out.has_progress) {
-            // Both streams are shown in the same place. If standard error is closed, the failure
-            // does not matter.
-            let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
+        let out = &mut *self.out();
+        if self.out_is_tty {
+            // Both streams are shown in the same place.
+            erase_progress(out);
         }
-        let before = match out.list {
-            List::No => "",
-            List::Empty => "[\n",
-            List::Begun => ",\n",
+        let (before, after) = match out.json_list {
+            JsonList::Off => ("", "\n"),
+            JsonList::Empty => ("[\n", ""),
+            JsonList::Started => (",\n", ""),
         };
-        let is_list = out.list != List::No;
-        if is_list {
-            out.list = List::Begun;
+        if out.json_list != JsonList::Off {
+            out.json_list = JsonList::Started;
         }
-        out.stream.write_all(before.as_bytes())?;
-        out.stream.write_all(line.as_bytes())?;
-        if !is_list {
-            out.stream.write_all(b"\n")?;
-        }
-        if self.is_tty {
+        write_whole(&mut out.stream, &mut out.line, [before, line, after])?;
+        if self.out_is_tty {
             out.stream.flush()?;
         }
         Ok(())
     }
 
-    /// Writes text unchanged: the help, a generated script. Never text from outside.
+    /// Writes text unchanged. Text from outside must already be escaped.
     pub(crate) fn raw(&self, text: &[u8]) -> Result<(), CliError> {
         let mut out = self.out();
         out.stream.write_all(text)?;
@@ -145,31 +142,31 @@ impl Terminal {
     pub(crate) fn finish(&self) -> Result<(), CliError> {
         self.end_progress();
         let mut out = self.out();
-        let end = match std::mem::replace(&mut out.list, List::No) {
-            List::No => "",
-            List::Empty => "[]\n",
-            List::Begun => "\n]\n",
+        let end = match std::mem::replace(&mut out.json_list, JsonList::Off) {
+            JsonList::Off => "",
+            JsonList::Empty => "[]\n",
+            JsonList::Started => "\n]\n",
         };
         out.stream.write_all(end.as_bytes())?;
         Ok(out.stream.flush()?)
     }
 
-    /// Writes a problem to standard error, after a name padded to `width`.
+    /// Writes a problem to standard error. A name is padded to `width`.
     pub(crate) fn problem(&self, problem: &Problem, width: usize) -> Result<(), CliError> {
         if self.json_errors {
             return self.note(&json(problem));
         }
         let text = match &problem.name {
             Some(name) => {
-                let sentence = format!("*** {}", plain_lines(&problem.sentence()));
+                let sentence = format!("*** {}", escaped_lines(&problem.sentence()));
                 let sentence = self.error_paint(Style::Bad, &sentence);
-                format!("{}   {sentence}", padded(&clipped(&plain(name)), width))
+                format!("{}   {sentence}", padded(&clipped(&escaped(name)), width))
             }
             None => {
                 let head = self.error_paint(Style::Bad, "error:");
-                let message = plain_lines(&problem.message);
+                let message = escaped_lines(&problem.message);
                 match &problem.hint {
-                    Some(hint) => format!("{head} {message}\n  {}", plain_lines(hint)),
+                    Some(hint) => format!("{head} {message}\n  {}", escaped_lines(hint)),
                     None => format!("{head} {message}"),
                 }
             }
@@ -180,13 +177,10 @@ impl Terminal {
     /// Writes a line to standard error, after flushing the data written so far.
     pub(crate) fn note(&self, line: &str) -> Result<(), CliError> {
         self.flush()?;
-        let erase = match std::mem::take(&mut self.out().has_progress) {
-            true => ERASE_LINE,
-            false => "",
-        };
+        self.end_progress();
         let line = safe(line, self.error_colours, is_layout);
         // If standard error is closed, the failure does not matter.
-        let _ = writeln!(io::stderr().lock(), "{erase}{line}");
+        let _ = writeln!(io::stderr().lock(), "{line}");
         Ok(())
     }
 
@@ -200,16 +194,16 @@ impl Terminal {
         if self.shows_progress {
             self.out().has_progress = true;
             // If the line wrapped, only its last row could be erased.
-            let line = plain(line);
-            let line = fitting(&line, columns());
+            let line = escaped(line);
+            let line = fitting(&line, progress_columns());
             // If standard error is closed, the failure does not matter.
             let _ = write!(io::stderr().lock(), "{ERASE_LINE}{line}");
         }
     }
 
-    /// Returns a terminal for a command whose data goes to a file: progress is shown if standard
-    /// error is a terminal.
-    pub(crate) fn beside_files(&self) -> Self {
+    /// Returns a terminal that also shows progress when standard output is a terminal, for commands
+    /// whose data goes to files.
+    pub(crate) fn for_file_output(&self) -> Self {
         Self {
             shows_progress: has_progress_line() && !self.json_errors,
             ..self.clone()
@@ -217,14 +211,11 @@ impl Terminal {
     }
 
     pub(crate) fn end_progress(&self) {
-        if std::mem::take(&mut self.out().has_progress) {
-            // If standard error is closed, the failure does not matter.
-            let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
-        }
+        erase_progress(&mut self.out());
     }
 
     /// Returns standard output for binary data, after everything written so far.
-    pub(crate) fn data(&self) -> Result<File, CliError> {
+    pub(crate) fn binary_output(&self) -> Result<File, CliError> {
         self.flush()?;
         Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
     }
@@ -242,7 +233,25 @@ impl Terminal {
     }
 }
 
-fn columns() -> usize {
+fn erase_progress(out: &mut Out) {
+    if std::mem::take(&mut out.has_progress) {
+        // If standard error is closed, the failure does not matter.
+        let _ = write!(io::stderr().lock(), "{ERASE_LINE}");
+    }
+}
+
+/// Writes the parts as one, so that a buffered stream never flushes only some of them. `buffer` is
+/// reused.
+fn write_whole(out: &mut impl Write, buffer: &mut Vec<u8>, parts: [&str; 3]) -> io::Result<()> {
+    buffer.clear();
+    for part in parts {
+        buffer.extend_from_slice(part.as_bytes());
+    }
+    out.write_all(buffer)
+}
+
+/// Columns of the progress line: one less than standard error has, so that it does not wrap.
+fn progress_columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     // A terminal that does not know its size reports 0.
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
@@ -257,36 +266,35 @@ fn is_dumb(term: Option<OsString>) -> bool {
     term.is_some_and(|term| term == "dumb")
 }
 
-/// Returns true if colours are wanted on a terminal: not if `NO_COLOR` is set to anything, and not
-/// on a dumb terminal.
+/// Returns false if `NO_COLOR` is not empty, or on a dumb terminal.
 fn are_colours_wanted(no_color: Option<OsString>, term: Option<OsString>) -> bool {
     no_color.is_none_or(|value| value.is_empty()) && !is_dumb(term)
 }
 
-pub(crate) fn shown(path: &Path) -> String {
-    plain(&path.display().to_string())
+pub(crate) fn escaped_path(path: &Path) -> String {
+    escaped(&path.display().to_string())
 }
 
 /// Returns true for `-`, the path of standard input and standard output.
-pub(crate) fn is_standard(path: &Path) -> bool {
+pub(crate) fn is_stdio(path: &Path) -> bool {
     path == Path::new("-")
 }
 
 /// Reads a file, or standard input, as text.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    match is_standard(path) {
+    match is_stdio(path) {
         true => io::read_to_string(io::stdin()),
         false => std::fs::read_to_string(path),
     }
 }
 
 /// Escapes text from outside: one line, without tabs or terminal control.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     escape(text).into_owned()
 }
 
 /// Escapes text from outside that may have several lines.
-pub(crate) fn plain_lines(text: &str) -> String {
+pub(crate) fn escaped_lines(text: &str) -> String {
     escape_except(text, |character| character == '\n').into_owned()
 }
 
@@ -296,7 +304,7 @@ pub(crate) fn tabbed<'c>(cells: impl IntoIterator<Item = &'c str>) -> String {
     cells.join("\t").trim_end_matches('\t').to_owned()
 }
 
-/// Returns the text as it may reach the terminal. Everything unprintable is escaped, except
+/// Returns the text in a form that is safe to print. Everything unprintable is escaped, except
 /// characters that `keep` accepts and, if colours are used, the colours of [`painted`].
 fn safe(text: &str, has_colours: bool, keep: fn(char) -> bool) -> Cow<'_, str> {
     if !has_colours || !text.contains('\u{1b}') {
@@ -371,9 +379,9 @@ fn painted(colours: bool, style: Style, text: &str) -> String {
         _ if !colours => return text.into_owned(),
         Style::Plain => return text.into_owned(),
         Style::Dim => DIM,
-        Style::Uncertain => YELLOW,
+        Style::Warning => YELLOW,
         Style::Bad => RED,
-        Style::Fine => GREEN,
+        Style::Good => GREEN,
     };
     format!("{colour}{text}{RESET}")
 }
@@ -388,7 +396,7 @@ mod tests {
         assert!(are_colours_wanted(None, text("xterm")));
         assert!(
             are_colours_wanted(text(""), None),
-            "an empty NO_COLOR says nothing"
+            "an empty NO_COLOR has no effect"
         );
         assert!(!are_colours_wanted(text("1"), text("xterm")));
         assert!(!are_colours_wanted(None, text("dumb")));
@@ -399,9 +407,9 @@ mod tests {
 
     #[test]
     fn terminal_control_sequences_are_escaped() {
-        assert_eq!(plain("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u001b[31m");
-        assert_eq!(plain_lines("a\n\u{7}b"), "a\n\\u0007b");
-        assert_eq!(shown(Path::new("a\tb")), "a\\tb");
+        assert_eq!(escaped("a'b/µ\n\u{1b}[31m"), "a'b/µ\\n\\u001b[31m");
+        assert_eq!(escaped_lines("a\n\u{7}b"), "a\n\\u0007b");
+        assert_eq!(escaped_path(Path::new("a\tb")), "a\\tb");
     }
 
     #[test]
@@ -422,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_begin_no_further_column_or_line() {
+    fn cells_do_not_start_new_columns_or_lines() {
         assert_eq!(tabbed(["a\tb", "c\nd", ""]), "a\\tb\tc\\nd");
     }
 
@@ -435,12 +443,42 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_characters() {
+    fn text_is_padded_and_clipped_by_characters() {
         assert_eq!(padded("°C", 4), "°C  ");
         assert_eq!(padded("too long", 3), "too long");
         assert_eq!(
             clipped(&"é".repeat(200)).chars().count(),
             NAME_SHOWN_MAX + 1
         );
+    }
+
+    /// Keeps what each system call would write.
+    #[derive(Default)]
+    struct Pipe(Vec<Vec<u8>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pipe_gets_whole_lines_even_if_they_exceed_the_buffer() {
+        let mut sut = BufWriter::with_capacity(16, Pipe::default());
+        let mut line = Vec::new();
+        for length in [7, 8, 15, 16, 17, 40, 3] {
+            write_whole(&mut sut, &mut line, ["", &"x".repeat(length), "\n"]).unwrap();
+        }
+        sut.flush().unwrap();
+        let written = &sut.get_ref().0;
+        assert_eq!(written.concat().len(), 106 + 7);
+        for bytes in written {
+            assert_eq!(bytes.last(), Some(&b'\n'), "{bytes:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use trunkline_types::{Level, Quality};
 use super::ReadingView;
 use super::times::TimeColumn;
 use super::values::ValueStyle;
-use crate::terminal::{Style, Terminal, padded, plain, tabbed};
+use crate::terminal::{Style, Terminal, escaped, padded, tabbed};
 
 #[derive(Debug)]
 pub(crate) struct HumanForm {
@@ -80,13 +80,13 @@ impl HumanForm {
             cells.push(&marks);
             return tabbed(cells);
         }
-        let mut parts = vec![padded(&plain(shown.name), self.name_width)];
+        let mut parts = vec![padded(&escaped(shown.name), self.name_width)];
         let paint = |style, text: &str| self.terminal.paint(style, text);
         parts.extend(time.map(|time| paint(Style::Dim, &time)));
         let value = paint(style(shown.reading.sample.quality), &values.concat());
         parts.push(match shown.metadata.units.as_str() {
             "" => value,
-            units => format!("{value} {}", plain(units)),
+            units => format!("{value} {}", escaped(units)),
         });
         parts.extend(marks.iter().map(|(mark, style)| paint(*style, mark)));
         parts.join("   ")
@@ -105,7 +105,7 @@ impl HumanForm {
             let mark = format!("for {:.1} s", age.as_secs_f64());
             match marks.last_mut() {
                 Some((quality, _)) if quality.ends_with("stale") => *quality += &format!(" {mark}"),
-                _ => marks.push((format!("stale {mark}"), Style::Uncertain)),
+                _ => marks.push((format!("stale {mark}"), Style::Warning)),
             }
         }
         let lost = &reading.lost;
@@ -124,7 +124,7 @@ impl HumanForm {
 fn style(quality: Quality) -> Style {
     match quality.level() {
         Level::Good => Style::Plain,
-        Level::Uncertain => Style::Uncertain,
+        Level::Uncertain => Style::Warning,
         Level::Bad => Style::Bad,
     }
 }

@@ -6,7 +6,7 @@ use super::record::{JsonSchema, Record, Serialize, Table};
 use super::values::{Amount, ValueStyle, WideInt};
 use crate::arguments::Form;
 use crate::settings::{Columns, Settings};
-use crate::terminal::{Style, Terminal, padded, plain};
+use crate::terminal::{Style, Terminal, escaped, padded};
 use crate::{CliError, Problem};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,7 +104,7 @@ impl RatePrinter {
         };
         let lost = lost.map_or_else(|| "unknown".to_owned(), |count| count.to_string());
         let lost = self.terminal.paint(style, &format!("lost={lost}"));
-        let name = padded(&plain(name), self.name_width);
+        let name = padded(&escaped(name), self.name_width);
         let line = format!("{name}   {per_second:.1} /s   {lost}   coalesced={coalesced}");
         self.terminal.line(&line)
     }

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::csv;
 use crate::arguments::Form;
 use crate::settings::{Columns, Settings};
-use crate::terminal::{Style, Terminal, padded, plain, tabbed, width};
+use crate::terminal::{Style, Terminal, escaped, padded, tabbed, width};
 use crate::{CliError, Problem};
 
 /// A line of a list: an object for programs, cells for people and CSV.
@@ -119,7 +119,7 @@ impl Table {
     ) -> Result<(), CliError> {
         if self.form.is_for_people() {
             // Nothing in a cell may move the cursor or begin another column.
-            cells.iter_mut().for_each(|cell| *cell = plain(cell));
+            cells.iter_mut().for_each(|cell| *cell = escaped(cell));
         }
         let texts = || cells.iter().map(String::as_str);
         let line = match self.form {

@@ -2,7 +2,7 @@
 
 use trunkline_types::{AuditEntry, AuditOutcome, AuditQuery, Pattern, Timestamp};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, opening};
 use crate::instant::FORMS;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
@@ -13,9 +13,9 @@ use crate::{CliError, Context, Exit, Problem};
 
 /// Show who changed what, when, from where, and with what result
 ///
-/// The engine records every write of a client to a variable with `audit`, with its outcome; every
-/// force and unforce; and every order: deploy, undeploy, start, stop. The oldest entries come
-/// first.
+/// The engine records every write by a client to a variable whose configuration sets `audit`, with
+/// its outcome; every force and unforce; every deployment, removal, start and stop of a library;
+/// and engine starts and stops. The oldest entries come first.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only entries about this variable, about this library and its variables, or about names that
@@ -28,12 +28,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
 
-    /// Only entries with this value in the column `who`
+    /// Only entries by this principal, as shown in the column `who`, such as local:1000 or engine
     #[arg(long, value_name = "WHO")]
     who: Option<String>,
 
     /// Only the last N entries
-    #[arg(long, value_name = "N", value_parser = crate::arguments::number::<u32>(1..=4_294_967_295))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = crate::arguments::number::<u32>(1..=4_294_967_295),
+        allow_negative_numbers = true
+    )]
     last: Option<u32>,
 }
 
@@ -102,7 +107,7 @@ impl Record for Entry {
     fn style(&self) -> Style {
         match self.outcome {
             "refused" | "lost" => Style::Bad,
-            "unknown" => Style::Uncertain,
+            "unknown" => Style::Warning,
             _ => Style::Plain,
         }
     }
@@ -112,6 +117,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let operands = args.pattern.iter().map(|text| whole_library(text));
     let operands: Vec<String> = operands.collect();
     let targets = targets::resolve(&operands, &context.settings)?;
+    let named: Vec<String> = targets.names(&context.settings);
     let pattern = match targets.wanted.into_iter().next() {
         None => None,
         Some(Wanted::Pattern(pattern)) => Some(pattern),
@@ -147,9 +153,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             // oldest as missing.
             let state = &page.state;
             if !has_any {
-                context
-                    .terminal
-                    .note(&format!("no matching entries; {state}"))?;
+                let unaudited = unaudited(&connection, &named).unwrap_or_default();
+                let note = format!("no matching entries; {state}{unaudited}");
+                context.terminal.note(&note)?;
             } else if page.removed > 0 && !query.newest_first {
                 let removed = page.removed;
                 let note = format!("the oldest {removed} entries have been removed; {state}");
@@ -158,6 +164,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             return Ok(Exit::Done);
         }
     }
+}
+
+/// Returns a hint if the engine does not audit the writes to this variable.
+fn unaudited(connection: &Connection, names: &[String]) -> Option<String> {
+    let name = names.first()?;
+    let opened = connection.open(&[name], opening(false, false)).ok()?;
+    let variable = opened.into_iter().next()?.ok()?.variable;
+    let info = connection.call(|client, wait| client.info(&[variable], wait));
+    let info = info.ok()?.into_iter().next()?.ok()?;
+    info.audit.is_empty().then(|| {
+        format!("; writes to {name} are not audited: set audit = \"complete\" in its configuration")
+    })
 }
 
 impl Entry {

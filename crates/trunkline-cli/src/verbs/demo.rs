@@ -20,7 +20,8 @@ use crate::output::record::json;
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit};
 
-/// Run a demonstration: a simulated boiler house and the readings of this machine
+/// Run a demonstration: a simulated boiler house, and the CPU, memory, disk and network use of this
+/// computer
 ///
 /// The engine keeps everything in memory and runs until Ctrl-C. By default, only this machine can
 /// reach it. The command prints examples to try.
@@ -170,7 +171,7 @@ fn show_movement(engine: &Engine, context: &Context) -> Result<(), CliError> {
     let Some((before, now)) = moved else {
         return Ok(());
     };
-    let updating = context.terminal.paint(Style::Fine, "is updating");
+    let updating = context.terminal.paint(Style::Good, "is updating");
     let line = format!("  {SHOWN} {updating}: {before} → {now} {units}");
     context.terminal.line(&line)
 }

@@ -13,13 +13,14 @@ use crate::{CliError, Context, Exit, Problem};
 /// store (`serve --store`). Each library is deployed completely or not at all.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Configuration files, and directories of files that end in .toml; only their libraries are
+    /// Configuration files, and folders of files that end in .toml; only their libraries are
     /// deployed
     #[arg(value_name = "FILE", required = true)]
     files: Vec<std::path::PathBuf>,
 
     /// Replace libraries that are already deployed: variables that keep their type keep their
-    /// values and subscribers, other variables are added or removed
+    /// values and subscribers; those whose type changes start anew, and those no longer in the
+    /// files are removed without confirmation
     #[arg(long)]
     replace: bool,
 }
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     }
     if plan.libraries.is_empty() {
         let sentence = "the files contain no library; add [[variable]] sections";
-        return Err(Problem::new(Exit::Found, "no-library", sentence).into());
+        return Err(Problem::new(Exit::ProblemsFound, "no-library", sentence).into());
     }
     let mut orders = Orders::new(context)?;
     for library in plan.libraries {

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                 let shown = ReadingView::new(&name, &metadata, reading, received);
                 printer.print(&shown)?;
                 if !shown.has_value {
-                    tally.item_failed(Exit::SomeFailed);
+                    tally.item_failed(Exit::Failed);
                 }
             }
             Err(problem) => tally.item_failed(context.show(&problem, name_width)?),

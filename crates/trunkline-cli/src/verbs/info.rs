@@ -18,7 +18,7 @@ use crate::output::record::{Table, json};
 use crate::output::times::TimeColumn;
 use crate::settings::Columns;
 use crate::targets;
-use crate::terminal::{Style, padded, plain};
+use crate::terminal::{Style, escaped, padded};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Show everything the engine knows about variables
@@ -32,9 +32,14 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// Also show COUNT values of each variable as a sparkline: the current value and those that
+    /// Also show COUNT values of each variable as a small graph: the current value and those that
     /// arrive within --timeout
-    #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = number::<u32>(1..=10_000),
+        allow_negative_numbers = true
+    )]
     trend: Option<u32>,
 }
 
@@ -131,10 +136,10 @@ impl<'a> Printer<'a> {
         if !std::mem::replace(&mut self.is_first, false) {
             terminal.line("")?;
         }
-        terminal.line(&plain(&info.name))?;
+        terminal.line(&escaped(&info.name))?;
         for (key, value) in lines {
             let key = terminal.paint(Style::Dim, &padded(key, 12));
-            terminal.line(&format!("  {key} {}", plain(&value)))?;
+            terminal.line(&format!("  {key} {}", escaped(&value)))?;
         }
         Ok(())
     }

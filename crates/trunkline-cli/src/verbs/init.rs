@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::replace::{exists, replace};
-use crate::terminal::shown;
+use crate::replace::{exists, replace, unwritten};
+use crate::terminal::escaped_path;
 use crate::{CliError, Context, Exit, Problem};
 
 /// Write an example configuration with comments, ready for `serve`
 ///
-/// The file has a library with several variables, one of them scaled, and an I/O server with the
-/// readings of this machine. An existing file is replaced only with --force.
+/// The file has a library with several variables, one of them scaled, and an I/O server that reads
+/// the CPU, memory, disk and network use of this computer. An existing file is replaced only with
+/// --force.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file to write
@@ -29,12 +30,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let written = replace(path, args.force, |file| file.write_all(EXAMPLE.as_bytes()));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(path),
-        _ => {
-            let sentence = format!("{} cannot be written: {error}", shown(path));
-            Problem::failed("file", sentence)
-        }
+        _ => Problem {
+            code: "file".into(),
+            ..unwritten(path, &error)
+        },
     })?;
-    let line = format!("{0} written; try: trunkline serve {0}", shown(path));
+    let line = format!("{0} written; try: trunkline serve {0}", escaped_path(path));
     context.terminal.note(&line)?;
     Ok(Exit::Done)
 }

@@ -13,6 +13,9 @@ use crate::targets;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run I/O servers in separate processes
+///
+/// An I/O server connects devices to the variables of an engine. `serve` runs those of its
+/// configuration itself; `io run` runs one in its own process, on this or another machine.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Run(Args),
@@ -40,9 +43,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Interval between scans: seconds, or a number with us, ms, s, m or h (default: the
-    /// driver's own)
-    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    /// Interval between scans, from 100us to 24h: seconds, or a number with us, ms, s, m or h
+    /// (default: the driver's own)
+    #[arg(long, value_name = "TIME", value_parser = period, allow_hyphen_values = true)]
     period: Option<Duration>,
 
     /// Also deploy the libraries that the I/O server offers
@@ -153,7 +156,7 @@ fn server(args: &Args) -> Result<Box<dyn IoServer>, Problem> {
     }
     drivers()
         .create(&args.driver, &settings)
-        .map_err(|error| Problem::new(Exit::Found, "driver", error.to_string()))
+        .map_err(|error| Problem::new(Exit::ProblemsFound, "driver", error.to_string()))
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
@@ -218,6 +221,15 @@ fn show(
     terminal.flush()
 }
 
+/// Parses an interval between scans; the same range as in a configuration.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = arguments::duration(text)?;
+    match (Duration::from_micros(100)..=Duration::from_secs(86_400)).contains(&period) {
+        true => Ok(period),
+        false => Err("it must be from 100us to 24h".to_owned()),
+    }
+}
+
 /// Parses `KEY=VALUE`: true, false, a number, or text.
 fn setting(text: &str) -> Result<(String, Setting), String> {
     match text.split_once('=') {
@@ -258,6 +270,16 @@ mod tests {
         assert_eq!(of("text=a=b"), Setting::String("a=b".to_owned()));
         assert!(setting("seed").is_err());
         assert!(setting("=7").is_err());
+    }
+
+    #[test]
+    fn interval_between_scans_is_within_the_range_of_a_configuration() {
+        assert_eq!(period("100us"), Ok(Duration::from_micros(100)));
+        assert_eq!(period("24h"), Ok(Duration::from_secs(86_400)));
+        for text in ["0", "99us", "25h"] {
+            assert_eq!(period(text).unwrap_err(), "it must be from 100us to 24h");
+        }
+        assert_eq!(period("-1s").unwrap_err(), "a time cannot be negative");
     }
 
     #[test]

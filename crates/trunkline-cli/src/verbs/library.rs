@@ -144,12 +144,16 @@ pub(super) fn of_call(connection: &Connection, error: &CallError) -> Problem {
     };
     let exit = match fault.code {
         FaultCode::Denied => Exit::NotPermitted,
-        FaultCode::TimedOut => Exit::Unknown,
-        FaultCode::UnknownLibrary => Exit::SomeFailed,
-        FaultCode::BadLibrary | FaultCode::TooLarge => Exit::Found,
+        FaultCode::TimedOut => Exit::OutcomeUnknown,
+        FaultCode::UnknownLibrary => Exit::Failed,
+        FaultCode::BadLibrary | FaultCode::TooLarge => Exit::ProblemsFound,
         _ => Exit::Refused,
     };
-    Problem::new(exit, fault.code.name(), &fault.sentence)
+    let problem = Problem::new(exit, fault.code.name(), &fault.sentence);
+    match fault.code {
+        FaultCode::LibraryExists => problem.with_hint("use --replace, or undeploy it first"),
+        _ => problem,
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::output::values::{ValueStyle, WideInt};
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit};
 
-/// Show the limits of an engine and their usage
+/// Show the limits of an engine, and how much of each is in use
 ///
 /// The usage is the engine's newest measurement; by default, it measures itself once per second. An
 /// engine that does not measure itself (health = 0) reports no usage, and only three limits: items,
@@ -70,7 +70,7 @@ impl Record for Limit {
 
     fn style(&self) -> Style {
         match self.is_near {
-            true => Style::Uncertain,
+            true => Style::Warning,
             false => Style::Plain,
         }
     }

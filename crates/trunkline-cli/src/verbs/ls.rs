@@ -105,7 +105,7 @@ impl Record for Entry {
     fn style(&self) -> Style {
         match self.variables {
             None => Style::Plain,
-            Some(_) if self.is_stopped() => Style::Uncertain,
+            Some(_) if self.is_stopped() => Style::Warning,
             Some(_) => Style::Dim,
         }
     }

@@ -100,9 +100,9 @@ impl Context {
 
     /// Returns a context for a command that writes no data to standard output while it runs: its
     /// progress is shown whenever standard error is a terminal.
-    pub(crate) fn beside_files(&self) -> Self {
+    pub(crate) fn for_file_output(&self) -> Self {
         Self {
-            terminal: self.terminal.beside_files(),
+            terminal: self.terminal.for_file_output(),
             ..self.clone()
         }
     }

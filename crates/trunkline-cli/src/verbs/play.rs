@@ -25,7 +25,7 @@ use crate::arguments;
 use crate::connection::Connection;
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::values::Amount;
-use crate::terminal::plain;
+use crate::terminal::{escaped, width};
 use crate::verbs::progress::Meter;
 use crate::{CliError, Context, Exit, Problem, counted};
 
@@ -53,12 +53,13 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "OLD=NEW", value_parser = renaming)]
     renaming: Option<(String, String)>,
 
-    /// Play at this multiple of the recorded speed
+    /// Play at this multiple of the recorded speed, such as 2 or 0.5
     #[arg(
         long,
         value_name = "FACTOR",
         value_parser = arguments::positive,
-        conflicts_with = "full"
+        conflicts_with = "full",
+        allow_negative_numbers = true
     )]
     speed: Option<f64>,
 
@@ -66,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long)]
     full: bool,
 
-    /// Keep the recorded times of the updates
+    /// Keep the recorded times of the updates, instead of the times at which they are played
     #[arg(long)]
     keep_times: bool,
 
@@ -78,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "stream")]
     skip_gaps: bool,
 
-    /// Play into a stream; URL is the name of the endpoint to create
+    /// Play into a stream; URL is the name or URL of the endpoint to create
     #[arg(long, value_name = "URL", conflicts_with = "renaming")]
     stream: Option<String>,
 
@@ -88,7 +89,12 @@ pub(crate) struct Args {
     to: Option<String>,
 
     /// With --stream, the type of the elements; default: f64 for rows, otherwise the recorded type
-    #[arg(long = "type", value_name = "TYPE", value_parser = arguments::data_type)]
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        value_parser = arguments::data_type,
+        requires = "stream"
+    )]
     data_type: Option<DataType>,
 
     /// With --stream, the group to play if the recording has several
@@ -104,7 +110,7 @@ pub(crate) struct Args {
 const RING_ROWS: usize = 1 << 16;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
-    let context = &context.beside_files();
+    let context = &context.for_file_output();
     context.interrupted.end_in_order(1);
     let pace = match (args.full, args.speed) {
         (true, _) => Pace::Full,
@@ -122,18 +128,22 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
     let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
     let is_whole = say_missing(recorded.missing(), context)?;
     check_sums(args, context)?;
-    let connection = Connection::to_engine(context)?;
-    let options = PlayVariablesOptions {
-        pace,
-        keeps_times: args.keep_times,
-        timeout: connection.timeout(),
-    };
     let target = |name: &str| {
         let name = match &args.renaming {
             Some((old, new)) => format!("{new}{}", name.strip_prefix(old.as_str())?),
             None => name.to_owned(),
         };
         (!context.settings.is_excluded(&name)).then_some(name)
+    };
+    let names = || recorded.variables().iter().map(|one| one.name.as_str());
+    if names().next().is_some() && names().all(|name| target(name).is_none()) {
+        return Err(all_left_out(args, names()).into());
+    }
+    let connection = Connection::to_engine(context)?;
+    let options = PlayVariablesOptions {
+        pace,
+        keeps_times: args.keep_times,
+        timeout: connection.timeout(),
     };
     let total: u64 = recorded.variables().iter().map(|one| one.updates).sum();
     let started = context.clock.now();
@@ -160,7 +170,7 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
     })?;
     PlayedInto::variables(&done).tell(started, context)?;
     for failure in &done.failures {
-        let sentence = plain(&failure.sentence);
+        let sentence = escaped(&failure.sentence);
         let sentence = format!("{}: {sentence}", counted(failure.updates, "update"));
         report(&failure.name, failure.code.clone(), &sentence, context)?;
     }
@@ -171,19 +181,34 @@ fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, Cl
         let unreadable = unreadable(one.unreadable, "update");
         let sentence = format!(
             "{unreadable}; --exclude '{}' leaves the variable out",
-            plain(&name)
+            escaped(&name)
         );
         report(&name, "unreadable", &sentence, context)?;
     }
     for (name, why) in &done.refused {
-        report(name, "not-played", &plain(why), context)?;
+        report(name, "not-played", &escaped(why), context)?;
     }
     Ok(match done.is_complete {
         false => Exit::Interrupted,
-        true if done.failed > 0 || done.unreadable > 0 => Exit::SomeFailed,
-        true if !done.refused.is_empty() || !is_whole => Exit::SomeFailed,
+        true if done.failed > 0 || done.unreadable > 0 => Exit::Failed,
+        true if !done.refused.is_empty() || !is_whole => Exit::Failed,
         true => Exit::Done,
     })
+}
+
+/// Returns the problem of a recording whose variables are all left out by the options.
+fn all_left_out<'a>(args: &Args, mut names: impl Iterator<Item = &'a str>) -> Problem {
+    let hint = match &args.renaming {
+        Some((old, _)) if !names.any(|name| name.starts_with(old)) => {
+            format!(
+                "no recorded name begins with {}, as --as requires",
+                escaped(old)
+            )
+        }
+        _ => "--exclude leaves all of them out".to_owned(),
+    };
+    let message = "none of the recording's variables can be played";
+    Problem::stating("nothing-to-play", message).with_hint(hint)
 }
 
 /// Reports a part of the recording that was not played as it was recorded.
@@ -194,7 +219,7 @@ fn report(
     context: &Context,
 ) -> Result<(), CliError> {
     let problem = Problem::failed(code, sentence).of(name);
-    context.terminal.problem(&problem, name.len())
+    context.terminal.problem(&problem, width(name))
 }
 
 fn unreadable(count: u64, one: &str) -> String {
@@ -222,7 +247,7 @@ fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
 /// Names the missing parts of the recording. Returns true if there are none.
 fn say_missing(missing: &[MissingPart], context: &Context) -> Result<bool, CliError> {
     for part in missing {
-        let problem = Problem::failed("missing", plain(&part.to_string()));
+        let problem = Problem::failed("missing", escaped(&part.to_string()));
         context.terminal.problem(&problem, 0)?;
     }
     Ok(missing.is_empty())
@@ -418,7 +443,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
     });
     let done = done.map_err(|error| not_played(&error))?;
     close(stream, &done, "row", started, context).map(|exit| match exit {
-        Exit::Done if !is_whole => Exit::SomeFailed,
+        Exit::Done if !is_whole => Exit::Failed,
         exit => exit,
     })
 }
@@ -471,7 +496,7 @@ fn not_played(error: &RecordingError) -> Problem {
     if let RecordingError::Playback(error) = error
         && let Some(channel) = error.channel()
     {
-        let name = plain(&name_of(channel));
+        let name = escaped(&name_of(channel));
         found.hint = Some(format!("--exclude '{name}' plays the others"));
     }
     found

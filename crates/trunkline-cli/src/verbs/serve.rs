@@ -18,20 +18,23 @@ use trunkline_net::server::{BindError, raise_descriptor_limit};
 
 use super::io;
 use crate::output::record::{JsonSchema, Serialize, json};
+use crate::problem::folder_reason;
 use crate::terminal::{padded, width};
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Run an engine with the libraries and I/O servers of configuration files
 ///
-/// The command prints what it serves and where, and runs until Ctrl-C or SIGTERM.
+/// The command prints what it serves and where, and runs until Ctrl-C or SIGTERM. Libraries
+/// deployed earlier are loaded from the store; without FILE, the engine serves only these.
+/// `trunkline init` writes an example configuration; `trunkline help config` lists all keys.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Configuration files, and directories of files that end in .toml
+    /// Configuration files, and folders of files that end in .toml
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// File for deployed libraries, retained values and the audit, or `none`; default: the
-    /// configured store, otherwise a file in your state folder, named after the port
+    /// File for deployed libraries, retained values and the audit trail; `none` keeps them in
+    /// memory only. Default: the configured store, otherwise ~/.local/state/trunkline/engine-PORT.db
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
@@ -42,8 +45,9 @@ pub(crate) struct Args {
 /// Where an engine listens.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListenArgs {
-    /// Listen at this address instead of the configured one: an IP address, a port, or both; port 0
-    /// is any free port; unix:PATH is a Unix socket. May be given several times
+    /// Listen on this address instead of the configured one: an IP address, a port, or both; port 0
+    /// is any free port; unix:PATH is a Unix socket; PATH must be absolute and end in .sock. May be
+    /// given several times
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Vec<ListenAddress>,
 
@@ -243,6 +247,7 @@ fn default_store(plan: &DeploymentPlan) -> Result<(StoreChoice, Option<String>),
     let created = folders.recursive(true).mode(0o700).create(&folder);
     created.map_err(|error| {
         let folder = folder.display();
+        let error = folder_reason(&error);
         let sentence = format!(
             "the folder {folder} for the engine's store cannot be created ({error}); name another \
              file with --store, or `--store none`"
@@ -333,9 +338,15 @@ pub(super) fn warn(
     let addresses = engine.local_addrs();
     let is_local = |address: &&SocketAddr| address.ip().to_canonical().is_loopback();
     for address in addresses.iter().filter(|address| !is_local(address)) {
-        let sentence = format!(
-            "*** insecure: everyone who reaches {address} may read and write every variable"
-        );
+        let sentence = match plan.engine.same_user {
+            true => format!(
+                "*** other machines can reach {address}; same_user refuses them, and other users \
+                 of this machine"
+            ),
+            false => format!(
+                "*** insecure: everyone who reaches {address} may read and write every variable"
+            ),
+        };
         context.alarm(&sentence)?;
     }
     match addresses.iter().find(is_local) {
@@ -393,7 +404,7 @@ pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Ex
     let terminal = &context.terminal;
     if !context.settings.is_json() {
         terminal.note(&errors.to_string())?;
-        return Ok(Exit::Found);
+        return Ok(Exit::ProblemsFound);
     }
     for error in &errors.errors {
         let problem = Problem {
@@ -401,15 +412,18 @@ pub(super) fn show_errors(errors: &ConfigErrors, context: &Context) -> Result<Ex
             code: error.kind.code().into(),
             message: format!("{} {}", error.place(), error.message()),
             hint: error.hint(),
-            exit: Exit::Found,
+            exit: Exit::ProblemsFound,
         };
         terminal.problem(&problem, 0)?;
     }
     if errors.further > 0 {
         let sentence = format!("there are {} further errors", errors.further);
-        terminal.problem(&Problem::new(Exit::Found, "further-errors", sentence), 0)?;
+        terminal.problem(
+            &Problem::new(Exit::ProblemsFound, "further-errors", sentence),
+            0,
+        )?;
     }
-    Ok(Exit::Found)
+    Ok(Exit::ProblemsFound)
 }
 
 pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
@@ -420,26 +434,30 @@ pub(super) fn of_start(error: &StartError, plan: &DeploymentPlan) -> Problem {
                 BindError::Denied { .. } | BindError::SocketDenied { .. } => {
                     (Exit::NotPermitted, "denied")
                 }
-                BindError::Taken { .. } => (Exit::SomeFailed, "port-taken"),
-                BindError::SocketTaken { .. } => (Exit::SomeFailed, "socket-taken"),
-                _ => (Exit::SomeFailed, "listen"),
+                BindError::Taken { .. } => (Exit::Failed, "port-taken"),
+                BindError::SocketTaken { .. } => (Exit::Failed, "socket-taken"),
+                _ => (Exit::Failed, "listen"),
             };
             Problem::new(exit, code, bind.to_string())
         }
         StartError::Driver { name, error } => {
             let place = place_of_setting(plan, name, error);
             Problem::new(
-                Exit::Found,
+                Exit::ProblemsFound,
                 "driver",
                 format!("{place}[[io]] {name}: {error}"),
             )
         }
         StartError::UnknownItem { variable, .. } => {
             let place = place_of_variable(plan, variable);
-            Problem::new(Exit::Found, "unknown-item", format!("{place}{error}"))
+            Problem::new(
+                Exit::ProblemsFound,
+                "unknown-item",
+                format!("{place}{error}"),
+            )
         }
         StartError::Store(_) => Problem::failed("store", error.to_string()),
-        StartError::Deploy(_) => Problem::new(Exit::Found, "deploy", error.to_string()),
+        StartError::Deploy(_) => Problem::new(Exit::ProblemsFound, "deploy", error.to_string()),
         _ => Problem::system(&error),
     }
 }

@@ -18,7 +18,7 @@ use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::times::TimeColumn;
 use crate::settings::Columns;
 use crate::targets::{self, Wanted, address};
-use crate::terminal::{Style, plain};
+use crate::terminal::{Style, escaped};
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Explain why a variable does not update or, without a name, why there is no connection
@@ -69,8 +69,8 @@ impl Record for Finding {
 
     fn style(&self) -> Style {
         match self.verdict {
-            Verdict::Ok => Style::Fine,
-            Verdict::Note => Style::Uncertain,
+            Verdict::Ok => Style::Good,
+            Verdict::Note => Style::Warning,
             Verdict::Fault => Style::Bad,
         }
     }
@@ -321,7 +321,7 @@ fn report(
     if form.is_for_people() {
         context.terminal.lines(&conclusion(name, cause))?;
     }
-    Ok(Exit::Found.when(cause.is_some()))
+    Ok(Exit::ProblemsFound.when(cause.is_some()))
 }
 
 /// Replaces the times in a sentence of the engine by local ones, as shown everywhere here.
@@ -338,7 +338,7 @@ fn with_local_times(sentence: &str, times: &TimeColumn) -> String {
 }
 
 fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
-    match (name.map(plain), cause) {
+    match (name.map(escaped), cause) {
         (Some(name), None) => format!("Nothing prevents {name} from updating."),
         (None, None) => "The connection works.".to_owned(),
         (name, Some(cause)) => {
@@ -357,7 +357,7 @@ fn conclusion(name: Option<&str>, cause: Option<&Finding>) -> String {
 
 /// Returns the sentence on one line, with a full stop at its end.
 fn ended(sentence: &str) -> String {
-    let sentence = plain(sentence);
+    let sentence = escaped(sentence);
     match sentence.ends_with(['.', '?', '!']) {
         true => sentence,
         false => format!("{sentence}."),

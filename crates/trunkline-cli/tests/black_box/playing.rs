@@ -118,6 +118,28 @@ fn updates_with_damaged_text_are_counted_and_the_others_played() {
     assert!(sound.err.contains("6 updates played"), "{sound:?}");
 }
 
+#[test]
+fn name_of_a_variable_that_is_not_played_is_not_padded() {
+    let served = Served::rig();
+    let folder = served.folder.path();
+    let library = "[library]\nname = \"größe\"\n\n[[variable]]\nname = \"level\"\ntype = \"f64\"\n";
+    std::fs::write(folder.join("test.toml"), library).unwrap();
+    let deployed = served.run(&["deploy", folder.join("test.toml").to_str().unwrap()]);
+    assert_eq!(deployed.code, Some(0), "{deployed:?}");
+    let file = folder.join("damaged.tdms");
+    std::fs::write(&file, damaged()).unwrap();
+    let play = [
+        "play",
+        file.to_str().unwrap(),
+        "--as",
+        "rig/=größe/",
+        "--full",
+    ];
+    let played = served.run(&play);
+    assert_eq!(played.code, Some(1), "{played:?}");
+    assert!(played.err.contains("größe/note   *** "), "{played:?}");
+}
+
 /// Behaviour: B-72.
 #[test]
 fn excluded_channels_are_not_streamed() {

@@ -79,9 +79,9 @@ const PEER_CLOSED: &str = "the peer closed the connection: ";
 impl Notice for MonitorEvent {
     fn style(&self) -> Style {
         match self {
-            Self::Waiting { .. } | Self::NoMatch { .. } => Style::Uncertain,
+            Self::Waiting { .. } | Self::NoMatch { .. } => Style::Warning,
             Self::Disconnected { .. } | Self::Ended { .. } | Self::Gone { .. } => Style::Bad,
-            Self::Connected { .. } | Self::Appeared { .. } => Style::Fine,
+            Self::Connected { .. } | Self::Appeared { .. } => Style::Good,
         }
     }
 }

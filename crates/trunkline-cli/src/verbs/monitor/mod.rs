@@ -36,16 +36,23 @@ pub(crate) struct Args {
 
     /// Contract, which determines what happens if updates arrive faster than they are printed:
     /// latest (the newest value), last:N (the newest N), first:N (the oldest N), all (every update;
-    /// all:N and all:N:BYTES limit the buffer), sampled:PERIOD (at most one per PERIOD)
+    /// all:N and all:N:BYTES limit the buffer; updates that do not fit are lost, and the exit code
+    /// is 7), sampled:PERIOD (at most one per PERIOD)
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000")]
     contract: Contract,
 
     /// Stop after this number of readings
-    #[arg(long, value_name = "N", value_parser = number::<u64>(1..=u64::MAX))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = number::<u64>(1..=u64::MAX),
+        allow_negative_numbers = true
+    )]
     count: Option<u64>,
 
-    /// Stop after this time; if --count or --until is not met by then, the command fails
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    /// Stop after this time, such as 90s or 5m (a bare number is seconds); if --count or --until is
+    /// not met by then, the exit code is 4
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     duration: Option<Duration>,
 
     /// Stop at the first reading that meets this condition, such as 'value > 80' or 'quality !=
@@ -327,7 +334,7 @@ impl Monitor<'_> {
         };
         item.complaint = None;
         if self.args.is_lossless() && !reading.lost.is_none() {
-            self.tally.data_lost();
+            self.tally.set_lost();
         }
         item.rate.readings += 1;
         item.rate.lost = item.rate.lost.plus(reading.lost);
@@ -350,7 +357,7 @@ impl Monitor<'_> {
             return Ok(());
         };
         if self.args.is_lossless() && lost.is_some_and(|lost| lost > 0) {
-            self.tally.data_lost();
+            self.tally.set_lost();
         }
         let values = self.context.settings.values;
         self.context.tell(&MonitorEvent::Ended {
@@ -380,7 +387,7 @@ impl Monitor<'_> {
             }
             (None, None) => return Ok(self.tally.exit()),
         };
-        self.tally.timed_out();
+        self.tally.set_timed_out();
         self.context
             .show(&Problem::new(Exit::TimedOut, "timed-out", sentence), 0)?;
         Ok(self.tally.exit())

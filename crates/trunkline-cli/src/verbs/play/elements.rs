@@ -7,7 +7,7 @@ use trunkline::record::{
 use trunkline_tdms::ObjectPath;
 
 use super::{Args, Watch, check_sums, close, create, nobody_came, problem, report, say_missing};
-use crate::terminal::plain;
+use crate::terminal::escaped;
 use crate::verbs::record::open;
 use crate::{CliError, Context, Exit, Problem, counted};
 
@@ -53,7 +53,7 @@ pub(super) fn into_stream(
     let Some((number, known)) = variables.find(|(_, one)| one.name == name) else {
         let sentence = format!(
             "{} cannot be played: one of its channels is missing, or does not match its type",
-            plain(name)
+            escaped(name)
         );
         return Err(Problem::failed("recording", sentence).into());
     };
@@ -64,7 +64,10 @@ pub(super) fn into_stream(
             stream: wanted,
         };
         let mut found = problem(&error);
-        found.hint = Some(format!("--type '{}'", plain(&known.data_type.to_string())));
+        found.hint = Some(format!(
+            "--type '{}'",
+            escaped(&known.data_type.to_string())
+        ));
         return Err(found.into());
     }
     let total = counted(known.updates, "element");
@@ -100,7 +103,7 @@ pub(super) fn into_stream(
     }
     let is_faithful = say_unplayed(&done, name, context)?;
     Ok(match exit {
-        Exit::Done if !is_whole || unreadable > 0 || !is_faithful => Exit::SomeFailed,
+        Exit::Done if !is_whole || unreadable > 0 || !is_faithful => Exit::Failed,
         exit => exit,
     })
 }

@@ -20,7 +20,8 @@ use super::{problem, write_path};
 use crate::arguments;
 use crate::output::record::{JsonSchema, Serialize, json};
 use crate::output::values::Amount;
-use crate::terminal::shown;
+use crate::problem::folder_reason;
+use crate::terminal::escaped_path;
 use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{self, bytes_text, per_second, rate_text};
 use crate::{CliError, Context, Exit, Problem, counted};
@@ -60,8 +61,8 @@ impl Drop for Made {
 /// memory was full.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder
-    #[arg(value_name = "DIR", default_value = ".")]
+    /// The folder for the recordings, which are removed afterwards
+    #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
 
     /// Number of simulated devices
@@ -69,20 +70,22 @@ pub(crate) struct Args {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = arguments::number::<u16>(1..=64)
+        value_parser = arguments::number::<u16>(1..=64),
+        allow_negative_numbers = true
     )]
     devices: u16,
 
     /// Bytes per second of each device, such as 500MB (default: as fast as possible)
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, allow_hyphen_values = true)]
     rate: Option<u64>,
 
-    /// End after this time
+    /// End after this time, such as 30s or 1m (a bare number is seconds)
     #[arg(
         long = "for",
         value_name = "TIME",
         default_value = "5s",
-        value_parser = arguments::longer_than_none
+        value_parser = arguments::longer_than_none,
+        allow_hyphen_values = true
     )]
     span: Duration,
 }
@@ -133,7 +136,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if !folder.is_dir() {
         let sentence = format!(
             "there is no folder {}; create it or name another one",
-            shown(folder)
+            escaped_path(folder)
         );
         return Err(Problem::failed("file", sentence).into());
     }
@@ -248,7 +251,12 @@ fn record(mut ring: CardRing, path: &Path, far: &Mutex<Far>) -> Result<Device, R
         },
         vec![ring.memory.clone()],
     )
-    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", shown(path))))?;
+    .map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("{}: {}", escaped_path(path), folder_reason(&error)),
+        )
+    })?;
     let file = Made(path.to_owned());
     let layout = TdmsLayout {
         timestamps: Vec::new(),
@@ -290,11 +298,11 @@ fn check(
     context: &Context,
 ) -> Result<bool, CliError> {
     let altered = |what: String| {
-        let message = format!("{}: {what}", shown(path));
+        let message = format!("{}: {what}", escaped_path(path));
         CliError::from(Problem::stating("altered", message))
     };
     let failed = |error: &dyn std::fmt::Display| {
-        let sentence = format!("{} cannot be checked: {error}", shown(path));
+        let sentence = format!("{} cannot be checked: {error}", escaped_path(path));
         CliError::from(Problem::failed("file", sentence))
     };
     let file = std::fs::File::open(path).map_err(|error| failed(&error))?;

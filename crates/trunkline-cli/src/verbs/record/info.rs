@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use trunkline::record::RecordedVariables;
 use trunkline::tdms::{Channel, Limits, ObjectPath, TdmsFile};
 
+use super::of_playback;
 use crate::output::record::{JsonSchema, Record, Serialize};
-use crate::terminal::{Style, plain, shown};
+use crate::problem::file_reason;
+use crate::terminal::{Style, escaped, escaped_path};
 use crate::verbs::tdms::opened::regular_file;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -15,7 +17,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// If the file is incomplete, the command shows the readable part.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file
+    /// The TDMS file of the recording
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -24,12 +26,11 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let file = open(path)?;
     if let Some(finding) = file.report().incomplete {
-        let finding = plain(&finding.to_string());
-        let line = format!("{} was cut off: {finding}", shown(path));
+        let finding = escaped(&finding.to_string());
+        let line = format!("{} was cut off: {finding}", escaped_path(path));
         context.terminal.note(&line)?;
     }
-    let variables = RecordedVariables::open(path)
-        .map_err(|error| Problem::failed("recording", plain(&error.to_string())))?;
+    let variables = RecordedVariables::open(path).map_err(|error| of_playback(&error))?;
     let mut table = context.table::<Content>()?;
     for variable in variables.variables() {
         let group = ObjectPath::group(variable.name.as_str());
@@ -133,13 +134,18 @@ fn name_of<R: trunkline::tdms::ReadAt>(channel: &Channel<'_, R>) -> String {
 pub(in crate::verbs) fn open(path: &Path) -> Result<TdmsFile<std::fs::File>, Problem> {
     let failed = |sentence: String| Problem::failed("file", sentence);
     let file = regular_file(path).map_err(|error| {
-        let error = plain(&error.to_string());
-        failed(format!("{} cannot be opened: {error}", shown(path)))
+        let reason = escaped(&file_reason(&error));
+        failed(format!("{} cannot be opened: {reason}", escaped_path(path)))
     })?;
     let limits = Limits {
         is_salvaging: true,
         ..Limits::default()
     };
-    TdmsFile::open_with(file, limits)
-        .map_err(|error| failed(format!("{}: {}", shown(path), plain(&error.to_string()))))
+    TdmsFile::open_with(file, limits).map_err(|error| {
+        failed(format!(
+            "{}: {}",
+            escaped_path(path),
+            escaped(&error.to_string())
+        ))
+    })
 }

@@ -1,6 +1,7 @@
 //! `record ls`: lists the running recordings, and those of a folder.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::disk::{free_bytes, left_text};
@@ -9,7 +10,8 @@ use super::running::full;
 use super::stop::Recorder;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::Amount;
-use crate::terminal::{Style, shown};
+use crate::problem::folder_reason;
+use crate::terminal::{Style, escaped_path};
 use crate::verbs::stream::units::{bytes_text, rate_text};
 use crate::{CliError, Context, Exit, Problem};
 
@@ -19,8 +21,8 @@ use crate::{CliError, Context, Exit, Problem};
 /// time until the disk is full.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder
-    #[arg(value_name = "DIR", default_value = ".")]
+    /// The folder to list
+    #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
 }
 
@@ -46,7 +48,7 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
         let listed = of_file(&path);
         if listed.problem.is_some() {
-            exit = Exit::SomeFailed;
+            exit = Exit::Failed;
         }
         table.push(&listed)?;
     }
@@ -56,7 +58,11 @@ pub(super) fn ls(args: &Args, context: &Context) -> Result<Exit, CliError> {
 
 fn recordings(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed = |error: std::io::Error| {
-        let sentence = format!("{} cannot be read: {error}", shown(folder));
+        let reason = match error.kind() {
+            ErrorKind::NotADirectory => "it is not a folder".to_owned(),
+            _ => folder_reason(&error),
+        };
+        let sentence = format!("{} cannot be read: {reason}", escaped_path(folder));
         Problem::failed("file", sentence)
     };
     let mut paths = Vec::new();
@@ -154,7 +160,7 @@ impl Record for Listed {
     fn style(&self) -> Style {
         match (&self.problem, self.lost) {
             (Some(_), _) | (None, Some(1..)) => Style::Bad,
-            (None, Some(0)) => Style::Fine,
+            (None, Some(0)) => Style::Good,
             (None, None) => Style::Plain,
         }
     }

@@ -29,9 +29,10 @@ pub(super) use self::meeting::meet;
 
 use std::path::Path;
 
-use trunkline::record::RecordingError;
+use trunkline::record::{PlaybackError, RecordingError};
 
-use crate::terminal::{plain, shown};
+use crate::problem::{file_reason, folder_reason, is_folder};
+use crate::terminal::{escaped, escaped_path};
 use crate::{CliError, Context, Exit, Problem};
 
 /// Record variables, or a stream, to TDMS files
@@ -46,25 +47,28 @@ pub(crate) enum Subcommand {
 
 pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
     match command {
-        Subcommand::Start(args) => match &args.stream {
-            Some(url) => stream::run(args, url, &context.beside_files()),
-            None => start::run(args, &context.beside_files()),
-        },
+        Subcommand::Start(args) => {
+            args.check()?;
+            match &args.stream {
+                Some(url) => stream::run(args, url, &context.for_file_output()),
+                None => start::run(args, &context.for_file_output()),
+            }
+        }
         Subcommand::Stop(args) => stop::run(args, context),
         Subcommand::Ls(args) => list::ls(args, context),
         Subcommand::Info(args) => info::info(args, context),
-        Subcommand::Bench(args) => bench::run(args, &context.beside_files()),
+        Subcommand::Bench(args) => bench::run(args, &context.for_file_output()),
     }
 }
 
 pub(super) fn problem(error: &RecordingError) -> Problem {
     let (exit, code) = match error {
         RecordingError::Stream(error) => return super::stream::problem(error),
-        RecordingError::File(_) => (Exit::SomeFailed, "file"),
+        RecordingError::File(_) => (Exit::Failed, "file"),
         RecordingError::Type { .. }
         | RecordingError::OtherRows { .. }
         | RecordingError::OtherElements { .. } => (Exit::Usage, "type"),
-        RecordingError::NothingToPlay { .. } => (Exit::SomeFailed, "nothing-to-play"),
+        RecordingError::NothingToPlay { .. } => (Exit::Failed, "nothing-to-play"),
         RecordingError::Unwritten { .. } => (Exit::Lost, "lost"),
         RecordingError::SampleRate { .. } => (Exit::Usage, "sample-rate"),
         RecordingError::Both { first, second } => {
@@ -72,19 +76,34 @@ pub(super) fn problem(error: &RecordingError) -> Problem {
             if second.exit == Exit::Lost && found.exit != Exit::Lost {
                 (found.exit, found.code) = (second.exit, second.code);
             }
-            found.message = plain(&error.to_string());
+            found.message = escaped(&error.to_string());
             return found;
         }
-        RecordingError::Playback(_) => (Exit::SomeFailed, "recording"),
-        _ => (Exit::SomeFailed, "failed"),
+        RecordingError::Playback(error) => return of_playback(error),
+        _ => (Exit::Failed, "failed"),
     };
-    Problem::new(exit, code, plain(&error.to_string()))
+    Problem::new(exit, code, escaped(&error.to_string()))
+}
+
+/// Converts an error of reading a recording.
+pub(super) fn of_playback(error: &PlaybackError) -> Problem {
+    let sentence = match error {
+        PlaybackError::File { path, source } => {
+            format!(
+                "{} cannot be opened: {}",
+                escaped_path(path),
+                file_reason(source)
+            )
+        }
+        other => escaped(&other.to_string()),
+    };
+    Problem::failed("recording", sentence)
 }
 
 fn files_text(path: &Path, files: u32) -> String {
     match files {
-        0 | 1 => shown(path),
-        files => format!("{files} files, starting with {}", shown(path)),
+        0 | 1 => escaped_path(path),
+        files => format!("{files} files, starting with {}", escaped_path(path)),
     }
 }
 
@@ -99,14 +118,18 @@ fn untrimmed_text(number: i32) -> String {
 fn not_begun(error: &RecordingError, path: &Path) -> Problem {
     let mut found = problem(error);
     if let RecordingError::File(error) = error {
-        found.message = format!("{} cannot be created: {error}", shown(path));
+        if path.is_dir() {
+            return is_folder("file", &escaped_path(path));
+        }
+        let reason = folder_reason(error);
+        found.message = format!("{} cannot be created: {reason}", escaped_path(path));
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             // The error about the next file of a series has its own message, but an existing first
             // file is reported before that.
             if error.get_ref().is_none() || path.exists() {
-                found.message = format!("{} already exists", shown(path));
+                found.message = format!("{} already exists", escaped_path(path));
             } else {
-                found.message = plain(&error.to_string());
+                found.message = escaped(&error.to_string());
             }
             found.hint = Some(
                 "existing files are never overwritten: choose another name or delete the file"

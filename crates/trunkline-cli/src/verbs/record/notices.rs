@@ -10,7 +10,7 @@ use trunkline_types::Tick;
 
 use super::disk::left_text;
 use crate::output::record::{self, JsonSchema, Serialize};
-use crate::terminal::{Style, plain};
+use crate::terminal::{Style, escaped};
 use crate::{CliError, Context};
 
 /// Shortest time between two lines about losses or errors that continue.
@@ -70,7 +70,7 @@ impl record::Notice for Notice {
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "*** {}: {}", plain(&self.file), plain(&self.message))
+        write!(f, "*** {}: {}", escaped(&self.file), escaped(&self.message))
     }
 }
 
@@ -144,7 +144,7 @@ impl Notices {
                 }
                 RoomState::Low => {
                     let low = format!("the disk is nearly full: {left}");
-                    say("disk-low", Style::Uncertain, low);
+                    say("disk-low", Style::Warning, low);
                 }
                 _ => {
                     let ok = format!("the disk has free space again: {left}");
@@ -168,7 +168,7 @@ impl Notices {
             match (self.is_connected, seen.is_connected) {
                 (Some(true), Some(false)) => {
                     let text = "not connected to the engine; reconnecting".to_owned();
-                    say("disconnected", Style::Uncertain, text);
+                    say("disconnected", Style::Warning, text);
                 }
                 (Some(false), Some(true)) => {
                     let text = "connected to the engine".to_owned();

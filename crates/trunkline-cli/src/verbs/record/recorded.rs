@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter, Result};
 
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::values::Amount;
-use crate::terminal::plain;
+use crate::terminal::escaped;
 
 /// A line on standard error of `record start` and `record bench`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -39,7 +39,7 @@ impl Notice for RecordingEvent {}
 impl Display for RecordingEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let Self::Recording { file, path } = self;
-        if let Some(file) = file.as_deref().map(plain) {
+        if let Some(file) = file.as_deref().map(escaped) {
             write!(
                 f,
                 "recording to {file}; Ctrl-C or `trunkline record stop {file}` ends it"
@@ -185,10 +185,10 @@ impl Display for Recorded {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.write_str(&self.text)?;
         for one in &self.displaced {
-            write!(f, "; {}", plain(one))?;
+            write!(f, "; {}", escaped(one))?;
         }
         if !self.unmatched.is_empty() {
-            write!(f, "; nothing matched: {}", self.unmatched.join(", "))?;
+            write!(f, "; no match for {}", self.unmatched.join(", "))?;
         }
         match self.unmatched_further {
             Some(further) => write!(f, ", and {further} more"),

@@ -26,7 +26,7 @@ use trunkline_types::Tick;
 use super::recorded::Recorded;
 use crate::output::record;
 use crate::replace::folder_of;
-use crate::terminal::shown;
+use crate::terminal::escaped_path;
 use crate::verbs::stream::units::per_second;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -350,7 +350,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
         (Some(pid), Some(since)) => format!("process {pid}, since {since}"),
         _ => "another process".to_owned(),
     };
-    let path = shown(path);
+    let path = escaped_path(path);
     Problem::stating("is-recorded", format!("{path} is being recorded by {who}")).with_hint(
         format!("`trunkline record stop {path}` ends that recording; or record to another file"),
     )
@@ -359,7 +359,7 @@ fn taken(path: &Path, entry: &Entry) -> Problem {
 fn folder() -> io::Result<PathBuf> {
     let of_user = trunkline_net::near::prepared_folder().ok_or_else(|| {
         let folder = trunkline_net::near::folder();
-        let text = format!("{} is not private to this user", shown(&folder));
+        let text = format!("{} is not private to this user", escaped_path(&folder));
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     })?;
     let folder = of_user.join("recordings");
@@ -436,7 +436,7 @@ mod tests {
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| stop(&sut)).collect();
         let line = answered(&stop(&sut)).unwrap();
         let told: Json = serde_json::from_str(&line).unwrap();
-        assert_eq!(told["exit"], Exit::SomeFailed.number());
+        assert_eq!(told["exit"], Exit::Failed.number());
         assert_eq!(told["problem"]["code"], "too-many-waiting");
         let message = told["problem"]["message"].as_str().unwrap();
         assert!(message.contains("is ending"), "{message}");

@@ -18,7 +18,7 @@ use crate::arguments;
 use crate::connection::Connection;
 use crate::settings::Settings;
 use crate::targets::{self, Wanted};
-use crate::terminal::{plain, shown};
+use crate::terminal::{escaped, escaped_path, width};
 use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{self, bytes_text, rate_text};
 use crate::{CliError, Context, Exit, Problem, counted};
@@ -44,9 +44,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// nothing is lost. If the recording ends while the disk is full, it reports the number of elements
 /// that are not in the file, with exit code 7.
 ///
-/// With --rotate-size or --rotate-time, the recording continues in FILE_0002, FILE_0003 and so on.
-/// Each file can be read alone. The recording also continues in the next file if writing fails;
-/// updates that may be missing are marked there as a gap.
+/// With --rotate-size or --rotate-time, a recording to run.tdms continues in run_0002.tdms,
+/// run_0003.tdms and so on. Each file can be read on its own. The recording also continues in the
+/// next file if writing fails; updates that may be missing are marked there as a gap.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The TDMS file to create
@@ -57,32 +57,47 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required_unless_present = "stream")]
     names: Vec<String>,
 
-    /// Record a stream instead of variables; URL is the name of the endpoint to create
+    /// Record a stream instead of variables; URL is the name or URL of the endpoint to create
     #[arg(long, value_name = "URL", conflicts_with = "names")]
     pub(super) stream: Option<String>,
 
     /// The writer to read from (default: any writer that connects to this endpoint)
-    #[arg(long, value_name = "PEER", requires = "stream")]
+    #[arg(long, value_name = "PEER")]
     pub(super) from: Option<String>,
 
-    /// The type of the elements of the stream
-    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = arguments::data_type)]
-    pub(super) data_type: DataType,
+    /// The type of the elements of the stream (default: f64)
+    #[arg(long = "type", value_name = "TYPE", value_parser = arguments::data_type)]
+    data_type: Option<DataType>,
 
-    /// End after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = arguments::longer_than_none)]
+    /// End after this time, such as 90s or 10m (a bare number is seconds)
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        value_parser = arguments::longer_than_none,
+        allow_hyphen_values = true
+    )]
     pub(super) span: Option<Duration>,
 
-    /// Start the next file, FILE_0002 and so on, at this size, such as 1GB
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    /// Start the next file at this size, such as 1GB
+    #[arg(long, value_name = "SIZE", value_parser = units::size, allow_hyphen_values = true)]
     rotate_size: Option<u64>,
 
     /// Start the next file after this time, such as 1h
-    #[arg(long, value_name = "TIME", value_parser = arguments::longer_than_none)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = arguments::longer_than_none,
+        allow_hyphen_values = true
+    )]
     rotate_time: Option<Duration>,
 
     /// Elements of the stream per second, such as 48000; `play` keeps this rate
-    #[arg(long, value_name = "HZ", value_parser = arguments::positive, requires = "stream")]
+    #[arg(
+        long,
+        value_name = "HZ",
+        value_parser = arguments::positive,
+        allow_negative_numbers = true
+    )]
     pub(super) sample_rate: Option<f64>,
 
     /// Write checksums to FILE.sums, for `tdms verify`
@@ -90,12 +105,34 @@ pub(crate) struct Args {
     pub(super) sums: bool,
 
     /// The updates of each variable to record: all, all:N, all:N:BYTES, latest, last:N, first:N,
-    /// sampled:PERIOD
-    #[arg(long, value_name = "CONTRACT", default_value = "all")]
-    contract: Contract,
+    /// sampled:PERIOD (default: all); `trunkline help monitor` explains them
+    #[arg(long, value_name = "CONTRACT")]
+    contract: Option<Contract>,
 }
 
 impl Args {
+    /// Checks that no option for a stream is given for variables, and none for variables for a
+    /// stream.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        let is_for_stream =
+            self.data_type.is_some() || self.from.is_some() || self.sample_rate.is_some();
+        let sentence = match &self.stream {
+            None if is_for_stream => {
+                "--type, --from and --sample-rate are for --stream; leave them out"
+            }
+            Some(_) if self.contract.is_some() => {
+                "--contract is for variables; leave it out with --stream"
+            }
+            _ => return Ok(()),
+        };
+        Err(Problem::usage(sentence))
+    }
+
+    /// Returns the type of the elements of a stream.
+    pub(super) fn data_type(&self) -> DataType {
+        self.data_type.clone().unwrap_or(DataType::F64)
+    }
+
     /// Returns the condition for continuing in another file; `None` for a single file.
     pub(super) fn rotation(&self) -> Option<Rotation> {
         let is_asked = self.rotate_size.is_some() || self.rotate_time.is_some();
@@ -117,10 +154,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let is_displaced = status.displaced.is_some() || status.sums_displaced.is_some();
     let exit = match &status {
         status if has_lost(status) || is_displaced => Exit::Lost,
-        status if status.error.is_some() => Exit::SomeFailed,
-        status if status.progress.sync_failure.is_some() => Exit::SomeFailed,
-        status if status.refused_count > 0 || is_nothing(status) => Exit::SomeFailed,
-        status if unmatched::has_name(status) => Exit::SomeFailed,
+        status if status.error.is_some() => Exit::Failed,
+        status if status.progress.sync_failure.is_some() => Exit::Failed,
+        status if status.refused_count > 0 || is_nothing(status) => Exit::Failed,
+        status if unmatched::has_name(status) => Exit::Failed,
         _ => Exit::Done,
     };
     let is_empty = status.progress.variables == 0 || status.progress.bytes == 0;
@@ -132,8 +169,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     for (name, why) in &status.refused {
         // The name is already printed before it.
         let why = why.strip_prefix(name.as_str()).unwrap_or(why).trim_start();
-        let refused = Problem::failed("not-recorded", plain(why)).of(name);
-        context.terminal.problem(&refused, name.len())?;
+        let refused = Problem::failed("not-recorded", escaped(why)).of(name);
+        context.terminal.problem(&refused, width(name))?;
     }
     if is_nothing(&status) {
         let sentence =
@@ -141,7 +178,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         return Err(Problem::failed("no-match", sentence).into());
     }
     if let Some(error) = &status.error {
-        return Err(Problem::new(exit, "file", plain(error)).into());
+        return Err(Problem::new(exit, "file", escaped(error)).into());
     }
     Ok(exit)
 }
@@ -155,11 +192,12 @@ fn recorded(
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns(targets.wanted, &context.settings)?;
     let connection = Connection::new(&targets.engine, context)?;
+    let defaults = VariableRecorderOptions::default();
     let options = VariableRecorderOptions {
-        contract: args.contract,
+        contract: args.contract.unwrap_or(defaults.contract),
         has_sums: args.sums,
         rotation: args.rotation(),
-        ..VariableRecorderOptions::default()
+        ..defaults
     };
     let excluded = &context.settings.exclude;
     let recorder = VariableRecorder::start(&connection.client, &patterns, excluded, path, options);
@@ -278,8 +316,8 @@ fn show(status: &VariableRecorderStatus, path: &Path, rate: f64, updates: f64, c
 
 fn nothing_recorded(status: &VariableRecorderStatus, path: &Path) -> Recorded {
     let text = format!(
-        "nothing was recorded: {} would be empty, and was not kept",
-        shown(path)
+        "nothing was recorded, so there is no file {}",
+        escaped_path(path)
     );
     let mut recorded = Recorded::nothing(path.display().to_string(), taken(status, 0), text);
     recorded.sync_failure = status.progress.sync_failure.map(system_error);

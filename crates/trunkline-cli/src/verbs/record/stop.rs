@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::running::{Entry, Figures, STATUS, STOP};
-use crate::terminal::shown;
+use crate::terminal::escaped_path;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Longest time that a recorder may take to report its state.
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             (Exit::Done, ended) => ended,
             (exit, Exit::Done) => exit,
             (exit, ended) if exit == ended => exit,
-            _ => Exit::SomeFailed,
+            _ => Exit::Failed,
         };
     }
     if recorders.len() > 1 && !context.settings.is_json() {
@@ -134,7 +134,7 @@ fn of_file(path: &Path) -> Result<Recorder, Problem> {
     recorder.ok_or_else(|| {
         Problem::stating(
             "not-recorded",
-            format!("{} is not being recorded", shown(path)),
+            format!("{} is not being recorded", escaped_path(path)),
         )
         .with_hint("`trunkline record ls` lists the running recordings")
     })
@@ -144,7 +144,7 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, CliError> {
     let exit = match answer["exit"].as_u64() {
         Some(0) => Exit::Done,
         Some(7) => Exit::Lost,
-        _ => Exit::SomeFailed,
+        _ => Exit::Failed,
     };
     if let Some(failed) = answer.get("problem") {
         let text = |key: &str| failed[key].as_str().map(str::to_owned);
@@ -162,7 +162,7 @@ fn tell(answer: &Json, context: &Context) -> Result<Exit, CliError> {
 }
 
 fn silent(recorder: &Recorder) -> Problem {
-    let file = shown(&recorder.file);
+    let file = escaped_path(&recorder.file);
     Problem::stating(
         "failed",
         format!("the recorder of {file} has ended without a result"),
@@ -174,7 +174,7 @@ fn silent(recorder: &Recorder) -> Problem {
 }
 
 fn unanswered(recorder: &Recorder, error: &io::Error) -> Problem {
-    let file = shown(&recorder.file);
+    let file = escaped_path(&recorder.file);
     let who = recorder.pid.map(|pid| format!(" (process {pid})"));
     let who = who.unwrap_or_default();
     if let io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut = error.kind() {

@@ -12,6 +12,7 @@ use trunkline::record::{
 };
 use trunkline::stream::{ValueReader, element_bytes};
 use trunkline::tdms::Waveform;
+use trunkline_types::DataType;
 
 use super::disk::room_text;
 use super::meeting::meet;
@@ -21,7 +22,7 @@ use super::running::Running;
 use super::start::Args;
 use super::stream_file::{Came, StreamFile, check_folder};
 use super::{files_text, not_begun, problem, untrimmed_text, write_path};
-use crate::terminal::{plain, shown};
+use crate::terminal::{escaped, escaped_path};
 use crate::verbs::progress::Meter;
 use crate::verbs::stream;
 use crate::verbs::stream::units::{bytes_text, per_second, rate_text};
@@ -41,14 +42,16 @@ const FILE_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args, url: &str, context: &Context) -> Result<Exit, CliError> {
     let mut running = Running::begin(&args.file, context)?;
+    let data_type = args.data_type();
     let mut recorder = Recorder {
         args,
+        data_type: &data_type,
         url,
         path: &args.file,
         running: &mut running,
         context,
     };
-    let recorded = match stream_layout(GROUP, "value", &args.data_type) {
+    let recorded = match stream_layout(GROUP, "value", &data_type) {
         Ok(layout) => recorder.rows(layout),
         Err(_) => recorder.elements(),
     };
@@ -59,6 +62,7 @@ type Outcome = (Recorded, Exit);
 
 struct Recorder<'a> {
     args: &'a Args,
+    data_type: &'a DataType,
     url: &'a str,
     path: &'a Path,
     running: &'a mut Running,
@@ -69,7 +73,7 @@ impl Recorder<'_> {
     /// Records elements that are rows of plain values, directly from their memory.
     fn rows(&mut self, mut layout: TdmsLayout) -> Result<Outcome, CliError> {
         let (args, path) = (self.args, self.path);
-        let row_bytes = element_bytes(&args.data_type).unwrap_or(1);
+        let row_bytes = element_bytes(self.data_type).unwrap_or(1);
         // Whole blocks, so that regions are written without a copy.
         let rows = (REGION_BYTES / row_bytes).next_multiple_of(4096);
         let pages = PagesWanted::LargestThereAre;
@@ -121,9 +125,9 @@ impl Recorder<'_> {
     /// Records elements that vary in size or have parts, in the same channels as variables.
     fn elements(&mut self) -> Result<Outcome, CliError> {
         let (args, path) = (self.args, self.path);
-        let of = (GROUP, &args.data_type);
+        let of = (GROUP, self.data_type);
         check_elements(of.0, of.1)
-            .map_err(|error| Problem::new(Exit::Usage, "type", plain(&error.to_string())))?;
+            .map_err(|error| Problem::new(Exit::Usage, "type", escaped(&error.to_string())))?;
         let Some(mut stream) = self.met()? else {
             return Ok(self.nobody_came());
         };
@@ -163,7 +167,7 @@ impl Recorder<'_> {
         check_folder(path).map_err(|error| not_begun(&error.into(), path))?;
         context.interrupted.end_in_order(1);
         let options = stream::options(args.from.as_deref(), context)?;
-        let (at, data_type) = (self.url.to_owned(), args.data_type.clone());
+        let (at, data_type) = (self.url.to_owned(), self.data_type.clone());
         let create = move || ValueReader::create(&at, &data_type, options);
         let must_end = || context.interrupted.is_so() || self.running.is_told();
         meet(self.url, create, must_end, context)
@@ -174,7 +178,7 @@ impl Recorder<'_> {
     fn nobody_came(&self) -> Outcome {
         let text = format!(
             "no writer connected to the stream: nothing was recorded, and {} was not created",
-            shown(self.path)
+            escaped_path(self.path)
         );
         let taken = Taken::Elements {
             files: None,
@@ -245,7 +249,7 @@ impl Recorder<'_> {
                 "{found}, and {rows} that were in it are lost; record to another file, which no \
                  program removes{second}"
             );
-            return Err(Problem::new(Exit::Lost, "removed", plain(&sentence)).into());
+            return Err(Problem::new(Exit::Lost, "removed", escaped(&sentence)).into());
         }
         let done = done.map_err(|error| problem(&error))?;
         let came = closed.map_err(|error| problem(&error.into()))?;
@@ -260,7 +264,7 @@ impl Recorder<'_> {
         let recorded = self.sum_up(&done, &came, report, (copied, displaced), elapsed);
         let exit = match came.lost {
             _ if displaced.iter().any(Option::is_some) => Exit::Lost,
-            0 => Exit::SomeFailed.when(!came.errors.is_empty()),
+            0 => Exit::Failed.when(!came.errors.is_empty()),
             _ => Exit::Lost,
         };
         Ok((recorded, exit))

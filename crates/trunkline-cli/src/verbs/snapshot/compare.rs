@@ -51,7 +51,7 @@ impl Record for Difference {
         match self.kind {
             Kind::Value(_) => Style::Plain,
             Kind::Unknown(_) => Style::Bad,
-            _ => Style::Uncertain,
+            _ => Style::Warning,
         }
     }
 }

@@ -15,8 +15,9 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use trunkline_types::text::escape;
 
+use crate::problem::{file_reason, folder_reason};
 use crate::replace::replace;
-use crate::terminal::{Terminal, is_standard, read_text};
+use crate::terminal::{Terminal, is_stdio, read_text};
 use crate::{CliError, Exit, Problem};
 
 const VERSION: u64 = 1;
@@ -70,19 +71,29 @@ impl Saved {
             text.push_str(&escape(&line.to_string()));
             text.push('\n');
         }
-        if is_standard(path) {
+        if is_stdio(path) {
             return terminal.raw(text.as_bytes());
         }
         let written = replace(path, true, |file| file.write_all(text.as_bytes()));
         let hint = "give a file that can be written";
-        let failed = |error: io::Error| wrong(path, None, &error.to_string(), hint);
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::IsADirectory => wrong(path, None, "it is a folder", "name a file"),
+            _ => wrong(path, None, &folder_reason(&error), hint),
+        };
         Ok(written.map_err(failed)?)
     }
 
     /// Reads a file; `-` is standard input.
     pub(super) fn read(path: &Path) -> Result<Self, Problem> {
         let text = read_text(path);
-        let text = text.map_err(|error| wrong(path, None, &error.to_string(), SAVE))?;
+        let text = text.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => {
+                let what = "this is not UTF-8 text, so it is not a snapshot";
+                wrong(path, None, what, SAVE)
+            }
+            io::ErrorKind::IsADirectory => wrong(path, None, "it is a folder", "name a file"),
+            _ => wrong(path, None, &file_reason(&error), SAVE),
+        })?;
         Self::parse(path, &text)
     }
 

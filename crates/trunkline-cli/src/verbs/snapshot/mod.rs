@@ -19,7 +19,7 @@ use crate::connection::{
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::WideInt;
 use crate::targets::{self, Targets, Wanted};
-use crate::terminal::is_standard;
+use crate::terminal::is_stdio;
 use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
 /// Save the values of variables at one instant, compare them, and write them back
@@ -32,8 +32,10 @@ pub(crate) enum Subcommand {
 
 /// Save the values of variables in a file
 ///
-/// The file has one line for each variable, with its type, value, quality and time. Up to 4096
-/// variables are read at one instant; more are read in several steps, and the file says so.
+/// The file is JSON Lines: a header, then one line for each variable, with its type, value, quality
+/// and time. Up to 4096 variables are read at one instant; more are read in several steps, and the
+/// header says so. Names that cannot be read are reported and left out; the exit code is then 1, or
+/// 5 if none of them may be read.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SaveArgs {
     /// The file; `-` is standard output
@@ -115,7 +117,7 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
 }
 
 fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
-    if !args.force && !is_standard(&args.file) {
+    if !args.force && !is_stdio(&args.file) {
         // Pipes and devices are written to, not replaced.
         let is_replaced = !args.file.starts_with("/dev") && !args.file.starts_with("/proc");
         if is_replaced && args.file.metadata().is_ok_and(|there| there.is_file()) {
@@ -177,7 +179,7 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     }
     saved.write(&args.file, &context.terminal)?;
     // Unless the file itself is printed.
-    if !is_standard(&args.file) {
+    if !is_stdio(&args.file) {
         context.list([SavedLine {
             file: args.file.display().to_string(),
             variables: saved.variables.len() as u64,
@@ -207,7 +209,7 @@ fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
     if !is_different {
         context.remark("no differences")?;
     }
-    Ok(Exit::Found.when(is_different))
+    Ok(Exit::ProblemsFound.when(is_different))
 }
 
 /// Selects the variables of the files that the operands name; all if there are no operands.

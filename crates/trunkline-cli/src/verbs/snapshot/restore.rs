@@ -10,7 +10,7 @@ use super::{SavedArgs, wanted, with_engine};
 use crate::arguments::Form;
 use crate::connection::{Connection, SUPERSEDED, not_known, written};
 use crate::output::record::{JsonSchema, Record, Serialize};
-use crate::terminal::{Style, plain, width};
+use crate::terminal::{Style, escaped, width};
 use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
 /// Write the values of a file back to the variables
@@ -25,11 +25,11 @@ pub(crate) struct Args {
     #[arg(long)]
     yes: bool,
 
-    /// Write all values at one instant, or none; at most 4096
+    /// Write all values at one instant, or none; at most 4096 values
     #[arg(long)]
     atomic: bool,
 
-    /// Write a value back only if nobody has written since the comparison
+    /// Write a value back only if nobody has written the variable since the comparison
     #[arg(long)]
     if_unchanged: bool,
 }
@@ -165,7 +165,7 @@ fn plan(difference: &Difference) -> Planned<'_> {
         Kind::Value(None) => Step::Leave("it had no value when it was saved"),
         Kind::Added => Step::Leave("it is not in the file"),
         Kind::Gone => failed(
-            Exit::SomeFailed,
+            Exit::Failed,
             "unknown-name",
             "the variable does not exist any more; deploy its library, or remove the line",
         ),
@@ -200,7 +200,7 @@ fn write(
     });
     for one in planned {
         if let Step::Leave(remark) = &one.step {
-            let name = plain(&one.difference.name);
+            let name = escaped(&one.difference.name);
             context.remark(&format!("{name} is not written: {remark}"))?;
         }
     }

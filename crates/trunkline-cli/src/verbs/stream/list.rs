@@ -118,7 +118,7 @@ impl Record for Endpoint {
     fn style(&self) -> Style {
         match (self.fault.is_empty(), self.away, self.connected) {
             (false, ..) => Style::Bad,
-            (true, Some(_), _) => Style::Uncertain,
+            (true, Some(_), _) => Style::Warning,
             (true, None, true) => Style::Plain,
             (true, None, false) => Style::Dim,
         }
@@ -298,7 +298,7 @@ fn ask(
     list(host, place.port_or_default(), None, only, timeout).map_err(|error| {
         let (exit, code) = match &error {
             ListError::TimedOut { .. } => (Exit::TimedOut, "timed-out"),
-            ListError::Refused { code, .. } => (Exit::SomeFailed, code.name()),
+            ListError::Refused { code, .. } => (Exit::Failed, code.name()),
             ListError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),
             _ => (Exit::Unreachable, "not-connected"),
         };

@@ -68,26 +68,43 @@ struct EndArgs {
     #[command(flatten)]
     buffer: BufferArgs,
 
-    /// Format of the elements on standard input and output (default: the format of -o, otherwise
+    /// Format of the elements on standard input or output (default: csv with `-o csv`, otherwise
     /// jsonl)
     #[arg(long = "as", value_name = "FORMAT")]
     element_form: Option<ElementForm>,
 
     /// Stop after this number of elements
-    #[arg(long, value_name = "N", value_parser = arguments::number::<u64>(1..=u64::MAX))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = arguments::number::<u64>(1..=u64::MAX),
+        allow_negative_numbers = true
+    )]
     count: Option<u64>,
 
-    /// Fail if the peer disconnects and does not return within this time
-    #[arg(long, value_name = "TIME", value_parser = arguments::duration)]
+    /// Fail if the peer disconnects and does not return within this time, such as 10s (a bare
+    /// number is seconds; default: wait indefinitely)
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = arguments::duration,
+        allow_hyphen_values = true
+    )]
     gone_after: Option<Duration>,
 
     /// Keep undelivered elements in this folder, which no other endpoint may use, so that the
     /// stream continues when the program is started again
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "FOLDER")]
     journal: Option<PathBuf>,
 
-    /// Maximum size of the journal (default: 1 GiB)
-    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "journal")]
+    /// Maximum size of the journal, beyond which the writer waits (default: 1GiB)
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = units::size,
+        requires = "journal",
+        allow_hyphen_values = true
+    )]
     journal_size: Option<u64>,
 
     /// Accept connections from other machines; connections are not authenticated or encrypted yet
@@ -100,12 +117,21 @@ struct EndArgs {
 struct BufferArgs {
     /// Type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'; it must be
     /// the same at both endpoints
-    #[arg(long = "type", value_name = "TYPE", default_value = "f64", value_parser = arguments::data_type)]
+    #[arg(
+        long = "type",
+        value_name = "TYPE",
+        default_value = "f64",
+        value_parser = arguments::data_type
+    )]
     data_type: DataType,
 
-    /// Size of the buffer in elements (default: 4096; for `bench`, 1000000, or 100000 if elements
-    /// vary in size)
-    #[arg(long, value_name = "N", value_parser = arguments::number::<u64>(1..=1 << 40))]
+    /// Size of the buffer in elements (default: 4096)
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = arguments::number::<u64>(1..=1 << 40),
+        allow_negative_numbers = true
+    )]
     capacity: Option<u64>,
 
     /// Maximum number of elements per read or write (default: a tenth of the buffer)
@@ -113,12 +139,13 @@ struct BufferArgs {
         long,
         visible_alias = "call",
         value_name = "N",
-        value_parser = arguments::number::<u64>(1..=1 << 40)
+        value_parser = arguments::number::<u64>(1..=1 << 40),
+        allow_negative_numbers = true
     )]
     chunk: Option<u64>,
 
-    /// Size of the buffer in bytes, for elements of varying size (default: 16 MiB)
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    /// Size of the buffer in bytes, for elements of varying size (default: 16MiB)
+    #[arg(long, value_name = "SIZE", value_parser = units::size, allow_hyphen_values = true)]
     buffer: Option<u64>,
 }
 
@@ -215,27 +242,35 @@ pub(super) fn problem(error: &StreamError) -> Problem {
         StreamError::Url(_) => (Exit::Usage, "bad-name"),
         StreamError::NotHere { .. } => (Exit::Usage, "not-here"),
         StreamError::Capacity { .. } | StreamError::TooMany { .. } => (Exit::Usage, "capacity"),
-        StreamError::TooLong { .. } => (Exit::SomeFailed, "too-long"),
+        StreamError::TooLong { .. } => (Exit::Failed, "too-long"),
         StreamError::Journal(JournalError::Damaged { .. }) => (Exit::Lost, "journal-damaged"),
-        StreamError::Journal(_) => (Exit::SomeFailed, "journal"),
-        StreamError::Listen(_) => (Exit::SomeFailed, "listen"),
+        StreamError::Journal(_) => (Exit::Failed, "journal"),
+        StreamError::Listen(_) => (Exit::Failed, "listen"),
         StreamError::NoDirectory { .. } => (Exit::Unreachable, "no-directory"),
-        StreamError::Refused { code, .. } => (Exit::SomeFailed, code.name()),
+        StreamError::Refused { code, .. } => (Exit::Failed, code.name()),
         StreamError::NoPeer { .. } => (Exit::TimedOut, "no-peer"),
         StreamError::Timeout { .. } => (Exit::TimedOut, "timed-out"),
-        StreamError::Type { .. } | StreamError::Element(_) => (Exit::SomeFailed, "type"),
+        StreamError::Type { .. } | StreamError::Element(_) => (Exit::Failed, "type"),
         StreamError::Aborted { .. } => (Exit::Lost, "aborted"),
-        StreamError::Fault(StreamFault::PeerDestroyed { .. }) => {
-            (Exit::SomeFailed, "peer-destroyed")
-        }
-        StreamError::Fault(StreamFault::Refused { code, .. }) => (Exit::SomeFailed, code.name()),
+        StreamError::Fault(StreamFault::PeerDestroyed { .. }) => (Exit::Failed, "peer-destroyed"),
+        StreamError::Fault(StreamFault::Refused { code, .. }) => (Exit::Failed, code.name()),
         StreamError::Fault(StreamFault::DataLost { .. }) => (Exit::Lost, "data-lost"),
         StreamError::Fault(StreamFault::PeerRestarted) => (Exit::Lost, "peer-restarted"),
         StreamError::Fault(StreamFault::PeerGone { .. }) => (Exit::Lost, "peer-gone"),
-        StreamError::Fault(StreamFault::VersionMismatch(_)) => {
-            (Exit::SomeFailed, "version-mismatch")
-        }
-        _ => (Exit::SomeFailed, "failed"),
+        StreamError::Fault(StreamFault::VersionMismatch(_)) => (Exit::Failed, "version-mismatch"),
+        _ => (Exit::Failed, "failed"),
     };
-    Problem::new(exit, code, error.to_string())
+    match error {
+        // The options are those of this command.
+        StreamError::NotHere { host } => {
+            let sentence = format!(
+                "an endpoint cannot be created on another machine, {host}; leave the host out of \
+                 this name, and name the endpoint on {host} with --to or --from"
+            );
+            Problem::new(exit, code, sentence)
+        }
+        StreamError::NoPeer { last: None, .. } => Problem::new(exit, code, error.to_string())
+            .with_hint("start the other endpoint; `trunkline stream ls` lists those that exist"),
+        _ => Problem::new(exit, code, error.to_string()),
+    }
 }

@@ -16,11 +16,21 @@ use super::reader_endpoint::{Elements, ReaderEndpoint};
 use super::{EndArgs, peers, problem, text};
 use crate::{CliError, Context, Exit};
 
+const FORM: &str =
+    "Format of the elements on standard output (default: csv with `-o csv`, otherwise jsonl)";
+
 /// Print the elements of a stream
 ///
 /// With --writers, any number of writers can connect, each with --to. The output shows the writer
 /// of each element.
+///
+/// Waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on this
+/// machine: see `trunkline help stream`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "element_form" => arg.help(FORM),
+    _ => arg,
+}))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) end: EndArgs,
@@ -31,7 +41,13 @@ pub(crate) struct Args {
 
     /// Read from any number of writers: start when N are connected, and stop when N have ended and
     /// no others are connected; with 0, never stop
-    #[arg(long, value_name = "N", value_parser = peers, conflicts_with_all = ["from", "journal"])]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = peers,
+        conflicts_with_all = ["from", "journal"],
+        allow_negative_numbers = true
+    )]
     pub(super) writers: Option<usize>,
 }
 
@@ -74,7 +90,7 @@ impl Read<'_> {
 
     /// Writes elements to standard output directly from where they arrived, without a copy.
     fn copy_raw(&mut self) -> Result<(), Halt> {
-        let mut out: File = self.context.terminal.data()?;
+        let mut out: File = self.context.terminal.binary_output()?;
         while self.wanted() > 0 {
             let wanted = self.wanted();
             let (elements, bytes) = self.pace.patiently(&mut self.reader, |reader, slice| {
@@ -91,7 +107,7 @@ impl Read<'_> {
     }
 
     fn copy_arrow(&mut self) -> Result<(), Halt> {
-        let out: File = self.context.terminal.data()?;
+        let out: File = self.context.terminal.binary_output()?;
         let mut batches = Batches::new(out, &self.args.buffer.data_type, self.reader.is_many())?;
         let moved = self.copy(|values, writer| batches.write(values, writer));
         match moved {

@@ -43,7 +43,7 @@ impl ReaderEndpoint {
         let end = &args.end;
         let options = end.options(args.from.as_deref(), context)?;
         let (url, data_type) = (end.own_url.as_str(), &end.buffer.data_type);
-        let terminal = context.terminal.beside_files();
+        let terminal = context.terminal.for_file_output();
         terminal.progress(&format!("{url} waits for a writer · press Ctrl-C to stop"));
         let created = match args.writers {
             None => ValueReader::create(url, data_type, options).map(Self::One),

@@ -53,7 +53,7 @@ impl WriterEndpoint {
         let mut options = end.options(args.to.as_deref(), context)?;
         options.is_checked = args.checksums.then_some(true).or(options.is_checked);
         let (url, data_type) = (end.own_url.as_str(), &end.buffer.data_type);
-        let terminal = context.terminal.beside_files();
+        let terminal = context.terminal.for_file_output();
         terminal.progress(&format!("{url} waits for a reader · press Ctrl-C to stop"));
         let created = match args.readers {
             None => ValueWriter::create(url, data_type, options).map(Self::One),

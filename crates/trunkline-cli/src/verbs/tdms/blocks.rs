@@ -7,7 +7,7 @@ use trunkline_tdms::{ReadAt, ReadError, Text, Values};
 use trunkline_types::Value;
 
 use super::columns::{Column, cell};
-use super::opened::plain;
+use super::opened::escaped;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Maximum number of cells in a block, over all columns.
@@ -188,16 +188,16 @@ pub(super) fn say_unreadable<'u>(
         let sentence = format!(
             "{} cannot be read and are left empty: {}; --exclude '{}' leaves the channel out",
             counted(one.cells, "value"),
-            plain(&one.why),
-            plain(&one.name)
+            escaped(&one.why),
+            escaped(&one.name)
         );
-        let problem = Problem::new(Exit::Found, "unreadable", sentence).of(&one.name);
+        let problem = Problem::new(Exit::ProblemsFound, "unreadable", sentence).of(&one.name);
         context.terminal.problem(&problem, 0)?;
     }
     Ok(is_some)
 }
 
 pub(super) fn unreadable(error: &ReadError) -> Problem {
-    Problem::stating("not-readable", plain(&error.to_string()))
+    Problem::stating("not-readable", escaped(&error.to_string()))
         .with_hint("`trunkline tdms verify` shows details")
 }

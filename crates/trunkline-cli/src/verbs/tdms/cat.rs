@@ -14,7 +14,7 @@ use crate::{CliError, Context, Exit, Problem};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file
+    /// The TDMS file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -57,5 +57,5 @@ pub(super) fn run(args: &Args, count: Option<u64>, context: &Context) -> Result<
         lines.write(&block, |line| context.terminal.line(line))?;
     }
     let is_unreadable = say_unreadable(blocks.unreadable(), context)?;
-    Ok(Exit::Found.when(is_unreadable))
+    Ok(Exit::ProblemsFound.when(is_unreadable))
 }

@@ -13,7 +13,7 @@ use trunkline_types::{
 };
 
 use super::RowArgs;
-use super::opened::plain;
+use super::opened::escaped;
 use crate::{CliError, Context, Problem, counted};
 
 /// Returns the name of a channel, `group/channel`, or of a group.
@@ -65,7 +65,12 @@ impl Choice {
             let how = match text.starts_with("/'") {
                 true => ObjectPath::parse(text.as_bytes())
                     .map(How::Path)
-                    .map_err(|error| error.to_string()),
+                    .map_err(|error| {
+                        let at = error.at;
+                        format!(
+                            "it is not a path such as /'group'/'channel' from byte {at} onwards"
+                        )
+                    }),
                 false => Pattern::parse(text)
                     .map(How::Pattern)
                     .map_err(|error| error.to_string()),
@@ -104,10 +109,14 @@ impl Choice {
             _ => false,
         });
         let hint = match group {
-            Some(group) => format!("did you mean {}/*?", plain(&name_of(group))),
+            Some(group) => format!("did you mean {}/*?", escaped(&name_of(group))),
             None => "`trunkline tdms info -t FILE` lists the channels".to_owned(),
         };
-        let sentence = format!("there is no channel named {}; {hint}", plain(&wanted.text));
+        let text = escaped(&wanted.text);
+        let sentence = match Pattern::has_wildcards(&wanted.text) {
+            true => format!("no channel matches {text}; {hint}"),
+            false => format!("there is no channel named {text}; {hint}"),
+        };
         Err(Problem::failed("no-channel", sentence))
     }
 }
@@ -204,7 +213,7 @@ pub(super) fn columns<'a, R: ReadAt>(
             false => channel.scaling(),
         };
         if let Scaling::Unknown(why) = &scaling {
-            let note = format!("{}: {why}; its numbers are not scaled", plain(&name));
+            let note = format!("{}: {why}; its numbers are not scaled", escaped(&name));
             context.terminal.note(&note)?;
         }
         let scalers = channel.scalers();

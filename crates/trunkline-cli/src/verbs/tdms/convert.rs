@@ -16,14 +16,14 @@ use super::arrow::Batches;
 use super::blocks::{Block, Blocks, say_unreadable};
 use super::columns::{Choice, columns, name_of};
 use super::events::TdmsEvent;
-use super::opened::{findings, index_of, not_readable, open, plain, say, shown};
+use super::opened::{escaped, escaped_path, findings, index_of, not_readable, open, say};
 use super::place::{Out, is_looked_at, shown_out};
 use super::rows::{Axis, range, say_none};
 use super::sums::say_sums;
 use super::text::Lines;
 use super::{OutArgs, RowArgs};
 use crate::arguments::Form;
-use crate::terminal::is_standard;
+use crate::terminal::is_stdio;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 /// Approximate bytes of a Parquet file that are kept before they are written.
@@ -110,12 +110,13 @@ fn of_parquet(error: ParquetError) -> io::Error {
     }
 }
 
-/// Convert a file to another format
+/// Convert a TDMS file to another format
 ///
-/// OUT is written completely or not at all. If FILE is damaged, the exit code is 8.
+/// OUT is written completely or not at all. If FILE is damaged, OUT has the readable values, and
+/// the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file
+    /// The TDMS file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -136,7 +137,7 @@ pub(crate) struct Args {
 /// the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DefragArgs {
-    /// The file
+    /// The TDMS file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -157,7 +158,7 @@ enum OutForm {
     Parquet,
     /// TDMS 2.0, all values of a channel together
     Tdms,
-    /// TDMS 1.0, the same
+    /// TDMS 1.0, all values of a channel together
     Tdms1,
 }
 
@@ -275,7 +276,7 @@ fn rows_of<R: ReadAt>(
         bytes,
     })?;
     let is_unreadable = say_unreadable(blocks.unreadable(), context)?;
-    Ok(Exit::Found.when(is_damaged || is_unreadable))
+    Ok(Exit::ProblemsFound.when(is_damaged || is_unreadable))
 }
 
 fn sink(form: OutForm, lines: Lines, batches: Batches, out: Out) -> io::Result<Sink> {
@@ -341,21 +342,21 @@ fn anew(
         Err(error) => return watch.failed(path, error.error()),
     };
     out.finish(path)?;
-    if !is_standard(path) {
+    if !is_stdio(path) {
         drop_index(path)?;
     }
     for (object, name) in &written.left_out {
         let note = format!(
             "{}: its property {} has a type that cannot be written",
-            plain(&name_of(object)),
-            plain(&name.to_string())
+            escaped(&name_of(object)),
+            escaped(&name.to_string())
         );
         context.terminal.note(&note)?;
     }
     for (object, why) in &written.channels_left_out {
-        let name = plain(&name_of(object));
-        let why = plain(why);
-        let problem = Problem::new(Exit::Found, "left-out", why).of(&name);
+        let name = escaped(&name_of(object));
+        let why = escaped(why);
+        let problem = Problem::new(Exit::ProblemsFound, "left-out", why).of(&name);
         context.terminal.problem(&problem, 0)?;
     }
     if written.unreadable > 0 {
@@ -373,7 +374,7 @@ fn anew(
         findings: findings(&file).len(),
     })?;
     let is_less = written.unreadable > 0 || !written.channels_left_out.is_empty();
-    Ok(Exit::Found.when(is_damaged || is_less))
+    Ok(Exit::ProblemsFound.when(is_damaged || is_less))
 }
 
 /// Removes the index file of an earlier file, which does not belong to the new one.
@@ -384,7 +385,7 @@ fn drop_index(path: &Path) -> Result<(), Problem> {
     fs::remove_file(&index).map_err(|error| {
         let sentence = format!(
             "{} belongs to an earlier file and cannot be removed: {error}; remove it",
-            shown(&index)
+            escaped_path(&index)
         );
         Problem::failed("index", sentence)
     })

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::place::shown_out;
 use crate::counted;
 use crate::output::record::{JsonSchema, Notice, Serialize};
-use crate::terminal::plain;
+use crate::terminal::escaped;
 use crate::verbs::stream::units::bytes_text;
 
 /// A line on standard error, at the end.
@@ -150,7 +150,7 @@ impl Display for TdmsEvent {
                 };
                 let (segments, channels) =
                     (counted(*segments, "segment"), counted(*channels, "channel"));
-                let (file, values) = (plain(file), counted(*values, "value"));
+                let (file, values) = (escaped(file), counted(*values, "value"));
                 write!(f, "{file}: {findings} in {segments}, {channels}, {values}")?;
                 match segments_summed {
                     Some(count) => {
@@ -162,13 +162,13 @@ impl Display for TdmsEvent {
             }
             Self::TdmsRepaired(repaired) => f.write_str(&repaired.text),
             Self::TdmsKept { file, of } => {
-                let (of, kept) = (plain(of), plain(file));
+                let (of, kept) = (escaped(of), escaped(file));
                 write!(
                     f,
                     "the removed part is kept in {kept}; `cat {of} {kept}` restores the original file"
                 )
             }
-            Self::TdmsIndexWritten { file } => write!(f, "{}: rewritten", plain(file)),
+            Self::TdmsIndexWritten { file } => write!(f, "{}: rewritten", escaped(file)),
             Self::TdmsConverted {
                 file,
                 rows,

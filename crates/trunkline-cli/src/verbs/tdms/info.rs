@@ -8,7 +8,7 @@ use trunkline_tdms::{
 };
 
 use super::columns::{Choice, name_of, unit};
-use super::opened::{findings, index_of, open, plain, say, shown};
+use super::opened::{escaped, escaped_path, findings, index_of, open, say};
 use super::rows::Axis;
 use super::sums::sums_of;
 use crate::output::record::{JsonSchema, Record, Serialize};
@@ -20,7 +20,7 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// Show the contents of a file: groups, channels, properties
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file
+    /// The TDMS file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -164,7 +164,7 @@ fn headline<R: ReadAt>(file: &TdmsFile<R>, args: &Args) -> Result<String, Proble
     let values: u64 = file.channels().map(|channel| channel.len()).sum();
     Ok(format!(
         "{}: {version}, {}, {}, {}, {}, {}{index}{sums}",
-        shown(&args.file),
+        escaped_path(&args.file),
         bytes_text(size(file)? as f64),
         counted(report.segments, "segment"),
         counted(file.groups().count() as u64, "group"),
@@ -196,9 +196,9 @@ fn properties<R: ReadAt>(
     for (name, value) in file.properties(path).into_iter().flatten() {
         context.terminal.line(&format!(
             "{}#{}\t{}",
-            plain(&name_of(path)),
-            plain(&name.to_str()),
-            plain(&value_text(value))
+            escaped(&name_of(path)),
+            escaped(&name.to_str()),
+            escaped(&value_text(value))
         ))?;
     }
     Ok(())

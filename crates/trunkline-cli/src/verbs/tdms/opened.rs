@@ -9,8 +9,9 @@ use trunkline_tdms::{Fault, Finding, Limits, OpenError, ReadAt, TdmsFile, Unsumm
 
 use super::sums::sums_of;
 use crate::output::record::json;
-use crate::terminal::is_standard;
-pub(super) use crate::terminal::{plain, shown};
+use crate::problem::file_reason;
+use crate::terminal::is_stdio;
+pub(super) use crate::terminal::{escaped, escaped_path};
 use crate::{CliError, Context, Problem};
 
 const INDEX_TAG: [u8; 4] = *b"TDSh";
@@ -20,17 +21,19 @@ const SAID_MAX: usize = 3;
 /// Opens a regular file. Directories, pipes and devices are refused: they have no length, and
 /// opening some of them waits.
 pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
-    match fs::metadata(path)?.is_file() {
+    let there = fs::metadata(path)?;
+    match there.is_file() {
         true => File::open(path),
+        false if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         false => Err(io::Error::other("it is not a regular file")),
     }
 }
 
 pub(super) fn source(path: &Path) -> Result<File, Problem> {
     regular_file(path).map_err(|error| {
-        let message = format!("{}: {error}", shown(path));
-        let problem = Problem::stating("bad-file", message);
-        match is_standard(path) {
+        let sentence = format!("{}: {}", escaped_path(path), file_reason(&error));
+        let problem = Problem::failed("bad-file", sentence);
+        match is_stdio(path) {
             true => problem.with_hint(
                 "a TDMS file needs random access, which standard input does not have; name a file",
             ),
@@ -110,7 +113,7 @@ fn unopened(path: &Path, error: &OpenError) -> Problem {
 }
 
 pub(super) fn not_readable(path: &Path, error: &dyn Display) -> Problem {
-    let message = format!("{}: {}", shown(path), plain(&error.to_string()));
+    let message = format!("{}: {}", escaped_path(path), escaped(&error.to_string()));
     Problem::stating("not-readable", message)
 }
 
@@ -140,7 +143,7 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
         let line = format!(
             "{}: an index file, which has no values; the values are in the file with the same name \
              without `_index`",
-            shown(path)
+            escaped_path(path)
         );
         context.tell_as("index-alone", &line)?;
     }
@@ -150,7 +153,7 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
         .iter()
         .any(|one| one.fault == Fault::StaleIndex)
     {
-        let index = shown(&index_name(path));
+        let index = escaped_path(&index_name(path));
         let line = format!(
             "{index} does not belong to this file, or is damaged; it is not used, and `trunkline \
              tdms repair` rewrites it"
@@ -161,14 +164,14 @@ pub(super) fn say(file: &TdmsFile<File>, path: &Path, context: &Context) -> Resu
     let mut said: Vec<String> = findings
         .iter()
         .take(SAID_MAX)
-        .map(|finding| plain(&finding.to_string()))
+        .map(|finding| escaped(&finding.to_string()))
         .collect();
     if findings.len() > SAID_MAX {
         said.push(format!("{} more findings", findings.len() - SAID_MAX));
     }
     let hint = "`trunkline tdms verify` shows what to do";
     for what in said {
-        let line = format!("{}: {what}", shown(path));
+        let line = format!("{}: {what}", escaped_path(path));
         context.terminal.note(&match context.settings.is_json() {
             true => json(&Problem::stating("finding", line).with_hint(hint)),
             false => line,

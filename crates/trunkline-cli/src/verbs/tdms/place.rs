@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::opened::shown;
-use crate::replace::{NewFile, exists};
-use crate::terminal::is_standard;
+use super::opened::escaped_path;
+use crate::replace::{self, NewFile, exists};
+use crate::terminal::is_stdio;
 use crate::verbs::progress::Meter;
 use crate::verbs::stream::units::{bytes_text, rate_text};
 use crate::{CliError, Context, Exit, Problem};
@@ -35,7 +35,7 @@ impl Out {
         is_forced: bool,
         context: &Context,
     ) -> Result<Self, CliError> {
-        let context = context.beside_files();
+        let context = context.for_file_output();
         context.interrupted.end_in_order(1);
         Ok(Self {
             file: new_file(path, source, is_forced, &context)?,
@@ -124,13 +124,16 @@ fn new_file(
     is_forced: bool,
     context: &Context,
 ) -> Result<NewFile, CliError> {
-    if is_standard(path) {
-        return Ok(NewFile::InPlace(context.terminal.data()?));
+    if is_stdio(path) {
+        return Ok(NewFile::InPlace(context.terminal.binary_output()?));
     }
     if let (Ok(there), Ok(source)) = (fs::metadata(path), fs::metadata(source))
         && (there.dev(), there.ino()) == (source.dev(), source.ino())
     {
-        let sentence = format!("{} is both FILE and OUT; choose another OUT", shown(path));
+        let sentence = format!(
+            "{} is both FILE and OUT; choose another OUT",
+            escaped_path(path)
+        );
         return Err(Problem::usage(sentence).into());
     }
     match NewFile::create(path).map_err(|error| unwritten(path, &error))? {
@@ -143,20 +146,20 @@ fn new_file(
 }
 
 pub(super) fn shown_out(path: &Path) -> String {
-    match is_standard(path) {
+    match is_stdio(path) {
         true => "standard output".to_owned(),
-        false => shown(path),
+        false => escaped_path(path),
     }
 }
 
 /// Returns true if the path is standard output and that is a terminal.
 pub(super) fn is_looked_at(path: &Path, context: &Context) -> bool {
-    is_standard(path) && context.terminal.is_tty
+    is_stdio(path) && context.terminal.out_is_tty
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Problem {
-    if error.kind() == io::ErrorKind::AlreadyExists {
-        return exists(path);
+    if !is_stdio(path) {
+        return replace::unwritten(path, error);
     }
     let message = format!("{} cannot be written: {error}", shown_out(path));
     Problem::stating("not-written", message)

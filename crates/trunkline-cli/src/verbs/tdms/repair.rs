@@ -8,12 +8,14 @@ use trunkline_tdms::{Fault, LEAD_IN_BYTES, ReadAt, Repair, RepairMode, TdmsFile,
 
 use super::events::{Cut, Repaired, TdmsEvent};
 use super::opened::{
-    findings, index_name, index_of, not_readable, open_alone, open_summed, plain, shown, source,
+    escaped, escaped_path, findings, index_name, index_of, not_readable, open_alone, open_summed,
+    source,
 };
 use super::place::Out;
 use super::sums::{Compared, compare};
+use crate::problem::folder_reason;
 use crate::replace::replace;
-use crate::terminal::is_standard;
+use crate::terminal::is_stdio;
 use crate::{CliError, Context, Exit, Problem, counted};
 
 const PIECE_BYTES: u64 = 256 * 1024;
@@ -26,7 +28,7 @@ const PIECE_BYTES: u64 = 256 * 1024;
 /// copy without it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file
+    /// The TDMS file to repair
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -77,10 +79,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     repair.values_lost += values_left_out;
     if repair.length == 0 {
-        let finding = plain(&repair.finding.to_string());
+        let finding = escaped(&repair.finding.to_string());
         let message = format!(
             "{}: {finding}; nothing of the file would remain",
-            shown(path)
+            escaped_path(path)
         );
         let problem = Problem::stating("nothing-left", message);
         return Err(problem.with_hint(nothing_left(&file, args)?).into());
@@ -89,7 +91,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let others = others + stay(compared.as_ref(), repair.length);
     if args.dry_run {
         say(&repair, args, others, context)?;
-        return Ok(Exit::Found);
+        return Ok(Exit::ProblemsFound);
     }
     match &args.out {
         None => {
@@ -115,7 +117,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
     }
     say(&repair, args, others, context)?;
-    Ok(Exit::Found.when(others > 0))
+    Ok(Exit::ProblemsFound.when(others > 0))
 }
 
 fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
@@ -125,7 +127,7 @@ fn nothing_left(file: &TdmsFile<File>, args: &Args) -> Result<String, Problem> {
     Ok(match closed {
         Some(closed) if closed.length > 0 => format!(
             "`trunkline tdms repair {} OUT` keeps the intact part of its only segment",
-            shown(path)
+            escaped_path(path)
         ),
         _ => "it has no intact segment; delete it, or keep it unchanged".to_owned(),
     })
@@ -186,12 +188,12 @@ fn nothing_to_cut(
         let verified = verified.map_err(|error| not_readable(path, &error))?;
         if verified.is_index_same == Some(false) {
             if args.dry_run {
-                let summary = format!("{}: would be rewritten", shown(&index));
+                let summary = format!("{}: would be rewritten", escaped_path(&index));
                 context.tell(&TdmsEvent::TdmsRepaired(Repaired {
                     index: Some("would-be-written"),
                     ..Repaired::new(path, summary)
                 }))?;
-                return Ok(Exit::Found);
+                return Ok(Exit::ProblemsFound);
             }
             renew_index(path, context)?;
             renewed = true;
@@ -201,7 +203,7 @@ fn nothing_to_cut(
     let strings = strings.map_err(|error| not_readable(path, &error))?;
     let others = (findings(file).len() + strings.len() + stay(compared, u64::MAX)) as u64;
     if !renewed {
-        let (path_shown, unwritten) = (shown(path), unwritten(args));
+        let (path_shown, unwritten) = (escaped_path(path), unwritten(args));
         let summary = match others {
             0 => format!("{path_shown}: there is nothing to repair{unwritten}"),
             _ => format!(
@@ -216,11 +218,11 @@ fn nothing_to_cut(
             ..Repaired::new(path, summary)
         }))?;
     }
-    Ok(Exit::Found.when(others > 0))
+    Ok(Exit::ProblemsFound.when(others > 0))
 }
 
 fn unwritten(args: &Args) -> String {
-    let unwritten = |out: &PathBuf| format!("; {} is not written", shown(out));
+    let unwritten = |out: &PathBuf| format!("; {} is not written", escaped_path(out));
     args.out.as_ref().map(unwritten).unwrap_or_default()
 }
 
@@ -229,7 +231,10 @@ fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result
         true => ("would be cut", "would be removed"),
         false => ("was cut", "were removed"),
     };
-    let into = args.out.as_ref().map(|out| format!(", in {}", shown(out)));
+    let into = args
+        .out
+        .as_ref()
+        .map(|out| format!(", in {}", escaped_path(out)));
     let into = into.unwrap_or_default();
     let stay = match others {
         0 => String::new(),
@@ -237,8 +242,8 @@ fn say(repair: &Repair, args: &Args, others: usize, context: &Context) -> Result
     };
     let summary = format!(
         "{}: {}\nthe file {is_cut} at byte {}{into}: {} and {} {are_removed}{stay}",
-        shown(&args.file),
-        plain(&repair.finding.to_string()),
+        escaped_path(&args.file),
+        escaped(&repair.finding.to_string()),
         repair.length,
         counted(repair.bytes_lost, "byte"),
         counted(repair.values_lost, "readable value"),
@@ -290,7 +295,7 @@ fn keep(
         if error.kind() == io::ErrorKind::AlreadyExists {
             problem.message = format!(
                 "{} already exists, with the bytes that an earlier repair cut off",
-                shown(&kept)
+                escaped_path(&kept)
             );
             problem.hint = Some("move it, overwrite it with --force, or name OUT".to_owned());
         }
@@ -364,7 +369,7 @@ fn copy(
     args: &Args,
     context: &Context,
 ) -> Result<Option<Exit>, CliError> {
-    if is_standard(path) {
+    if is_stdio(path) {
         let sentence = "the repaired file cannot go to standard output; name a file";
         return Err(Problem::usage(sentence).into());
     }
@@ -419,6 +424,6 @@ fn renew_index(path: &Path, context: &Context) -> Result<(), CliError> {
 }
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> Problem {
-    let sentence = format!("{} {what}: {error}", shown(path));
+    let sentence = format!("{} {what}: {}", escaped_path(path), folder_reason(error));
     Problem::failed("not-repaired", sentence)
 }

@@ -7,10 +7,10 @@ use trunkline_types::contract::parse_duration;
 
 use super::RowArgs;
 use super::columns::Column;
-use super::opened::plain;
+use super::opened::escaped;
 use super::times::Times;
 use crate::instant::Now;
-use crate::{CliError, Context, Problem, counted};
+use crate::{CliError, Context, Problem};
 
 const NANOS: f64 = 1e9;
 
@@ -215,10 +215,12 @@ pub(super) fn say_none<R: ReadAt>(
             end.as_deref().unwrap_or_default()
         ),
     };
-    let line = plain(&format!(
-        "none of {} is selected: {what}",
-        counted(len, "row")
-    ));
+    let rows = match len {
+        0 => "there are no rows".to_owned(),
+        1 => "the only row is not selected".to_owned(),
+        len => format!("none of the {len} rows is selected"),
+    };
+    let line = escaped(&format!("{rows}: {what}"));
     context.tell_as("no-rows", &line)
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_tdms::{Fault, Finding, SUMS_ENTRY_BYTES, SumsCheck, SumsState, TdmsFile, Unsummed};
 
-use super::opened::{shown, source};
+use super::opened::{escaped_path, source};
 use crate::{CliError, Context, Exit, Problem};
 
 pub(super) fn sums_name(path: &Path) -> PathBuf {
@@ -41,7 +41,7 @@ pub(super) fn compare(path: &Path, file: &TdmsFile<File>) -> Result<Option<Compa
         Ok((check, segments))
     });
     let (check, segments) = compared.map_err(|error| {
-        let path = shown(path);
+        let path = escaped_path(path);
         let message = format!("{path} cannot be compared with its checksums: {error}");
         Problem::stating("not-readable", message)
     })?;
@@ -69,16 +69,15 @@ pub(crate) fn say_sums(
         return Ok(false);
     };
     let sentence = format!(
-        "{}: {} not what the checksums say, the first at byte {}: do not trust those values; \
-         `trunkline tdms verify` lists all of them",
-        shown(path),
+        "{}: {} {}: do not trust those values; `trunkline tdms verify` lists all of them",
+        escaped_path(path),
         match wrong.len() {
-            1 => "1 segment is".to_owned(),
-            many => format!("{many} segments are"),
+            1 => "1 segment does not match its checksum, at byte".to_owned(),
+            many => format!("{many} segments do not match their checksums, the first at byte"),
         },
         first.position
     );
-    let problem = Problem::new(Exit::Found, "wrong-sum", sentence);
+    let problem = Problem::new(Exit::ProblemsFound, "wrong-sum", sentence);
     context.terminal.problem(&problem, 0)?;
     Ok(true)
 }

@@ -7,7 +7,7 @@ use trunkline_types::{DataType, Value};
 
 use super::blocks::Block;
 use super::columns::{Column, cell_type};
-use super::opened::plain;
+use super::opened::escaped;
 use super::rows::{Axis, When};
 use crate::arguments::Form;
 use crate::output::csv;
@@ -167,7 +167,7 @@ impl Lines {
     /// Escapes text for people: nothing in it moves the cursor, or begins another column.
     fn safe(&self, text: String) -> String {
         match self.form.is_for_people() {
-            true => plain(&text),
+            true => escaped(&text),
             false => text,
         }
     }

@@ -6,7 +6,7 @@ use trunkline_tdms::{Channel, ObjectPath, ReadAt, TdmsFile, TdmsTime, TdmsType, 
 
 use super::blocks::unreadable;
 use super::columns::{Column, name_of};
-use super::opened::plain;
+use super::opened::escaped;
 use crate::Problem;
 
 const TIME: &str = "time";
@@ -44,7 +44,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
             return Err(no("the channels have no waveform in common".to_owned()));
         };
         if groups.len() > 1 {
-            let group = plain(&name_of(group));
+            let group = escaped(&name_of(group));
             return Err(NoTimes {
                 what: "the channels belong to several groups, each with its own times".to_owned(),
                 remedy: Some(format!(
@@ -61,7 +61,7 @@ impl<'a, R: ReadAt> Times<'a, R> {
                     .is_some()
         };
         if let Some(column) = columns.iter().find(has_elements) {
-            let name = plain(&column.name);
+            let name = escaped(&column.name);
             return Err(no(format!("{name} does not have one value for each time")));
         }
         let properties = file.properties(group);

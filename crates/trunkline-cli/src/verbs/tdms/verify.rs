@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use trunkline_tdms::{Fault, Finding};
 
 use super::events::TdmsEvent;
-use super::opened::{advice, index_of, not_readable, open_alone, plain, shown, source};
+use super::opened::{advice, escaped, escaped_path, index_of, not_readable, open_alone, source};
 use super::sums::{Compared, compare};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::Style;
@@ -30,7 +30,7 @@ impl Record for Found {
     const IS_HEADED: bool = false;
 
     fn cell(&self, column: &str) -> Option<String> {
-        (column == "what").then(|| plain(&self.what))
+        (column == "what").then(|| escaped(&self.what))
     }
 
     fn style(&self) -> Style {
@@ -64,7 +64,7 @@ impl From<&Finding> for Found {
 /// Each finding shows its position in bytes. If there are findings, the exit code is 8.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file
+    /// The TDMS file to check
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         Ok(file) => file,
         // That nothing can be read is a result of the check.
         Err(mut problem) if problem.code == "not-tdms" => {
-            problem.exit = Exit::Found;
+            problem.exit = Exit::ProblemsFound;
             return Err(problem.into());
         }
         Err(problem) => return Err(problem.into()),
@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             byte: None,
             what: format!(
                 "the index file {} does not belong to this file",
-                shown(path)
+                escaped_path(path)
             ),
             advice: "`trunkline tdms repair` rewrites it".to_owned(),
         });
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         segments_summed: summed.map(|check| check.segments),
         findings,
     })?;
-    Ok(Exit::Found.when(findings > 0))
+    Ok(Exit::ProblemsFound.when(findings > 0))
 }
 
 fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
@@ -124,7 +124,7 @@ fn add_sums(found: &mut Vec<Found>, compared: &Compared) {
             // These are not in the file itself.
             (Fault::UnusableSums { .. } | Fault::SumsOfAnother | Fault::CutSums { .. }, _) => {
                 one.byte = None;
-                one.what = format!("{}: {}", shown(&compared.path), finding.fault);
+                one.what = format!("{}: {}", escaped_path(&compared.path), finding.fault);
             }
             (_, Some(segment)) => one.what = format!("segment {segment}: {}", finding.fault),
             (_, None) => {}
