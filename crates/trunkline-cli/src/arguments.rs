@@ -20,7 +20,8 @@ use crate::verbs;
     disable_help_subcommand = true,
     arg_required_else_help = true,
     after_help = "Start with `trunkline demo`, then try `trunkline get boiler/level` in another \
-                  terminal.\n`trunkline help COMMAND` explains a command."
+                  terminal.\n`trunkline help COMMAND` explains a command.\n`trunkline help config` \
+                  lists the keys of configuration files."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -103,7 +104,7 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) url: String,
 
-    /// Maximum time to wait for the engine: seconds, or a number with ms, s, m or h
+    /// Maximum time to wait for the engine: seconds, or a number with ns, us, ms, s, m, h or d
     #[arg(
         short = 'w',
         long,
@@ -111,7 +112,7 @@ pub(crate) struct GlobalArgs {
         env = "TRUNKLINE_TIMEOUT",
         hide_env_values = true,
         default_value = "2s",
-        value_parser = duration,
+        value_parser = longer_than_none,
         allow_hyphen_values = true,
         global = true
     )]
@@ -165,6 +166,7 @@ pub(crate) struct GlobalArgs {
         long,
         value_name = "DIGITS",
         value_parser = number::<u8>(0..=17),
+        allow_negative_numbers = true,
         global = true
     )]
     pub(crate) precision: Option<u8>,
@@ -175,6 +177,7 @@ pub(crate) struct GlobalArgs {
         long,
         value_name = "DIGITS",
         value_parser = number::<u8>(0..=17),
+        allow_negative_numbers = true,
         conflicts_with = "precision",
         global = true
     )]
@@ -186,6 +189,7 @@ pub(crate) struct GlobalArgs {
         long,
         value_name = "DIGITS",
         value_parser = number::<u8>(1..=17),
+        allow_negative_numbers = true,
         conflicts_with_all = ["precision", "scientific"],
         global = true
     )]
@@ -206,6 +210,7 @@ pub(crate) struct GlobalArgs {
         long,
         value_name = "COUNT",
         value_parser = number::<usize>(0..=u64::MAX),
+        allow_negative_numbers = true,
         global = true
     )]
     pub(crate) elements: Option<usize>,
@@ -283,7 +288,10 @@ pub(crate) fn number<N: TryFrom<u64> + 'static>(
         let number = text.parse().ok().filter(|number| range.contains(number));
         let number = number.and_then(|number| N::try_from(number).ok());
         let (least, most) = (range.start(), range.end());
-        number.ok_or_else(|| format!("it is not a whole number from {least} to {most}"))
+        number.ok_or_else(|| match *most {
+            u64::MAX => format!("it must be a whole number, {least} or more"),
+            most => format!("it must be a whole number from {least} to {most}"),
+        })
     }
 }
 
@@ -291,7 +299,7 @@ pub(crate) fn number<N: TryFrom<u64> + 'static>(
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = match text.strip_prefix('-') {
         Some(time) if parse_duration(time).is_some() => "a time cannot be negative",
-        _ => "it is not a time; write seconds, or a number with ms, s, m or h",
+        _ => "it is not a time; write seconds, or a number with ns, us, ms, s, m, h or d",
     };
     parse_duration(text).ok_or_else(|| wrong.to_owned())
 }
@@ -307,7 +315,7 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "write a number above 0, such as 100 or 0.5".to_owned())
 }
 
-#[cfg(target_os = "linux")]
+/// Parses a time longer than 0.
 pub(crate) fn longer_than_none(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be longer than 0".to_owned()),

@@ -100,11 +100,25 @@ impl Condition {
         })
     }
 
+    /// Returns true if the operand continues with another comparison.
+    fn has_several(&self) -> bool {
+        let mut words = self.operand.split_whitespace().skip(1);
+        words.any(|word| {
+            matches!(
+                word.to_ascii_lowercase().as_str(),
+                "and" | "or" | "&&" | "||"
+            )
+        })
+    }
+
     fn is_ordering(&self) -> bool {
         self.sign.starts_with(['<', '>'])
     }
 
     fn quality_operand(&self) -> Result<Operand, String> {
+        if self.has_several() {
+            return Err("--until takes one comparison".to_owned());
+        }
         let word = self.operand.as_str();
         let levels = [Level::Good, Level::Uncertain, Level::Bad];
         if let Some(level) = levels.into_iter().find(|level| level.to_string() == word) {
@@ -114,7 +128,8 @@ impl Condition {
             Some(_) if self.is_ordering() => Err("reasons have no order; use = or !=".to_owned()),
             Some(reason) => Ok(Operand::Reason(reason)),
             None => Err(format!(
-                "\"{word}\" is neither good, uncertain, bad nor a reason"
+                "\"{word}\" is not a quality: write good, uncertain, bad, or a reason such as \
+                 simulated"
             )),
         }
     }
@@ -126,7 +141,8 @@ impl Condition {
             return match (self.operand.parse::<i128>(), self.operand.parse::<f64>()) {
                 (Ok(integer), _) if !ty.is_float() => Ok(Operand::Integer(integer)),
                 (_, Ok(number)) => Ok(Operand::Number(number)),
-                _ => Err(format!("{} is not a number", self.operand)),
+                _ if self.has_several() => Err("--until takes one comparison".to_owned()),
+                _ => Err(format!("{:?} is not a number", self.operand)),
             };
         }
         if self.is_ordering() && *ty != DataType::Timestamp {
@@ -306,12 +322,35 @@ mod tests {
     }
 
     #[test]
+    fn refused_condition_names_what_is_wrong() {
+        for (condition, why) in [
+            ("value > > 3", "\"> 3\" is not a number"),
+            ("value > 3 and value < 5", "--until takes one comparison"),
+            ("value > 3 || quality = bad", "--until takes one comparison"),
+            (
+                "quality = good or quality = bad",
+                "--until takes one comparison",
+            ),
+            (
+                "quality != godo",
+                "\"godo\" is not a quality: write good, uncertain, bad, or a reason such as \
+                 simulated",
+            ),
+        ] {
+            let bound = Condition::parse(condition).unwrap();
+            let problem = bound.bind("a/b", &DataType::F64).unwrap_err();
+            assert!(problem.sentence().ends_with(why), "{problem:?}");
+        }
+    }
+
+    #[test]
     fn a_condition_that_does_not_fit_the_type_is_refused() {
         for (condition, ty) in [
             ("value > high", "f64"),
             ("value > AUTO", "enum(OFF, AUTO)"),
             ("value = STOP", "enum(OFF, AUTO)"),
             ("quality = great", "f64"),
+            ("value > > 3", "f64"),
             ("quality < sensor-failure", "f64"),
         ] {
             let ty = parse_type(ty).unwrap();

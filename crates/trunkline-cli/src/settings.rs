@@ -49,8 +49,8 @@ impl Settings {
         };
         let columns = columns(global)?;
         if columns != Columns::Usual && !form.is_for_people() {
-            let sentence = "-t, -a and --format are for the table and plain forms; leave them out, \
-                            or the JSON or CSV form";
+            let sentence = "-t, -a and --format work only with table and plain output; leave them \
+                            out, or leave out --json or -o";
             return Err(Problem::usage(sentence));
         }
         let exclude = global.exclude.iter().map(|text| {

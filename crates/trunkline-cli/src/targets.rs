@@ -13,6 +13,9 @@ pub(crate) struct Targets {
     pub(crate) wanted: Vec<Wanted>,
 }
 
+/// Code of the problem of an operand that is not a name.
+pub(crate) const BAD_NAME: &str = "bad-name";
+
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Wanted {
     Name(String),
@@ -86,7 +89,7 @@ fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
     };
     let (engine, text) = match place(operand, default) {
         Ok(place) => place,
-        Err(error) => return (default.clone(), wrong("bad-name", error)),
+        Err(error) => return (default.clone(), wrong(BAD_NAME, error)),
     };
     let target = match Pattern::has_wildcards(&text) {
         true => match Pattern::parse(&text) {
@@ -95,7 +98,7 @@ fn resolve_one(operand: &str, default: &Url) -> (Url, Wanted) {
         },
         false => match Name::parse(&text) {
             Ok(name) => Wanted::Name(name.as_str().to_owned()),
-            Err(error) => wrong("bad-name", error.to_string()),
+            Err(error) => wrong(BAD_NAME, error.to_string()),
         },
     };
     (engine, target)

@@ -40,7 +40,7 @@ pub struct Position {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigErrorKind {
     // The file.
-    #[error("does not exist; give a file or a directory with files ending in .toml")]
+    #[error("does not exist; give a file, or a folder of files that end in .toml")]
     FileMissing,
     #[error("cannot be read: {reason}")]
     Unreadable { reason: String },

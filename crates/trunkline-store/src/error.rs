@@ -44,6 +44,7 @@ impl Error {
             Error::InUse => StoreErrorKind::InUse,
             Error::Replaced => StoreErrorKind::Replaced,
             Error::NoMemory => StoreErrorKind::NoMemory,
+            Error::Io(_) | Error::Sqlite(_) if path.is_dir() => StoreErrorKind::Folder,
             Error::Io(error) => of_system(&error),
             Error::Sqlite(error) => of_sqlite(&error),
         };
@@ -74,8 +75,9 @@ fn of_system(error: &io::Error) -> StoreErrorKind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreErrorKind::Full,
         ErrorKind::OutOfMemory => StoreErrorKind::NoMemory,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
-        ErrorKind::NotFound | ErrorKind::NotADirectory => {
-            StoreErrorKind::CannotOpen(error.to_string())
+        ErrorKind::NotFound => StoreErrorKind::CannotOpen("there is no such folder".to_owned()),
+        ErrorKind::NotADirectory => {
+            StoreErrorKind::CannotOpen("a part of its path is a file".to_owned())
         }
         _ => StoreErrorKind::Failed(error.to_string()),
     }

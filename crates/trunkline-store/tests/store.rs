@@ -188,10 +188,9 @@ fn missing_folder_and_folder_instead_of_a_file_are_reported() {
         error_kind(&missing),
         StoreErrorKind::CannotOpen(_)
     ));
-    assert!(matches!(
-        error_kind(&folder.path().to_owned()),
-        StoreErrorKind::CannotOpen(_)
-    ));
+    let kind = error_kind(&folder.path().to_owned());
+    assert_eq!(kind, StoreErrorKind::Folder);
+    assert_eq!(kind.to_string(), "is a folder; name a file");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use trunkline_net::{BindError, StartError};
 use trunkline_proto::stream::StreamFault;
 use trunkline_proto::{Disconnect, FaultCode};
 use trunkline_types::wire::DecodeError;
-use trunkline_types::{DataType, StreamUrlError};
+use trunkline_types::{DataType, StreamUrl, StreamUrlError};
 
 use crate::journal::JournalError;
 
@@ -20,8 +20,8 @@ pub enum StreamError {
     /// Endpoints can only be created on this machine; a program connects to those of other
     /// machines.
     #[error(
-        "an endpoint is created on its own machine, not on {host}: name this one without a host, \
-         and {host}'s as its peer"
+        "an endpoint cannot be created on another machine, {host}: leave the host out of this name, \
+         and name the endpoint on {host} as its peer"
     )]
     NotHere {
         /// The host in the URL.
@@ -67,10 +67,18 @@ pub enum StreamError {
     /// Listening on the port in the endpoint's URL failed.
     #[error(transparent)]
     Listen(#[from] BindError),
+    /// The engine of this machine, which manages the names of endpoints, was not reached.
     #[error(
-        "no engine on this machine manages the names of endpoints ({cause}): start an engine, or give the endpoint its own port, as in tl://localhost:5900/name"
+        "no engine answers at {socket}{}, so the name {} cannot be registered; start an engine, or give the endpoint its own port, as in tl://localhost:5900/{}",
+        unless_refused(cause),
+        short(url),
+        path(url)
     )]
     NoDirectory {
+        /// Path of the engine's socket.
+        socket: String,
+        /// The URL of the endpoint.
+        url: Box<StreamUrl>,
         /// The reason why the engine was not reached.
         cause: Disconnect,
     },
@@ -90,8 +98,13 @@ pub enum StreamError {
         sentence: String,
     },
     /// No peer connected in time.
-    #[error("no peer connected within {:.1} s{}", timeout.as_secs_f64(), because(.last))]
+    #[error(
+        "{} within {:.1} s{}",
+        absent(.peer), timeout.as_secs_f64(), because(.peer, .last)
+    )]
     NoPeer {
+        /// The peer, if this end names one.
+        peer: Option<Box<StreamUrl>>,
         timeout: Duration,
         /// The reason why the last attempt failed, if this end is the one that dials.
         last: Option<Disconnect>,
@@ -147,7 +160,7 @@ pub enum StreamError {
     Ended,
     /// The writer was aborted before the end of its stream. Everything that reached this end has
     /// been read, but the stream is incomplete.
-    #[error("the writer was aborted before its end: {reason}{}; everything received has been read", never_came(.missing))]
+    #[error("the writer stopped before the end of the stream: {reason}{}; everything received has been read", never_came(.missing))]
     Aborted {
         /// Bytes that the writer had accepted but did not send.
         missing: u64,
@@ -179,7 +192,53 @@ fn never_came(missing: &u64) -> String {
     }
 }
 
-fn because(last: &Option<Disconnect>) -> String {
-    last.as_ref()
-        .map_or(String::new(), |cause| format!(": {cause}"))
+fn absent(peer: &Option<Box<StreamUrl>>) -> String {
+    match peer {
+        Some(peer) => format!("{} did not connect", short(peer)),
+        None => "no peer connected".to_owned(),
+    }
+}
+
+/// Returns the name of an endpoint of this machine, or the URL of another one.
+fn short(url: &StreamUrl) -> String {
+    let url = url.to_string();
+    url.strip_prefix("tl://localhost/")
+        .unwrap_or(&url)
+        .to_owned()
+}
+
+fn path(url: &StreamUrl) -> String {
+    url.segments().collect::<Vec<_>>().join("/")
+}
+
+/// Returns the reason why the last attempt to connect failed.
+fn because(peer: &Option<Box<StreamUrl>>, last: &Option<Disconnect>) -> String {
+    let has_port = peer.as_ref().is_some_and(|peer| peer.port().is_some());
+    match last {
+        None => String::new(),
+        // The endpoint itself listens at this port, not an engine.
+        Some(Disconnect::Io {
+            kind: io::ErrorKind::ConnectionRefused,
+            text,
+        }) if has_port => format!(
+            ": the connection failed ({text}): no program is listening there; start the program \
+             with that endpoint, or check the port"
+        ),
+        Some(cause) => format!(": {cause}"),
+    }
+}
+
+/// Returns the reason why an engine was not reached, without its remedy; empty if none listens
+/// there.
+fn unless_refused(cause: &Disconnect) -> String {
+    match cause {
+        Disconnect::Io {
+            kind: io::ErrorKind::ConnectionRefused,
+            ..
+        } => String::new(),
+        cause => {
+            let cause = cause.to_string();
+            format!(" ({})", cause.split(';').next().unwrap_or_default())
+        }
+    }
 }

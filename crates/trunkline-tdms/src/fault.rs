@@ -91,11 +91,14 @@ pub enum Fault {
     BadStrings,
 
     // Refused: the file contradicts itself.
-    #[error("not a TDMS file: it begins with `{}`, not with `TDSm`", tag.escape_ascii())]
+    #[error("not a TDMS file: it begins with `{}`, not with `TDSm`", readable(tag))]
     NotTdms { tag: Vec<u8> },
     #[error("an index file, which holds no data; open the .tdms file, or open this as an index")]
     IndexFile,
-    #[error("not an index file: it begins with `{}`, not with `TDSh`", tag.escape_ascii())]
+    #[error(
+        "not an index file: it begins with `{}`, not with `TDSh`",
+        readable(tag)
+    )]
     NotIndex { tag: Vec<u8> },
     #[error("the metadata has {metadata} bytes and the whole segment only {segment}")]
     MetadataBeyondSegment {
@@ -147,4 +150,13 @@ pub enum Fault {
     DamagedSums { entries: u64 },
     #[error("the file of checksums ends within one: {bytes} of 24 bytes")]
     CutSums { bytes: u64 },
+}
+
+/// Returns the first bytes of a file as text; bytes that are not printable are escaped.
+fn readable(tag: &[u8]) -> String {
+    let escaped = |byte: &u8| match byte {
+        b' '..=b'~' => char::from(*byte).to_string(),
+        byte => byte.escape_ascii().to_string(),
+    };
+    tag.iter().map(escaped).collect()
 }

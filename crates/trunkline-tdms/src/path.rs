@@ -89,7 +89,7 @@ impl fmt::Display for ObjectPath {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("not a path (`/`, `/'group'` or `/'group'/'channel'`) from its byte {at} on")]
+#[error("the object path is damaged from its byte {at} onwards")]
 pub struct PathError {
     /// Offset of the first byte that does not fit the grammar.
     pub at: usize,

@@ -306,6 +306,9 @@ fn other_files_are_refused() {
     assert_eq!(refused(b"RIFF....").fault, Fault::NotTdms { tag });
     let tag = b"TX".to_vec();
     assert_eq!(refused(b"TX").fault, Fault::NotTdms { tag });
+    // Printable bytes are shown as they are.
+    let text = "byte 0: not a TDMS file: it begins with `{\"a\\n`, not with `TDSm`";
+    assert_eq!(refused(b"{\"a\n").to_string(), text);
     let error = refused(&segment(RAW).i32s([1]).bytes());
     assert_eq!(
         error.to_string(),

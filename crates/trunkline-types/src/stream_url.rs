@@ -49,7 +49,9 @@ pub enum StreamUrlError {
         text: String,
     },
     /// Two consecutive slashes in the name, or one at its end.
-    #[error("a part of the endpoint's name is empty: write single slashes between its parts")]
+    #[error(
+        "a part of the endpoint's name is empty: write single slashes between its parts, and none at the start or end"
+    )]
     EmptySegment,
     /// More than a port and a context follow the host.
     #[error(

@@ -26,8 +26,8 @@ pub(crate) struct Args {
 
     /// Only variables with a field that meets this condition: FIELD=VALUE, FIELD!=VALUE,
     /// FIELD~TEXT (contains), 'FIELD>NUMBER' or 'FIELD<NUMBER', such as units=degC,
-    /// description~pump, 'range.high>100'; the field * is any text field. May be given several
-    /// times
+    /// description~pump, 'range.high>100'; the field * is any text field. If given several times,
+    /// all conditions must be met
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Condition>,
 
@@ -78,13 +78,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         0 => nothing_matches(&args.pattern),
         1 => no_match(
             &args.pattern,
-            format!("1 name matches, but not with {}", args.filter(context)),
+            format!("1 name matches, but {}", args.filter("it", context)),
         ),
         count => no_match(
             &args.pattern,
             format!(
-                "{count} names match, but none of them with {}",
-                args.filter(context)
+                "{count} names match, but {}",
+                args.filter("none of them", context)
             ),
         ),
     };
@@ -92,8 +92,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 impl Args {
-    /// Returns the options that remove names that match the pattern, as they were given.
-    fn filter(&self, context: &Context) -> String {
+    /// Returns the rest of a sentence about the names that match the pattern, `which`: the options
+    /// that remove them, as they were given.
+    fn filter(&self, which: &str, context: &Context) -> String {
         let types = self.data_type.iter().map(|ty| format!("--type {ty}"));
         let conditions = self.conditions.iter().map(|one| format!("--where {one}"));
         let states = [
@@ -104,9 +105,23 @@ impl Args {
         let states = states.into_iter().filter(|(_, is_given)| *is_given);
         let excluded = context.settings.exclude.iter();
         let excluded = excluded.map(|pattern| format!("--exclude {pattern}"));
+        let excluded = excluded.collect::<Vec<_>>().join(" ");
         let given = types.chain(conditions);
         let given = given.chain(states.map(|(name, _)| name.to_owned()));
-        given.chain(excluded).collect::<Vec<_>>().join(" ")
+        let given = given.collect::<Vec<_>>().join(" ");
+        let meets = match which {
+            "it" => "it does not meet".to_owned(),
+            which => format!("{which} meets"),
+        };
+        let without = match which {
+            "it" => "it is left out by".to_owned(),
+            _ => "they are left out by".to_owned(),
+        };
+        match (given.as_str(), excluded.as_str()) {
+            (given, "") => format!("{meets} {given}"),
+            ("", excluded) => format!("{without} {excluded}"),
+            (given, excluded) => format!("{meets} {given} and is not left out by {excluded}"),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::examples;
 use crate::output::schema::schema;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Explain a command; with `--json`, print everything about all commands for programs
+/// Explain a command; with `--json`, describe all commands in machine-readable form
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The command; `options` for the options of every command; `config` for the keys of

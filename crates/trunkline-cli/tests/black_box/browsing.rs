@@ -71,12 +71,12 @@ fn find_searches_by_pattern_by_word_and_by_type() {
     let filtered = |filter: &[&str]| rig.run(&[&["find", "rig/pump/*"], filter].concat()).err;
     let bad = filtered(&["--bad", "--type", "f64"]);
     assert!(
-        bad.contains("2 names match, but none of them with --type f64 --bad"),
+        bad.contains("2 names match, but none of them meets --type f64 --bad"),
         "{bad}"
     );
     let one = filtered(&["--exclude", "rig/pump/*", "--where", "units=%"]);
     assert!(
-        one.contains("none of them with --where units=% --exclude rig/pump/*"),
+        one.contains("meets --where units=% and is not left out by --exclude rig/pump/*"),
         "{one}"
     );
     let misspelled = rig.run(&["find", "**", "--type", "f46"]);

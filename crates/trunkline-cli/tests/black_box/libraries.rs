@@ -106,7 +106,8 @@ fn failed_orders_report_the_reason() {
     assert_eq!(engine.run(&["deploy", &bench]).code, Some(0));
     let again = engine.run(&["deploy", &bench]);
     assert_eq!(again.code, Some(6));
-    assert!(again.err.contains("already deployed"), "{again:?}");
+    let told = "already deployed (use --replace, or undeploy it first)";
+    assert!(again.err.contains(told), "{again:?}");
     let replaced = engine.run(&["deploy", "--replace", &bench]);
     assert_eq!(
         (replaced.code, replaced.out.as_str()),

@@ -41,6 +41,7 @@ mod recording_series;
 #[cfg(target_os = "linux")]
 mod recording_terminals;
 mod recordings;
+mod refusals;
 mod registers;
 mod rig;
 #[cfg(target_os = "linux")]

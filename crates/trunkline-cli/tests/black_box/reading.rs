@@ -264,7 +264,7 @@ fn usage_errors_have_their_exit_code_and_name_the_mistake() {
         (&["get", "a/b", "-t", "--json"], "leave them out"),
         (&["get", "a/b", "--format", "{nme}"], "{name}"),
         (&["get", "a/b", "-w", "soon"], "not a time"),
-        (&["get", "a/b", "-#", "two"], "not a whole number from 0"),
+        (&["get", "a/b", "-#", "two"], "a whole number, 0 or more"),
         #[cfg(target_os = "linux")]
         (&["play", "a.tdms", "--speed", "0"], "a number above 0"),
         (

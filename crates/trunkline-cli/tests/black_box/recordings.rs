@@ -275,7 +275,7 @@ fn unmatched_names_are_reported_at_start_and_end() {
     assert!(pattern.contains("no name matches spare/**"), "{recorded:?}");
     assert!(end.contains("of 1 variable recorded"), "{recorded:?}");
     assert!(
-        end.ends_with("nothing matched: rig/levle, spare/**"),
+        end.ends_with("no match for rig/levle, spare/**"),
         "{recorded:?}"
     );
     let recorded = record("two.tdms", &names, &["--json"]);

@@ -339,7 +339,7 @@ fn options_invalid_for_several_peers_are_refused_first() {
         ),
         (
             &["write", "a", "--readers", "2", "--journal", "x"],
-            "'--readers <N>' cannot be used with '--journal <DIR>'",
+            "'--readers <N>' cannot be used with '--journal <FOLDER>'",
         ),
         (&["write", "a", "--quota", "5"], "--readers"),
         (&["write", "a", "--readers", "10001"], "--readers"),

@@ -201,7 +201,7 @@ fn input_error_of_a_writer_keeps_earlier_elements_and_fails_both() {
             "{}",
             read.err
         );
-        let told = "the writer was aborted before its end: ";
+        let told = "the writer stopped before the end of the stream: ";
         assert!(
             read.err.contains(told) && read.err.contains(why),
             "{}",
@@ -473,7 +473,7 @@ fn invalid_options_are_refused_before_any_action() {
             &["read", "a", "--capacity", "5", "--chunk", "6"],
             "--chunk 6",
         ),
-        (&["read", "tl://elsewhere/a"], "own machine"),
+        (&["read", "tl://elsewhere/a"], "another machine"),
         (&["read", "a//b"], "empty"),
     ] {
         let output = run(&[&["stream"][..], arguments].concat());

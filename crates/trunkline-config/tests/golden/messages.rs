@@ -74,7 +74,7 @@ fn names_used_twice_in_two_files_name_both_places() {
 fn files_that_cannot_be_read_are_named_with_the_reason() {
     assert_eq!(
         on_disk().to_string(),
-        "missing.toml does not exist; give a file or a directory with files ending in .toml\n\
+        "missing.toml does not exist; give a file, or a folder of files that end in .toml\n\
          empty is a directory without files ending in .toml\n\
          latin1.toml:2:10 this is not UTF-8 text; save the file as UTF-8\n\
          big.toml has more than 16,777,216 bytes, the most that a configuration file may have; split it\n\

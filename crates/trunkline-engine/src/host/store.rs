@@ -192,6 +192,8 @@ pub enum StoreErrorKind {
     Full,
     NoMemory,
     ReadOnly,
+    /// The store is a folder instead of a file.
+    Folder,
     CannotOpen(String),
     Failed(String),
     Replaced,
@@ -224,6 +226,7 @@ impl fmt::Display for StoreErrorKind {
                 "cannot be written: the file, its folder or its disk is read-only; permit \
                  writing, then try again",
             ),
+            StoreErrorKind::Folder => f.write_str("is a folder; name a file"),
             StoreErrorKind::CannotOpen(why) => {
                 write!(f, "cannot be opened ({why}); check that its folder exists")
             }

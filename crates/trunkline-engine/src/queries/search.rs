@@ -47,10 +47,11 @@ pub enum MatcherError {
         suggestion: Option<String>,
         known: String,
     },
-    #[error("{field} is {what}; {value:?} cannot be compared with it in this way")]
+    /// The field cannot be compared with this value in this way.
+    #[error("{field} is {what}")]
     Value {
         field: String,
-        /// Kind of value that the field has.
+        /// Kind of value that the field has, and the conditions that fit it.
         what: &'static str,
         value: String,
     },
@@ -75,11 +76,13 @@ impl Matcher {
             DataType::F64 | DataType::U64 => {
                 let number = value.parse().ok().map(Wanted::Number);
                 let fits = comparison != Comparison::Contains;
-                ("a number", number.filter(|_| fits))
+                let what = "a number: use =, !=, < or > and a number";
+                (what, number.filter(|_| fits))
             }
             DataType::Bool => {
                 let is = value.parse().ok().map(Wanted::Bool);
-                ("true or false", is.filter(|_| is_equality(comparison)))
+                let what = "true or false: use = or != and true or false";
+                (what, is.filter(|_| is_equality(comparison)))
             }
             DataType::String => {
                 let text = Wanted::Text {
@@ -87,9 +90,9 @@ impl Matcher {
                     lower: value.to_lowercase(),
                 };
                 let fits = is_equality(comparison) || comparison == Comparison::Contains;
-                ("text", fits.then_some(text))
+                ("text: use =, != or ~", fits.then_some(text))
             }
-            _ => ("a time, by which it is not searched", None),
+            _ => ("a time, which cannot be searched", None),
         };
         match wanted {
             Some(wanted) => Ok(Self {

@@ -91,6 +91,7 @@ pub(crate) async fn register(
         program: link.program.clone(),
         pid: std::process::id(),
     };
+    let place = socket.to_string();
     let registry = registry::start(socket, register, arrivals)?;
     let grace = Clock::new().now().saturating_add(NAME_GRACE);
     let name = waits.wait(&registry, until, |end, now| match end.name() {
@@ -107,8 +108,13 @@ pub(crate) async fn register(
         Some(Name::Refused(code, sentence)) => Err(StreamError::Refused { code, sentence }),
         // Nobody looks up an end that dials, so it needs no registered name.
         _ if options.peer.is_some() => Ok(Some(registration)),
-        Some(Name::Nobody(cause)) => Err(StreamError::NoDirectory { cause }),
+        Some(Name::Nobody(cause)) => Err(StreamError::NoDirectory {
+            socket: place,
+            url: Box::new(url.clone()),
+            cause,
+        }),
         _ => Err(StreamError::NoPeer {
+            peer: None,
             timeout: options.timeout.unwrap_or_default(),
             last: None,
         }),

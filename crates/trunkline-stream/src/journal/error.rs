@@ -16,6 +16,8 @@ pub enum JournalError {
         #[source]
         cause: Arc<io::Error>,
     },
+    #[error("{} is a file, but a journal needs a folder; name another", path.display())]
+    NotAFolder { path: PathBuf },
     #[error(
         "the system cannot start a thread for the journal in {}: {cause}; too many run, or memory is \
          short: end some, then create the endpoint again", folder.display()

@@ -112,6 +112,7 @@ impl Plan<'_, Here> {
         while hub.len() < wanted {
             if !watch.rung(waits, bells, *until).await {
                 return Err(StreamError::NoPeer {
+                    peer: None,
                     timeout: self.options.timeout.unwrap_or_default(),
                     last: None,
                 });

@@ -29,6 +29,9 @@ impl World for Here {
     fn disk(&self, options: &JournalOptions) -> Result<Arc<dyn Disk>, JournalError> {
         match RealDisk::open(&options.folder) {
             Ok(disk) => Ok(Arc::new(disk)),
+            Err(_) if options.folder.is_file() => Err(JournalError::NotAFolder {
+                path: options.folder.clone(),
+            }),
             Err(cause) => Err(JournalError::disk(&options.folder, "opened", cause)),
         }
     }

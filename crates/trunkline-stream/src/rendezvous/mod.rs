@@ -252,6 +252,7 @@ impl<'w, W: World> Plan<'w, W> {
             }),
             Some(Err(fault)) => Err(fault),
             None => Err(StreamError::NoPeer {
+                peer: self.peer.clone().map(Box::new),
                 timeout: self.options.timeout.unwrap_or_default(),
                 last: link.with(|end, _, _| end.link.last_disconnect().cloned()),
             }),

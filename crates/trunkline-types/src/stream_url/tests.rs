@@ -73,7 +73,10 @@ fn a_url_has_host_port_context_and_the_name_of_the_endpoint() {
         ("a/b://c d", "localhost", None, "", ""),
     ] {
         if name.is_empty() {
-            assert_eq!(StreamUrl::parse(text), Err(StreamUrlError::EmptySegment));
+            let refused = StreamUrl::parse(text).unwrap_err();
+            assert_eq!(refused, StreamUrlError::EmptySegment);
+            let text = "single slashes between its parts, and none at the start or end";
+            assert!(refused.to_string().ends_with(text), "{refused}");
             continue;
         }
         let names = name.split('|').map(str::to_owned).collect();

@@ -119,7 +119,7 @@ pub enum ConvertError {
 impl ConvertError {
     pub(crate) fn wrong_type(text: &str, ty: &DataType) -> Self {
         ConvertError::WrongType {
-            text: clip(text),
+            text: quoted(text),
             ty: with_article(ty),
         }
     }
@@ -131,7 +131,7 @@ impl ConvertError {
         high: T,
     ) -> Self {
         ConvertError::OutOfRange {
-            text: clip(text),
+            text: quoted(text),
             ty: ty.to_string(),
             low: format!("{low:?}"),
             high: format!("{high:?}"),
@@ -140,7 +140,7 @@ impl ConvertError {
 
     pub(crate) fn inexact(text: &str, ty: &DataType) -> Self {
         ConvertError::Inexact {
-            text: clip(text),
+            text: quoted(text),
             ty: with_article(ty),
         }
     }
@@ -153,7 +153,7 @@ impl ConvertError {
             shown.push_str(&format!(", … ({} labels)", ty.labels.len()));
         }
         ConvertError::NotALabel {
-            text: clip(text),
+            text: quoted(text),
             labels: shown,
         }
     }
@@ -176,6 +176,14 @@ pub fn with_article(ty: &DataType) -> String {
         "a"
     };
     format!("{article} {}", clip(&name))
+}
+
+/// Returns a given text as a sentence shows it: in quotes if its edges would not be visible.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.is_empty() || text.trim() != text {
+        true => format!("{:?}", clip(text)),
+        false => clip(text),
+    }
 }
 
 /// Shortens a given text to at most 60 characters.

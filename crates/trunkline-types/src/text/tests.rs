@@ -277,7 +277,7 @@ mod values {
     fn invalid_value_is_refused_with_the_reason() {
         for (text, name, sentence) in [
             ("x", "f64", "x is not an f64"),
-            ("", "f64", " is not an f64"),
+            ("", "f64", "\"\" is not an f64"),
             ("72,5", "f64", "72,5 is not an f64"),
             (
                 "1e400",
@@ -303,7 +303,7 @@ mod values {
             ("0x", "i32", "0x is not an i32"),
             ("0x-1", "i32", "0x-1 is not an i32"),
             ("--1", "i32", "--1 is not an i32"),
-            ("", "i32", " is not an i32"),
+            ("", "i32", "\"\" is not an i32"),
             ("2", "bool", "2 is not a bool"),
             ("STOP", "enum(OFF, AUTO)", "STOP is not one of OFF, AUTO"),
             ("auto", "enum(OFF, AUTO)", "auto is not one of OFF, AUTO"),

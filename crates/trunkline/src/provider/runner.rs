@@ -142,7 +142,7 @@ impl Runner {
                 self.types.clear();
                 self.missing.clear();
                 self.fresh.clear();
-                let error = "the connection to the engine is down; it is tried again";
+                let error = "not connected to the engine; retrying";
                 self.state.change(|status| {
                     (status.is_provided, status.variables) = (false, 0);
                     (status.missing, status.missing_item) = (0, None);

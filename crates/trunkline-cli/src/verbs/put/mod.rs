@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "words")]
     csv: Option<PathBuf>,
 
-    /// Write all values at one instant, or none; at most 4096. With --atomic, the
+    /// Write all values at one instant, or none; at most 4096 values. With --atomic, the
     /// operands can also be NAME VALUE NAME VALUE
     #[arg(long)]
     atomic: bool,
@@ -36,10 +36,11 @@ pub(crate) struct Args {
     /// Write only if the variable's last update has this sequence number (the key `seq` in JSON
     /// output). EPOCH:SEQ also checks the epoch, the number of the engine's current run. For one
     /// variable only
-    #[arg(long, value_name = "SEQ", value_parser = expected)]
+    #[arg(long, value_name = "SEQ", value_parser = expected, allow_negative_numbers = true)]
     expect: Option<Expected>,
 
-    /// Do not wait for the engine to confirm the values
+    /// Do not wait for the engine to confirm the values; values that it refuses are then not
+    /// reported
     #[arg(long, conflicts_with = "atomic")]
     no_wait: bool,
 }
@@ -53,7 +54,7 @@ struct Expected {
 
 fn expected(text: &str) -> Result<Expected, String> {
     let number = |text: &str| {
-        let wrong = |_| "it is not a position; write SEQ or EPOCH:SEQ, as in the JSON output";
+        let wrong = |_| "it is not a sequence number; write SEQ or EPOCH:SEQ";
         text.parse::<u64>().map_err(wrong)
     };
     Ok(match text.split_once(':') {

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::Args;
 use crate::Problem;
 use crate::output::csv;
+use crate::problem::file_reason;
 use crate::terminal::read_text;
 
 /// A name and its value, as typed.
@@ -40,6 +41,10 @@ pub(super) fn pairs(args: &Args) -> Result<Vec<Pair>, Problem> {
             let sentence = format!("no value given for {name}; write NAME VALUE");
             Err(Problem::usage(sentence))
         }
+        [.., name] if args.atomic => {
+            let sentence = format!("no value given for {name}; write NAME VALUE NAME VALUE");
+            Err(Problem::usage(sentence))
+        }
         _ => {
             let sentence = "several values need the form NAME=VALUE NAME=VALUE; put quotes around \
                             a value with spaces";
@@ -56,7 +61,9 @@ fn pairs_of_csv(path: &Path) -> Result<Vec<Pair>, Problem> {
     let shown = path.display();
     let wrong = |place: String, what: &str| Problem::usage(format!("{shown}{place}: {what}"));
     let text = read_text(path).map_err(|error| {
-        let what = format!("{error}; give a file such as the output of `trunkline get -o csv`");
+        let reason = file_reason(&error);
+        let reason = reason.split("; ").next().unwrap_or_default();
+        let what = format!("{reason}; give a file such as the output of `trunkline get -o csv`");
         wrong(String::new(), &what)
     })?;
     let rows = csv::parse(&text).map_err(|(line, what)| wrong(format!(":{line}"), what))?;
@@ -110,6 +117,14 @@ mod tests {
             no_wait: false,
         };
         assert_eq!(pairs(&args), Ok(vec![pair("a/b", "1"), pair("a/c", "x=y")]));
+        let odd = Args {
+            words: ["a/b", "1", "a/c"].map(str::to_owned).to_vec(),
+            ..args
+        };
+        let problem = pairs(&odd).unwrap_err();
+        assert_eq!(problem.exit, Exit::Usage);
+        assert_eq!(problem.message, "no value given for a/c");
+        assert_eq!(problem.hint.unwrap(), "write NAME VALUE NAME VALUE");
     }
 
     fn pair(name: &str, value: &str) -> Pair {
@@ -157,5 +172,7 @@ mod tests {
         }
         let missing = pairs_of_csv(&folder.path().join("none.csv")).unwrap_err();
         assert_eq!(missing.exit, Exit::Usage);
+        let message = "none.csv: there is no such file";
+        assert!(missing.message.ends_with(message), "{missing:?}");
     }
 }

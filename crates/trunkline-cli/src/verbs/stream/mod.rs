@@ -97,7 +97,7 @@ struct EndArgs {
     #[arg(long, value_name = "FOLDER")]
     journal: Option<PathBuf>,
 
-    /// Maximum size of the journal, beyond which the writer waits (default: 1GiB)
+    /// Maximum size of the journal; when it is reached, the writer waits (default: 1GiB)
     #[arg(
         long,
         value_name = "SIZE",

@@ -125,8 +125,10 @@ impl<'a> Lines<'a> {
             _ if text.trim().is_empty() => None,
             ElementForm::Csv => self.row(text)?,
             _ => {
-                let json: Json = serde_json::from_str(text)
-                    .map_err(|error| self.wrong(&format!("it is not JSON: {error}")))?;
+                let json: Json = serde_json::from_str(text.trim_end()).map_err(|error| {
+                    let column = error.column();
+                    self.wrong(&format!("column {column}: it is not JSON"))
+                })?;
                 let value = from_json(&json, self.data_type);
                 Some(value.map_err(|error| self.wrong(&error.to_string()))?)
             }
@@ -268,7 +270,7 @@ mod tests {
             (
                 ElementForm::Jsonl,
                 "1\n\n{\n",
-                "standard input:3: it is not JSON",
+                "standard input:3: column 1: it is not JSON",
             ),
             (ElementForm::Jsonl, "1\n\"x\"\n", "standard input:2: "),
         ] {

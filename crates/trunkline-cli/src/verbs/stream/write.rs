@@ -21,12 +21,22 @@ const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
 
 const PIECE_BYTES: usize = 64 << 10;
 
+const FORM: &str =
+    "Format of the elements on standard input (default: csv with `-o csv`, otherwise jsonl)";
+
 /// Write the elements on standard input to a stream
 ///
 /// With --readers, any number of readers can connect, each with --from. Every reader gets all
 /// elements. The writer waits for the slowest reader, unless --quota limits how many elements may
 /// wait for one.
+///
+/// Waits indefinitely unless --timeout is given. Names such as daq/raw need an engine on this
+/// machine: see `trunkline help stream`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "element_form" => arg.help(FORM),
+    _ => arg,
+}))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) end: EndArgs,
@@ -36,12 +46,24 @@ pub(crate) struct Args {
     pub(super) to: Option<String>,
 
     /// Write to any number of readers, and start when N are connected
-    #[arg(long, value_name = "N", value_parser = peers, conflicts_with_all = ["to", "journal"])]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = peers,
+        conflicts_with_all = ["to", "journal"],
+        allow_negative_numbers = true
+    )]
     pub(super) readers: Option<usize>,
 
     /// Do not wait for slow readers: if more than N elements wait for a reader, discard the oldest
     /// and report their number to that reader
-    #[arg(long, value_name = "N", value_parser = arguments::number::<u64>(0..=u64::MAX), requires = "readers")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = arguments::number::<u64>(0..=u64::MAX),
+        requires = "readers",
+        allow_negative_numbers = true
+    )]
     pub(super) quota: Option<u64>,
 
     /// Also send checksums between programs on one machine; between machines, they are always sent

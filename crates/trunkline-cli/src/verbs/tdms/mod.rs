@@ -68,17 +68,22 @@ struct RowArgs {
     channel: Vec<String>,
 
     /// Start at this row: a number from 0, a time since the first row such as 1.5s, or a time
-    /// such as 2026-11-20T21:39:04, 14:30 or yesterday; times of recorded variables require that
-    /// --channel selects one group
+    /// such as 2026-11-20T21:39:04, 14:30 or yesterday; in a recording of several variables, times
+    /// also need a --channel that selects one group
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     from: Option<String>,
 
-    /// Stop before this row
+    /// Stop before this row, given like --from
     #[arg(long, value_name = "ROW", allow_hyphen_values = true)]
     to: Option<String>,
 
     /// Maximum number of rows
-    #[arg(long, value_name = "N", value_parser = crate::arguments::number::<u64>(0..=u64::MAX))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = crate::arguments::number::<u64>(0..=u64::MAX),
+        allow_negative_numbers = true
+    )]
     count: Option<u64>,
 
     /// Keep numbers as recorded, without scaling

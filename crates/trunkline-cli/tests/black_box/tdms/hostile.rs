@@ -18,8 +18,8 @@ fn unreadable_file_is_reported_with_an_exit_code() {
     let folder = files.path("");
     for (path, said) in [
         (files.put("text.tdms", b"not at all"), "not a TDMS file"),
-        (files.path("none.tdms"), "No such file"),
-        (folder, "not a regular file"),
+        (files.path("none.tdms"), "there is no such file"),
+        (folder, "it is a folder"),
         ("/dev/zero".to_owned(), "not a regular file"),
     ] {
         for verb in VERBS {

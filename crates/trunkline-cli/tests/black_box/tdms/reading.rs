@@ -123,7 +123,7 @@ fn rows_are_chosen_by_number_by_time_and_by_channel() {
         (&["--from", "12"][..], "--from 12 is after all of them"),
         (
             &["--from", "1h"],
-            "none of 12 rows is selected: --from 1h is after all of them",
+            "none of the 12 rows is selected: --from 1h is after all of them",
         ),
         (
             &["--from", "5", "--to", "2"],

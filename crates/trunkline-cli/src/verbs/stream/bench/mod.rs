@@ -45,6 +45,11 @@ const CAPACITY: u64 = 1_000_000;
 /// Elements of varying size that a buffer holds; far fewer are enough (NS-81).
 const CAPACITY_VARYING: u64 = 100_000;
 
+const CAPACITY_HELP: &str = "Size of the buffer in elements (default: 1000000, or 100000 if elements \
+                             vary in size)";
+const TYPE_HELP: &str =
+    "Type of the elements, such as i32, string or 'struct(t: timestamp, volts: f64)'";
+
 /// Port of the engine that is started. It is only a name: the engine listens on a socket.
 const ENGINE_PORT: u16 = 5850;
 
@@ -56,12 +61,23 @@ const GONE_AFTER: Duration = Duration::from_secs(10);
 /// The command needs no running engine. It sends elements whose content depends on their position,
 /// and checks them. The last line is `lost 0`, or the number of lost elements.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "capacity" => arg.help(CAPACITY_HELP),
+    "data_type" => arg.help(TYPE_HELP),
+    _ => arg,
+}))]
 pub(crate) struct Args {
     #[command(flatten)]
     buffer: BufferArgs,
 
     /// Bytes to send, such as 64MB
-    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "1GB",
+        value_parser = size,
+        allow_hyphen_values = true
+    )]
     bytes: u64,
 
     /// The connection between the two endpoints
@@ -72,13 +88,14 @@ pub(crate) struct Args {
     #[arg(long)]
     threads: bool,
 
-    /// Number of elements to time individually
+    /// Number of elements whose latency is measured one by one
     // NS-86.
     #[arg(
         long,
         value_name = "N",
         default_value_t = 10_000,
-        value_parser = crate::arguments::number::<u64>(0..=10_000_000)
+        value_parser = crate::arguments::number::<u64>(0..=10_000_000),
+        allow_negative_numbers = true
     )]
     samples: u64,
 
