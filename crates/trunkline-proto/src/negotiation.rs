@@ -60,6 +60,13 @@ pub struct Agreement {
     pub message_max: u32,
 }
 
+/// [`VersionRange::OURS`].
+impl Default for VersionRange {
+    fn default() -> Self {
+        Self::OURS
+    }
+}
+
 impl VersionRange {
     /// The versions that this release speaks.
     pub const OURS: VersionRange = VersionRange::of_release(PROTOCOL_VERSION);

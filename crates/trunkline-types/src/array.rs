@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::data_type::scalars;
 use crate::{ArrayType, ElementType, Timestamp, Value};
 
 /// An array value: its shape and its elements in row-major order (the last dimension varies
@@ -10,24 +11,6 @@ use crate::{ArrayType, ElementType, Timestamp, Value};
 pub struct Array {
     shape: Vec<u32>,
     elements: Elements,
-}
-
-/// The elements of an array or waveform in one contiguous buffer.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Elements {
-    Bool(Vec<bool>),
-    I8(Vec<i8>),
-    I16(Vec<i16>),
-    I32(Vec<i32>),
-    I64(Vec<i64>),
-    U8(Vec<u8>),
-    U16(Vec<u16>),
-    U32(Vec<u32>),
-    U64(Vec<u64>),
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-    String(Vec<Arc<str>>),
-    Timestamp(Vec<Timestamp>),
 }
 
 /// The product of the shape's lengths differs from the number of elements, or the shape is empty.
@@ -131,25 +114,6 @@ macro_rules! each {
 }
 
 impl Elements {
-    /// Returns `count` default elements: zeros, `false`, empty strings or the Unix epoch.
-    pub fn zeros(element: ElementType, count: usize) -> Self {
-        match element {
-            ElementType::Bool => Elements::Bool(vec![false; count]),
-            ElementType::I8 => Elements::I8(vec![0; count]),
-            ElementType::I16 => Elements::I16(vec![0; count]),
-            ElementType::I32 => Elements::I32(vec![0; count]),
-            ElementType::I64 => Elements::I64(vec![0; count]),
-            ElementType::U8 => Elements::U8(vec![0; count]),
-            ElementType::U16 => Elements::U16(vec![0; count]),
-            ElementType::U32 => Elements::U32(vec![0; count]),
-            ElementType::U64 => Elements::U64(vec![0; count]),
-            ElementType::F32 => Elements::F32(vec![0.0; count]),
-            ElementType::F64 => Elements::F64(vec![0.0; count]),
-            ElementType::String => Elements::String(vec!["".into(); count]),
-            ElementType::Timestamp => Elements::Timestamp(vec![Timestamp::UNIX_EPOCH; count]),
-        }
-    }
-
     pub fn len(&self) -> usize {
         each!(self, v => v.len())
     }
@@ -159,45 +123,41 @@ impl Elements {
         self.len() == 0
     }
 
-    /// The element at `index` as a separate value; `None` if it is out of range.
-    pub fn value_at(&self, index: usize) -> Option<Value> {
-        Some(match self {
-            Elements::Bool(v) => Value::Bool(*v.get(index)?),
-            Elements::I8(v) => Value::I8(*v.get(index)?),
-            Elements::I16(v) => Value::I16(*v.get(index)?),
-            Elements::I32(v) => Value::I32(*v.get(index)?),
-            Elements::I64(v) => Value::I64(*v.get(index)?),
-            Elements::U8(v) => Value::U8(*v.get(index)?),
-            Elements::U16(v) => Value::U16(*v.get(index)?),
-            Elements::U32(v) => Value::U32(*v.get(index)?),
-            Elements::U64(v) => Value::U64(*v.get(index)?),
-            Elements::F32(v) => Value::F32(*v.get(index)?),
-            Elements::F64(v) => Value::F64(*v.get(index)?),
-            Elements::String(v) => Value::String(Arc::clone(v.get(index)?)),
-            Elements::Timestamp(v) => Value::Timestamp(*v.get(index)?),
-        })
-    }
-
     /// Drops the elements after the first `len`.
     pub fn truncate(&mut self, len: usize) {
         each!(self, v => v.truncate(len));
     }
-
-    pub fn element_type(&self) -> ElementType {
-        match self {
-            Elements::Bool(_) => ElementType::Bool,
-            Elements::I8(_) => ElementType::I8,
-            Elements::I16(_) => ElementType::I16,
-            Elements::I32(_) => ElementType::I32,
-            Elements::I64(_) => ElementType::I64,
-            Elements::U8(_) => ElementType::U8,
-            Elements::U16(_) => ElementType::U16,
-            Elements::U32(_) => ElementType::U32,
-            Elements::U64(_) => ElementType::U64,
-            Elements::F32(_) => ElementType::F32,
-            Elements::F64(_) => ElementType::F64,
-            Elements::String(_) => ElementType::String,
-            Elements::Timestamp(_) => ElementType::Timestamp,
-        }
-    }
 }
+
+macro_rules! elements {
+    ($($scalar:ident: $ty:ty = $default:expr;)+) => {
+        /// The elements of an array or waveform in one contiguous buffer.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum Elements {
+            $($scalar(Vec<$ty>),)+
+        }
+
+        impl Elements {
+            /// Returns `count` default elements: zeros, `false`, empty strings or the Unix epoch.
+            pub fn zeros(element: ElementType, count: usize) -> Self {
+                match element {
+                    $(ElementType::$scalar => Elements::$scalar(vec![$default; count]),)+
+                }
+            }
+
+            /// The element at `index` as a separate value; `None` if it is out of range.
+            pub fn value_at(&self, index: usize) -> Option<Value> {
+                match self {
+                    $(Elements::$scalar(v) => v.get(index).cloned().map(Value::$scalar),)+
+                }
+            }
+
+            pub fn element_type(&self) -> ElementType {
+                match self {
+                    $(Elements::$scalar(_) => ElementType::$scalar,)+
+                }
+            }
+        }
+    };
+}
+scalars!(elements);

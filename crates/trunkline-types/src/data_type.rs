@@ -119,12 +119,8 @@ impl DataType {
     /// The size in bytes of every value of this type in wire form; `None` if sizes differ.
     pub fn fixed_size(&self) -> Option<usize> {
         match self {
-            DataType::Bool | DataType::I8 | DataType::U8 => Some(1),
-            DataType::I16 | DataType::U16 => Some(2),
-            DataType::I32 | DataType::U32 | DataType::F32 | DataType::Enum(_) => Some(4),
-            DataType::I64 | DataType::U64 | DataType::F64 | DataType::Timestamp => Some(8),
-            DataType::String | DataType::Bytes => None,
-            DataType::Array(_) | DataType::Struct(_) | DataType::Waveform(_) => None,
+            DataType::Enum(_) => Some(4),
+            other => ElementType::of(other)?.fixed_size(),
         }
     }
 }
@@ -142,50 +138,55 @@ impl ElementType {
             ElementType::String => None,
         }
     }
-
-    /// The element type of this scalar; `None` for bytes, enums and composite types.
-    pub fn of(data_type: &DataType) -> Option<Self> {
-        Some(match data_type {
-            DataType::Bool => ElementType::Bool,
-            DataType::I8 => ElementType::I8,
-            DataType::I16 => ElementType::I16,
-            DataType::I32 => ElementType::I32,
-            DataType::I64 => ElementType::I64,
-            DataType::U8 => ElementType::U8,
-            DataType::U16 => ElementType::U16,
-            DataType::U32 => ElementType::U32,
-            DataType::U64 => ElementType::U64,
-            DataType::F32 => ElementType::F32,
-            DataType::F64 => ElementType::F64,
-            DataType::String => ElementType::String,
-            DataType::Timestamp => ElementType::Timestamp,
-            DataType::Bytes
-            | DataType::Enum(_)
-            | DataType::Array(_)
-            | DataType::Struct(_)
-            | DataType::Waveform(_) => return None,
-        })
-    }
-
-    /// The scalar data type with the same values.
-    pub fn data_type(self) -> DataType {
-        match self {
-            ElementType::Bool => DataType::Bool,
-            ElementType::I8 => DataType::I8,
-            ElementType::I16 => DataType::I16,
-            ElementType::I32 => DataType::I32,
-            ElementType::I64 => DataType::I64,
-            ElementType::U8 => DataType::U8,
-            ElementType::U16 => DataType::U16,
-            ElementType::U32 => DataType::U32,
-            ElementType::U64 => DataType::U64,
-            ElementType::F32 => DataType::F32,
-            ElementType::F64 => DataType::F64,
-            ElementType::String => DataType::String,
-            ElementType::Timestamp => DataType::Timestamp,
-        }
-    }
 }
+
+/// Calls a macro with every scalar type, and the Rust type and default of its values.
+macro_rules! scalars {
+    ($then:ident) => {
+        $then! {
+            Bool: bool = false;
+            I8: i8 = 0;
+            I16: i16 = 0;
+            I32: i32 = 0;
+            I64: i64 = 0;
+            U8: u8 = 0;
+            U16: u16 = 0;
+            U32: u32 = 0;
+            U64: u64 = 0;
+            F32: f32 = 0.0;
+            F64: f64 = 0.0;
+            String: Arc<str> = "".into();
+            Timestamp: Timestamp = Timestamp::UNIX_EPOCH;
+        }
+    };
+}
+pub(crate) use scalars;
+
+macro_rules! conversions {
+    ($($scalar:ident: $ty:ty = $default:expr;)+) => {
+        impl ElementType {
+            /// The element type of this scalar; `None` for bytes, enums and composite types.
+            pub fn of(data_type: &DataType) -> Option<Self> {
+                match data_type {
+                    $(DataType::$scalar => Some(ElementType::$scalar),)+
+                    DataType::Bytes
+                    | DataType::Enum(_)
+                    | DataType::Array(_)
+                    | DataType::Struct(_)
+                    | DataType::Waveform(_) => None,
+                }
+            }
+
+            /// The scalar data type with the same values.
+            pub fn data_type(self) -> DataType {
+                match self {
+                    $(ElementType::$scalar => DataType::$scalar,)+
+                }
+            }
+        }
+    };
+}
+scalars!(conversions);
 
 /// Writes the form used in configuration files and by the command line: `f64`, `enum(OFF, AUTO)`,
 /// `array(f64, 3, *)`, `struct(x: f64, ok: bool)`, `waveform(i16)`. Labels and field names that

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::data_type::LABEL_BYTES_MAX;
+use crate::data_type::{LABEL_BYTES_MAX, scalars};
 use crate::{Array, DataType, Timestamp, Waveform};
 
 /// A value. Cloning never copies more than 24 bytes, because text, arrays, structs and waveforms
@@ -47,6 +47,42 @@ pub enum Value {
     Waveform(Arc<Waveform>),
 }
 
+macro_rules! plain_values {
+    ($($scalar:ident: $ty:ty = $default:expr;)+) => {
+        impl Value {
+            /// The type, if the variant alone determines it: booleans, numbers, text, bytes and
+            /// timestamps. Attributes of a waveform must have one of these types.
+            pub fn plain_type(&self) -> Option<DataType> {
+                match self {
+                    $(Value::$scalar(_) => Some(DataType::$scalar),)+
+                    Value::Bytes(_) => Some(DataType::Bytes),
+                    Value::Enum(_) | Value::Array(_) | Value::Struct(_) | Value::Waveform(_) => None,
+                }
+            }
+
+            /// The value of a variable of this type before anything is written: zero, false, empty
+            /// or the first label. Fixed lengths of arrays are filled with zeros; free dimensions
+            /// are empty.
+            pub fn default_of(data_type: &DataType) -> Value {
+                match data_type {
+                    $(DataType::$scalar => Value::$scalar($default),)+
+                    DataType::Bytes => Value::Bytes(Arc::from([])),
+                    DataType::Enum(_) => Value::Enum(0),
+                    DataType::Array(ty) => Value::Array(Arc::new(Array::default_of(ty))),
+                    DataType::Struct(ty) => {
+                        let fields = ty.fields.iter();
+                        Value::Struct(fields.map(|(_, ty)| Value::default_of(ty)).collect())
+                    }
+                    DataType::Waveform(element) => {
+                        Value::Waveform(Arc::new(Waveform::empty(*element)))
+                    }
+                }
+            }
+        }
+    };
+}
+scalars!(plain_values);
+
 impl Value {
     /// Returns true if this is a value of the type `data_type`. Checks variant, shape, enum range
     /// and every field, and that the attributes of a waveform are plain scalars.
@@ -82,60 +118,6 @@ impl Value {
                     })
             }
             _ => false,
-        }
-    }
-
-    /// The type, if the variant alone determines it: booleans, numbers, text, bytes and timestamps.
-    /// Attributes of a waveform must have one of these types.
-    pub fn plain_type(&self) -> Option<DataType> {
-        Some(match self {
-            Value::Bool(_) => DataType::Bool,
-            Value::I8(_) => DataType::I8,
-            Value::I16(_) => DataType::I16,
-            Value::I32(_) => DataType::I32,
-            Value::I64(_) => DataType::I64,
-            Value::U8(_) => DataType::U8,
-            Value::U16(_) => DataType::U16,
-            Value::U32(_) => DataType::U32,
-            Value::U64(_) => DataType::U64,
-            Value::F32(_) => DataType::F32,
-            Value::F64(_) => DataType::F64,
-            Value::String(_) => DataType::String,
-            Value::Bytes(_) => DataType::Bytes,
-            Value::Timestamp(_) => DataType::Timestamp,
-            Value::Enum(_) | Value::Array(_) | Value::Struct(_) | Value::Waveform(_) => {
-                return None;
-            }
-        })
-    }
-
-    /// The value of a variable of this type before anything is written: zero, false, empty or the
-    /// first label. Fixed lengths of arrays are filled with zeros; free dimensions are empty.
-    pub fn default_of(data_type: &DataType) -> Value {
-        match data_type {
-            DataType::Bool => Value::Bool(false),
-            DataType::I8 => Value::I8(0),
-            DataType::I16 => Value::I16(0),
-            DataType::I32 => Value::I32(0),
-            DataType::I64 => Value::I64(0),
-            DataType::U8 => Value::U8(0),
-            DataType::U16 => Value::U16(0),
-            DataType::U32 => Value::U32(0),
-            DataType::U64 => Value::U64(0),
-            DataType::F32 => Value::F32(0.0),
-            DataType::F64 => Value::F64(0.0),
-            DataType::String => Value::String("".into()),
-            DataType::Bytes => Value::Bytes(Arc::from([])),
-            DataType::Timestamp => Value::Timestamp(Timestamp::UNIX_EPOCH),
-            DataType::Enum(_) => Value::Enum(0),
-            DataType::Array(ty) => Value::Array(Arc::new(Array::default_of(ty))),
-            DataType::Struct(ty) => Value::Struct(
-                ty.fields
-                    .iter()
-                    .map(|(_, ty)| Value::default_of(ty))
-                    .collect(),
-            ),
-            DataType::Waveform(element) => Value::Waveform(Arc::new(Waveform::empty(*element))),
         }
     }
 

@@ -17,12 +17,10 @@ use trunkline_types::{
 };
 
 use crate::deployments::{SharedStore, lock};
-use crate::retention::WakeThread;
+use crate::retention::{WakeThread, next_turn};
 
 /// Time from the first note to the step that stores it.
 const GATHER: Duration = Duration::from_millis(100);
-/// Delay before a failed step is retried.
-const RETRY: Duration = Duration::from_secs(1);
 /// Number of entries kept by an engine without a store.
 const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
@@ -209,15 +207,7 @@ impl AuditLog {
 impl Kept {
     /// Stores what is due, and returns the time of the next step.
     fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        match due {
-            Some(due) if now < due => Some(due),
-            Some(_) => match self.store_notes() {
-                true => None,
-                false => Some(now.saturating_add(RETRY)),
-            },
-            None if self.is_idle() => None,
-            None => Some(now.saturating_add(GATHER)),
-        }
+        next_turn(now, due, GATHER, || self.is_idle(), || self.store_notes())
     }
 
     fn is_idle(&self) -> bool {

@@ -300,11 +300,7 @@ mod process {
     }
 
     fn parse_resident(status: &str) -> Option<u64> {
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-        kib.checked_mul(1024)
+        crate::machine::bytes_of(status, "VmRSS:")
     }
 
     #[cfg(test)]

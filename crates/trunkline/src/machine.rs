@@ -19,9 +19,12 @@ fn memory_bytes() -> u64 {
 }
 
 fn parse_meminfo(text: &str) -> Option<u64> {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    bytes_of(text, "MemTotal:")
+}
+
+/// Returns the size that a file of the system gives in KiB behind `label`.
+pub(crate) fn bytes_of(text: &str, label: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     kib.checked_mul(1024)
 }

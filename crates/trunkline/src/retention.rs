@@ -97,18 +97,27 @@ impl Retention {
     }
 }
 
+/// Calls `store` when it is due, which is `gather` after the first change; it returns false if it
+/// must be retried. Returns the time of the next turn.
+pub(crate) fn next_turn(
+    now: Tick,
+    due: Option<Tick>,
+    gather: Duration,
+    is_idle: impl FnOnce() -> bool,
+    store: impl FnOnce() -> bool,
+) -> Option<Tick> {
+    match due {
+        Some(due) if now < due => Some(due),
+        Some(_) => (!store()).then(|| now.saturating_add(RETRY)),
+        None => (!is_idle()).then(|| now.saturating_add(gather)),
+    }
+}
+
 impl Gathered {
     /// Stores what is due, and returns the time of the next turn.
     fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        match due {
-            Some(due) if now < due => Some(due),
-            Some(_) => match self.store_changes() {
-                true => None,
-                false => Some(now.saturating_add(RETRY)),
-            },
-            None if lock(&self.consumer).is_idle() => None,
-            None => Some(now.saturating_add(GATHER)),
-        }
+        let is_idle = || lock(&self.consumer).is_idle();
+        next_turn(now, due, GATHER, is_idle, || self.store_changes())
     }
 
     /// Stores all changes. Returns false if some must be retried.

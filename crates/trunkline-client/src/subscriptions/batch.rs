@@ -7,6 +7,7 @@ use trunkline_types::{Lost, Position, Quality, Reading, Sample, Timestamp, Value
 use super::subscription::queue::Queued;
 use crate::event::Event;
 use crate::variables::convert::FromValue;
+use crate::variables::reading_page::reading_parts;
 
 /// Placeholder for a missing value; never shown.
 const NO_VALUE: &Value = &Value::Bool(false);
@@ -67,6 +68,8 @@ impl Batch {
 }
 
 impl BatchReading {
+    reading_parts!(self, self.0.received);
+
     /// Returns the index of the item, in the order in which the names were given.
     #[inline]
     pub fn item(&self) -> u32 {
@@ -77,34 +80,6 @@ impl BatchReading {
     #[inline]
     pub fn value(&self) -> &Value {
         self.0.received.value.as_ref().unwrap_or(NO_VALUE)
-    }
-
-    /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
-    /// value yet.
-    #[inline]
-    pub fn get<T: FromValue>(&self) -> Option<T> {
-        match self.quality().has_value() {
-            true => T::from_value(self.value()),
-            false => None,
-        }
-    }
-
-    /// Returns the time of measurement.
-    #[inline]
-    pub fn source_timestamp(&self) -> Timestamp {
-        self.0.received.source_timestamp
-    }
-
-    /// Returns the time at which the engine accepted the update.
-    #[inline]
-    pub fn engine_timestamp(&self) -> Timestamp {
-        self.0.received.engine_timestamp
-    }
-
-    /// Returns the quality: good, uncertain or bad, with a reason.
-    #[inline]
-    pub fn quality(&self) -> Quality {
-        self.0.received.quality
     }
 
     /// Returns the position: the epoch and the sequence of the update.
@@ -123,12 +98,6 @@ impl BatchReading {
     #[inline]
     pub fn stale(&self) -> Option<Duration> {
         self.0.received.stale_when_taken()
-    }
-
-    /// Returns true if this client wrote the update.
-    #[inline]
-    pub fn own(&self) -> bool {
-        self.0.received.own
     }
 
     /// Returns a copy of the reading, to keep.

@@ -145,39 +145,53 @@ static NO_FAULT: Fault = Fault {
     sentence: String::new(),
 };
 
+/// Defines the parts of a reading that are fields of the same names of `$parts`.
+macro_rules! reading_parts {
+    ($self:ident, $parts:expr) => {
+        /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
+        /// value yet.
+        #[inline]
+        pub fn get<T: FromValue>(&$self) -> Option<T> {
+            match $self.quality().has_value() {
+                true => T::from_value($self.value()),
+                false => None,
+            }
+        }
+
+        /// Returns the time of measurement.
+        #[inline]
+        pub fn source_timestamp(&$self) -> Timestamp {
+            $parts.source_timestamp
+        }
+
+        /// Returns the time at which the engine accepted the update.
+        #[inline]
+        pub fn engine_timestamp(&$self) -> Timestamp {
+            $parts.engine_timestamp
+        }
+
+        /// Returns the quality: good, uncertain or bad, with a reason.
+        #[inline]
+        pub fn quality(&$self) -> Quality {
+            $parts.quality
+        }
+
+        /// Returns true if this client wrote the update.
+        #[inline]
+        pub fn own(&$self) -> bool {
+            $parts.own
+        }
+    };
+}
+pub(crate) use reading_parts;
+
 impl<'a> PageReading<'a> {
+    reading_parts!(self, self.entry);
+
     /// Returns the value, in engineering units.
     #[inline]
     pub fn value(&self) -> &'a Value {
         self.entry.value.as_ref().unwrap_or(NO_VALUE)
-    }
-
-    /// Returns the value converted to `T`; `None` if its type does not match, or if there is no
-    /// value yet.
-    #[inline]
-    pub fn get<T: FromValue>(&self) -> Option<T> {
-        match self.quality().has_value() {
-            true => T::from_value(self.value()),
-            false => None,
-        }
-    }
-
-    /// Returns the time of measurement.
-    #[inline]
-    pub fn source_timestamp(&self) -> Timestamp {
-        self.entry.source_timestamp
-    }
-
-    /// Returns the time at which the engine accepted the update.
-    #[inline]
-    pub fn engine_timestamp(&self) -> Timestamp {
-        self.entry.engine_timestamp
-    }
-
-    /// Returns the quality: good, uncertain or bad, with a reason.
-    #[inline]
-    pub fn quality(&self) -> Quality {
-        self.entry.quality
     }
 
     /// Returns the position: the epoch and the sequence of the update.
@@ -190,12 +204,6 @@ impl<'a> PageReading<'a> {
     #[inline]
     pub fn stale(&self) -> Option<Duration> {
         self.entry.stale()
-    }
-
-    /// Returns true if this client wrote the update.
-    #[inline]
-    pub fn own(&self) -> bool {
-        self.entry.own
     }
 
     /// Returns a copy of the reading, to keep.

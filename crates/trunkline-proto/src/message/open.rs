@@ -18,7 +18,7 @@ use trunkline_types::wire::{
 };
 use trunkline_types::{Access, DataType, Properties};
 
-use super::fault::put_fault;
+use super::answers::{Answers, AnswersBuilder};
 use super::form::{FlagsThen, Form, Inner, Optional};
 use super::layout::{Field, Record, Run, Show, Shown, record};
 use super::list::list_frame;
@@ -27,7 +27,7 @@ use super::record::{RunState, UpdateRecord};
 use super::round_trip::Source;
 use super::subscribe::SubscribeTerms;
 use super::type_and_access::{PreviousType, put_access, read_access};
-use crate::decode::{Items, Payload};
+use crate::decode::Payload;
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
 const READ: u8 = 1;
@@ -127,15 +127,27 @@ pub struct OpenedVariable<'a> {
     pub properties: Option<Properties>,
 }
 
-#[derive(Debug)]
-#[must_use = "a frame is complete only when it is finished"]
-pub struct OpenedBuilder<'a> {
-    frame: FrameWriter<'a>,
+/// What an item of an OPENED frame takes from the head and from the items before it.
+#[derive(Clone, Debug)]
+pub struct OpenedState {
     options: OpenOptions,
     types: PreviousType,
     run: RunState,
     previous: u32,
 }
+
+impl OpenedState {
+    fn new(options: OpenOptions) -> Self {
+        Self {
+            options,
+            types: PreviousType::default(),
+            run: RunState::START,
+            previous: 0,
+        }
+    }
+}
+
+pub type OpenedBuilder<'a> = AnswersBuilder<'a, OpenedState>;
 
 impl<'a> OpenedBuilder<'a> {
     /// Begins an OPENED frame at the end of `out`; its first item is item `first_index` of the
@@ -158,19 +170,8 @@ impl<'a> OpenedBuilder<'a> {
         let out = frame.payload();
         put_u8(out, options.to_bits());
         put_varint(out, u64::from(first_index));
-        Self {
-            frame,
-            options,
-            types: PreviousType::default(),
-            run: RunState::START,
-            previous: 0,
-        }
-    }
-
-    /// Reserves memory for a reading with a long value; returns false if there is none.
-    #[must_use]
-    pub fn make_room(&mut self, bytes: usize) -> bool {
-        self.frame.payload().try_reserve_exact(bytes).is_ok()
+        let state = OpenedState::new(options);
+        Self { frame, state }
     }
 
     /// Appends the next variable. `reading` and `properties` are written only if the options ask
@@ -184,19 +185,19 @@ impl<'a> OpenedBuilder<'a> {
         reading: Option<&UpdateRecord<'_>>,
         properties: Option<&Properties>,
     ) {
-        let out = self.frame.payload();
+        let (out, state) = (self.frame.payload(), &mut self.state);
         put_u8(out, 0);
         put_zigzag(
             out,
-            i64::from(handle).wrapping_sub(i64::from(self.previous)),
+            i64::from(handle).wrapping_sub(i64::from(state.previous)),
         );
-        self.previous = handle;
-        self.types.put(out, data_type);
+        state.previous = handle;
+        state.types.put(out, data_type);
         put_access(out, access);
-        if self.options.read {
-            self.run.expect_handle(handle);
+        if state.options.read {
+            state.run.expect_handle(handle);
             let nothing = UpdateRecord::nothing_yet(handle);
-            self.run.put(
+            state.run.put(
                 out,
                 &UpdateRecord {
                     handle,
@@ -204,7 +205,7 @@ impl<'a> OpenedBuilder<'a> {
                 },
             );
         }
-        if self.options.describe {
+        if state.options.describe {
             match properties {
                 Some(properties) => encode_properties(properties, out),
                 None => encode_properties(&Properties::new(data_type.clone()), out),
@@ -212,64 +213,26 @@ impl<'a> OpenedBuilder<'a> {
         }
         self.frame.count_item();
     }
-
-    pub fn push_fault(&mut self, fault: FaultRef<'_>) {
-        put_fault(self.frame.payload(), fault);
-        self.frame.count_item();
-    }
-
-    pub fn count(&self) -> u32 {
-        self.frame.count()
-    }
-
-    pub fn len_bytes(&self) -> usize {
-        self.frame.len_bytes()
-    }
-
-    pub fn finish(self, more: bool) {
-        self.frame.finish(more);
-    }
 }
 
 /// An OPENED frame; iterates over the items, each a variable or the fault that prevented its
 /// opening.
-#[derive(Clone, Debug)]
-pub struct Opened<'a> {
-    options: OpenOptions,
-    first_index: u32,
-    items: Items<'a>,
-    types: PreviousType,
-    run: RunState,
-    previous: u32,
-}
+pub type Opened<'a> = Answers<'a, OpenedState>;
 
 impl<'a> Opened<'a> {
     pub fn decode(frame: &Frame<'a>) -> Result<Self, DecodeError> {
-        Self::of(Payload::of(frame, FrameKind::Opened)?, frame.count())
+        Self::with_head(Payload::of(frame, FrameKind::Opened)?, frame.count())
     }
 
-    pub(crate) fn of(mut payload: Payload<'a>, count: u32) -> Result<Self, DecodeError> {
-        Ok(Self {
-            options: OpenOptions::from_bits(payload.u8()?),
-            first_index: payload.varint_u32("an index")?,
-            items: Items::new(payload, count, 2)?,
-            types: PreviousType::default(),
-            run: RunState::START,
-            previous: 0,
-        })
+    pub(crate) fn with_head(mut payload: Payload<'a>, count: u32) -> Result<Self, DecodeError> {
+        let options = OpenOptions::from_bits(payload.u8()?);
+        let first_index = payload.varint_u32("an index")?;
+        Self::of(first_index, payload, count, OpenedState::new(options))
     }
 
     /// The optional content of the items.
     pub fn options(&self) -> OpenOptions {
-        self.options
-    }
-
-    pub fn first_index(&self) -> u32 {
-        self.first_index
-    }
-
-    pub fn left(&self) -> u32 {
-        self.items.left()
+        self.state.options
     }
 }
 
@@ -277,13 +240,12 @@ impl<'a> Iterator for Opened<'a> {
     type Item = Result<Result<OpenedVariable<'a>, FaultRef<'a>>, DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Self {
+        let OpenedState {
             options,
             types,
             run,
             previous,
-            ..
-        } = self;
+        } = &mut self.state;
         self.items.next_with(|payload| {
             if let Some(code) = payload.status()? {
                 return Ok(Err(payload.fault_sentence(code)?));

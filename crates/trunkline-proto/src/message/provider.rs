@@ -60,7 +60,7 @@ pub fn begin_provided(
 pub fn decode_provided<'a>(frame: &Frame<'a>) -> Result<(Duration, Opened<'a>), DecodeError> {
     let mut payload = Payload::of(frame, FrameKind::Provided)?;
     let lease = FixedMillis::read(&mut Run::default(), &mut payload)?;
-    Ok((lease, Opened::of(payload, frame.count())?))
+    Ok((lease, Opened::with_head(payload, frame.count())?))
 }
 
 record! {

@@ -16,6 +16,7 @@ use trunkline_types::Timestamp;
 use trunkline_types::wire::{put_i64, put_u8, put_varint};
 
 use super::read::{Readings, ReadingsBuilder};
+use super::record::RunState;
 use crate::decode::Payload;
 use crate::{DecodeError, Frame, FrameKind, FrameWriter};
 
@@ -55,5 +56,6 @@ pub fn decode_snapshot<'a>(frame: &Frame<'a>) -> Result<(SnapshotHead, Readings<
         commit: payload.varint()?,
         instant: Timestamp::from_nanos(payload.i64()?),
     };
-    Ok((head, Readings::of(first_index, payload, frame.count())?))
+    let readings = Readings::of(first_index, payload, frame.count(), RunState::START)?;
+    Ok((head, readings))
 }

@@ -1,10 +1,10 @@
 //! The components of the two sides of a region ring.
 
 use super::losses::LossHeader;
-use crate::element_ring::ElementMemory;
 #[cfg(loom)]
-use crate::element_ring::{self, RingShape, RingStart};
-use crate::sync::Arc;
+use crate::element_ring::{self, RingStart};
+use crate::element_ring::{ElementMemory, RingShape};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Owns the counters and keeps them valid.
 #[cfg(not(loom))]
@@ -21,6 +21,34 @@ pub(super) type Losses = Arc<HeapLosses>;
 pub(super) struct Parts {
     pub(super) memory: ElementMemory,
     pub(super) losses: Losses,
+}
+
+/// What an end shares with the regions that it lends; `L` is the account of these.
+pub(super) struct Lender<L> {
+    lent: Mutex<L>,
+    pub(super) losses: Losses,
+    pub(super) shape: RingShape,
+}
+
+impl<L> Lender<L> {
+    pub(super) fn new(lent: L, losses: Losses, shape: RingShape) -> Arc<Self> {
+        let lent = Mutex::new(lent);
+        Arc::new(Self {
+            lent,
+            losses,
+            shape,
+        })
+    }
+
+    pub(super) fn element_bytes(&self) -> usize {
+        // A region ring always has elements of one size.
+        self.shape.element_bytes().unwrap_or(1)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, L> {
+        // No code under the lock panics between two related changes.
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Counters in private memory.

@@ -6,10 +6,10 @@ use std::ptr::NonNull;
 use super::NoRegion;
 use super::loans::{Advance, Fate, Loans};
 use super::losses::LossReader;
-use super::parts::{Losses, Parts};
+use super::parts::{Lender, Parts};
 use crate::byte_ring::Corrupt;
-use crate::element_ring::{ElementConsumer, RingShape};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::element_ring::ElementConsumer;
+use crate::sync::Arc;
 
 /// The reader, which lends its elements in regions.
 ///
@@ -39,11 +39,7 @@ unsafe impl Send for ReadRegion {}
 #[cfg(not(loom))]
 unsafe impl Sync for ReadRegion {}
 
-struct ReadLender {
-    lent: Mutex<Lent>,
-    losses: Losses,
-    shape: RingShape,
-}
+type ReadLender = Lender<Lent>;
 
 struct Lent {
     loans: Loans<ElementConsumer>,
@@ -64,13 +60,8 @@ impl RegionReader {
             loans: Loans::new(consumer, lent_max),
             gaps: LossReader::default(),
         };
-        Self {
-            lender: Arc::new(ReadLender {
-                lent: Mutex::new(lent),
-                losses: parts.losses,
-                shape,
-            }),
-        }
+        let lender = Lender::new(lent, parts.losses, shape);
+        Self { lender }
     }
 
     pub fn element_bytes(&self) -> usize {
@@ -129,16 +120,6 @@ impl RegionReader {
 }
 
 impl ReadLender {
-    fn element_bytes(&self) -> usize {
-        // A region ring always has elements of one size.
-        self.shape.element_bytes().unwrap_or(1)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Lent> {
-        // No code under the lock panics between two related changes.
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn lend(lender: &Arc<Self>, least: u64, most: u64) -> Result<ReadRegion, NoRegion> {
         let size = lender.element_bytes() as u64;
         let losses = lender.losses.losses();

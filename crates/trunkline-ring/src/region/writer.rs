@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use super::NoRegion;
 use super::loans::{Advance, Fate, Loans};
-use super::parts::{Losses, Parts};
-use crate::element_ring::{ElementProducer, RingShape};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use super::parts::{Lender, Parts};
+use crate::element_ring::ElementProducer;
+use crate::sync::Arc;
 
 /// The writer, which lends its memory in regions that are filled in any order.
 ///
@@ -22,7 +22,7 @@ pub struct WriteRegion {
     #[cfg(not(loom))]
     start: NonNull<u8>,
     bytes: usize,
-    /// Position of its first byte in the ring.s whole sequence of bytes.
+    /// Position of its first byte in the ring's whole sequence of bytes.
     from: u64,
     number: u64,
     fate: Fate,
@@ -36,11 +36,7 @@ unsafe impl Send for WriteRegion {}
 #[cfg(not(loom))]
 unsafe impl Sync for WriteRegion {}
 
-struct WriteLender {
-    loans: Mutex<Loans<ElementProducer>>,
-    losses: Losses,
-    shape: RingShape,
-}
+type WriteLender = Lender<Loans<ElementProducer>>;
 
 impl Advance for ElementProducer {
     fn advance(&mut self, bytes: u64, elements: u64) {
@@ -52,13 +48,9 @@ impl RegionWriter {
     pub(super) fn new(parts: Parts, lent_max: usize) -> Self {
         let producer = parts.memory.producer();
         let shape = producer.shape();
-        Self {
-            lender: Arc::new(WriteLender {
-                loans: Mutex::new(Loans::new(producer, lent_max)),
-                losses: parts.losses,
-                shape,
-            }),
-        }
+        let loans = Loans::new(producer, lent_max);
+        let lender = Lender::new(loans, parts.losses, shape);
+        Self { lender }
     }
 
     pub fn element_bytes(&self) -> usize {
@@ -92,16 +84,6 @@ impl RegionWriter {
 }
 
 impl WriteLender {
-    fn element_bytes(&self) -> usize {
-        // A region ring always has elements of one size.
-        self.shape.element_bytes().unwrap_or(1)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Loans<ElementProducer>> {
-        // No code under the lock panics between two related changes.
-        self.loans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn lend(lender: &Arc<Self>, wanted: u64) -> Result<WriteRegion, NoRegion> {
         let size = lender.element_bytes() as u64;
         let mut loans = lender.lock();

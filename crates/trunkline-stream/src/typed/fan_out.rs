@@ -7,7 +7,7 @@ use trunkline_proto::message::stream::Until;
 use trunkline_proto::stream::ElementForm;
 
 use super::forwarding::forward;
-use crate::element::{self, Element, LENGTH_BYTES, Plain};
+use crate::element::{self, Element, Plain};
 use crate::error::StreamError;
 use crate::fan_bytes::{FanOutCore, FanOutOptions, Lacking, Present};
 use crate::properties::{Monitor, Properties};
@@ -76,21 +76,6 @@ impl<T: Element> FanOutWriter<T> {
     pub fn write(&mut self, element: &T, timeout: Option<Duration>) -> Result<(), StreamError> {
         self.write_many(std::slice::from_ref(element), timeout)
     }
-
-    async fn write_impl(
-        &mut self,
-        waits: &impl Waits,
-        elements: &[T],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        let bytes = T::to_bytes(elements, &mut self.scratch);
-        if self.core.form == ElementForm::Variable {
-            for one in element::each(self.core.form, bytes) {
-                self.core.check_element(one.len() + LENGTH_BYTES)?;
-            }
-        }
-        self.core.write(waits, bytes, elements.len(), timeout).await
-    }
 }
 
 forward! {
@@ -113,6 +98,7 @@ forward! {
     [T: Element] FanOutWriter<T>
 }
 
+forward!(writes elements [T: Element] FanOutWriter<T>);
 forward!(writer to several [T: Element] FanOutWriter<T>);
 
 impl<T: Plain> FanOutWriter<T> {

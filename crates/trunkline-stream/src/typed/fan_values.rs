@@ -49,22 +49,6 @@ impl FanOutValueWriter {
         })
     }
 
-    pub fn data_type(&self) -> &DataType {
-        &self.encoder.data_type
-    }
-
-    async fn write_impl(
-        &mut self,
-        waits: &impl Waits,
-        values: &[Value],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        let (form, core) = (self.core.form, &mut self.core);
-        let check = |bytes| core.check_element(bytes);
-        let bytes = self.encoder.encode(form, values, check)?;
-        core.write(waits, bytes, values.len(), timeout).await
-    }
-
     /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
     /// the memory for as many as there is room for, at most `most`. `fill` writes elements in their
     /// memory layout, little-endian, and returns the number of bytes written; a partial element at
@@ -81,22 +65,9 @@ impl FanOutValueWriter {
         timeout: Option<Duration>,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let (form, core) = (self.core.form, &mut self.core);
-        let size = element::size(form, &self.encoder.data_type)?;
-        let room = match core.room().min(most) {
-            0 if most > 0 => {
-                block(core.wait_for_room(&Blocking, size, 1, timeout))?;
-                core.room().min(most)
-            }
-            room => room,
-        };
-        let space = core.free_space(room * size);
-        let bytes = fill(&mut *space)?.min(space.len());
-        let count = bytes / size;
-        let bytes = count * size;
-        self.encoder.check(form, &space[..bytes])?;
-        self.core.commit(bytes, count);
-        Ok(count)
+        let size = element::size(self.core.form, &self.encoder.data_type)?;
+        let room = self.wait_for_one(size, most, timeout)?;
+        self.write_in_place(size, room, fill)
     }
 }
 
@@ -116,6 +87,7 @@ forward! {
     [] FanOutValueWriter
 }
 
+forward!(writes values FanOutValueWriter);
 forward!(writer to several [] FanOutValueWriter);
 
 impl FanInValueReader {

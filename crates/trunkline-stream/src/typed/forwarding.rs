@@ -43,6 +43,81 @@ macro_rules! forward {
         }
     };
 
+    (writes elements [$($of:tt)*] $end:ident <$t:ident>) => {
+        impl<$($of)*> $end<$t> {
+            #[inline]
+            async fn write_impl(
+                &mut self,
+                waits: &impl Waits,
+                elements: &[$t],
+                timeout: Option<Duration>,
+            ) -> Result<(), StreamError> {
+                let bytes = $t::to_bytes(elements, &mut self.scratch);
+                if self.core.form == ElementForm::Variable {
+                    for one in element::each(self.core.form, bytes) {
+                        self.core.check_element(one.len() + element::LENGTH_BYTES)?;
+                    }
+                }
+                self.core.write(waits, bytes, elements.len(), timeout).await
+            }
+        }
+    };
+
+    (writes values $end:ident) => {
+        impl $end {
+            pub fn data_type(&self) -> &DataType {
+                &self.encoder.data_type
+            }
+
+            async fn write_impl(
+                &mut self,
+                waits: &impl Waits,
+                values: &[Value],
+                timeout: Option<Duration>,
+            ) -> Result<(), StreamError> {
+                let (form, core) = (self.core.form, &mut self.core);
+                let check = |bytes| core.check_element(bytes);
+                let bytes = self.encoder.encode(form, values, check)?;
+                core.write(waits, bytes, values.len(), timeout).await
+            }
+
+            /// Waits for room for one element of `size` bytes. Returns the number of elements that
+            /// there is room for, at most `most`; with `most` 0 it does not wait.
+            fn wait_for_one(
+                &mut self,
+                size: usize,
+                most: usize,
+                timeout: Option<Duration>,
+            ) -> Result<usize, StreamError> {
+                let core = &mut self.core;
+                match core.room().min(most) {
+                    0 if most > 0 => {
+                        block(core.wait_for_room(&Blocking, size, 1, timeout))?;
+                        Ok(core.room().min(most))
+                    }
+                    room => Ok(room),
+                }
+            }
+
+            /// Lets `fill` write into the memory for `room` elements, and commits the whole ones.
+            fn write_in_place<E: From<StreamError>>(
+                &mut self,
+                size: usize,
+                room: usize,
+                fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+            ) -> Result<usize, E> {
+                let form = self.core.form;
+                let space = self.core.free_space(room * size);
+                let bytes = fill(&mut *space)?.min(space.len());
+                let count = bytes / size;
+                let bytes = count * size;
+                self.encoder.check(form, &space[..bytes])?;
+                self.core.commit(bytes, count);
+                Ok(count)
+            }
+        }
+    };
+
     (writer [$($of:tt)*] $end:ident $(<$t:ident>)?) => {
         impl<$($of)*> $end $(<$t>)? {
             /// Sends everything now, and waits until it has reached the point given by `until`

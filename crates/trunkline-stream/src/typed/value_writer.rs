@@ -50,10 +50,6 @@ impl ValueWriter {
         })
     }
 
-    pub fn data_type(&self) -> &DataType {
-        &self.encoder.data_type
-    }
-
     /// Writes one element, waiting for room for at most `timeout` (`None`: no limit).
     ///
     /// # Errors
@@ -61,18 +57,6 @@ impl ValueWriter {
     /// room. In both cases nothing was written. Any other error means that the stream is over.
     pub fn write(&mut self, value: &Value, timeout: Option<Duration>) -> Result<(), StreamError> {
         self.write_many(std::slice::from_ref(value), timeout)
-    }
-
-    async fn write_impl(
-        &mut self,
-        waits: &impl Waits,
-        values: &[Value],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        let (form, core) = (self.core.form, &mut self.core);
-        let check = |bytes| core.check_element(bytes);
-        let bytes = self.encoder.encode(form, values, check)?;
-        core.write(waits, bytes, values.len(), timeout).await
     }
 
     /// Writes elements of fixed size in place. Waits for room for one element, then gives `fill`
@@ -94,29 +78,16 @@ impl ValueWriter {
         timeout: Option<Duration>,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let (form, core) = (self.core.form, &mut self.core);
-        let size = element::size(form, &self.encoder.data_type)?;
-        core.check_open()?;
-        if core.journal.is_some() {
+        let size = element::size(self.core.form, &self.encoder.data_type)?;
+        self.core.check_open()?;
+        if self.core.journal.is_some() {
             return self.write_bytes_journaled(size, most, timeout, fill);
         }
-        let room = match core.room().min(most) {
-            0 if most > 0 => {
-                block(core.wait_for_room(&Blocking, size, 1, timeout))?;
-                core.room().min(most)
-            }
-            room => room,
-        };
+        let room = self.wait_for_one(size, most, timeout)?;
         // Refreshes the ring's view of the free space, which `free_at` relies on.
-        let is_free = core.ring.has_room((room * size) as u64, room as u64);
+        let is_free = self.core.ring.has_room((room * size) as u64, room as u64);
         debug_assert_eq!(is_free.ok(), Some(true));
-        let space = core.free_space(room * size);
-        let bytes = fill(&mut *space)?.min(space.len());
-        let count = bytes / size;
-        let bytes = count * size;
-        self.encoder.check(form, &space[..bytes])?;
-        self.core.commit(bytes, count);
-        Ok(count)
+        self.write_in_place(size, room, fill)
     }
 
     /// The same with a journal, which needs the bytes before the ring does.
@@ -162,4 +133,5 @@ forward! {
     [] ValueWriter
 }
 
+forward!(writes values ValueWriter);
 forward!(writer [] ValueWriter);

@@ -112,22 +112,6 @@ impl<T: Element> Writer<T> {
     ) -> Result<(), StreamError> {
         self.write_impl(&Task, elements, timeout).await
     }
-
-    #[inline]
-    async fn write_impl(
-        &mut self,
-        waits: &impl Waits,
-        elements: &[T],
-        timeout: Option<Duration>,
-    ) -> Result<(), StreamError> {
-        let bytes = T::to_bytes(elements, &mut self.scratch);
-        if self.core.form == ElementForm::Variable {
-            for one in element::each(self.core.form, bytes) {
-                self.core.check_element(one.len() + element::LENGTH_BYTES)?;
-            }
-        }
-        self.core.write(waits, bytes, elements.len(), timeout).await
-    }
 }
 
 forward! {
@@ -139,6 +123,7 @@ forward! {
     create(url: &str, options: Options), [T: Element] Writer<T>
 }
 
+forward!(writes elements [T: Element] Writer<T>);
 forward!(writer [T: Element] Writer<T>);
 
 impl<T: Plain> Writer<T> {

@@ -142,50 +142,35 @@ fn is_decimal(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-fn parse_f64(text: &str) -> Result<f64, ConvertError> {
-    let ty = DataType::F64;
-    if let Some(number) = whole_number(text) {
-        // All digits of an integer must be significant: 9007199254740993 is refused.
-        let float = number as f64;
-        let exact = number == 0 || float as i128 == number;
-        return match exact {
-            true if number == 0 && text.starts_with('-') => Ok(-0.0),
-            true => Ok(float),
-            false => Err(ConvertError::inexact(text, &ty)),
-        };
-    }
-    match text.parse::<f64>() {
-        Ok(number) if number.is_infinite() && is_decimal(text) => {
-            Err(ConvertError::out_of_range(text, &ty, f64::MIN, f64::MAX))
+macro_rules! parse_float {
+    ($parse:ident, $float:ident, $ty:expr) => {
+        fn $parse(text: &str) -> Result<$float, ConvertError> {
+            let ty = $ty;
+            if let Some(number) = whole_number(text) {
+                // All digits of an integer must be significant: 9007199254740993 is refused.
+                let float = number as $float;
+                let exact = number == 0 || float as i128 == number;
+                return match exact {
+                    true if number == 0 && text.starts_with('-') => Ok(-0.0),
+                    true => Ok(float),
+                    false => Err(ConvertError::inexact(text, &ty)),
+                };
+            }
+            match text.parse::<$float>() {
+                Ok(number) if number.is_infinite() && is_decimal(text) => {
+                    let (min, max) = ($float::MIN, $float::MAX);
+                    Err(ConvertError::out_of_range(text, &ty, min, max))
+                }
+                // Text has one NaN: `-nan` and `nan` are the same value.
+                Ok(number) if number.is_nan() => Ok($float::NAN),
+                Ok(number) => Ok(number),
+                Err(_) => Err(ConvertError::wrong_type(text, &ty)),
+            }
         }
-        // Text has one NaN: `-nan` and `nan` are the same value.
-        Ok(number) if number.is_nan() => Ok(f64::NAN),
-        Ok(number) => Ok(number),
-        Err(_) => Err(ConvertError::wrong_type(text, &ty)),
-    }
+    };
 }
-
-fn parse_f32(text: &str) -> Result<f32, ConvertError> {
-    let ty = DataType::F32;
-    if let Some(number) = whole_number(text) {
-        let float = number as f32;
-        let exact = number == 0 || float as i128 == number;
-        return match exact {
-            true if number == 0 && text.starts_with('-') => Ok(-0.0),
-            true => Ok(float),
-            false => Err(ConvertError::inexact(text, &ty)),
-        };
-    }
-    match text.parse::<f32>() {
-        Ok(number) if number.is_infinite() && is_decimal(text) => {
-            Err(ConvertError::out_of_range(text, &ty, f32::MIN, f32::MAX))
-        }
-        // Text has one NaN: `-nan` and `nan` are the same value.
-        Ok(number) if number.is_nan() => Ok(f32::NAN),
-        Ok(number) => Ok(number),
-        Err(_) => Err(ConvertError::wrong_type(text, &ty)),
-    }
-}
+parse_float!(parse_f64, f64, DataType::F64);
+parse_float!(parse_f32, f32, DataType::F32);
 
 fn parse_bytes(text: &str) -> Option<Vec<u8>> {
     if let Some(encoded) = text.strip_prefix("base64:") {

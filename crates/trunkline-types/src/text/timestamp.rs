@@ -17,17 +17,9 @@ pub fn format_rfc3339(timestamp: Timestamp) -> String {
 /// Formats as `2026-11-20 21:39:04.123456`: UTC, truncated (not rounded) to microseconds. This is
 /// the wide form of EPICS tools.
 pub fn format_wide(timestamp: Timestamp) -> String {
-    let Civil {
-        year,
-        month,
-        day,
-        hour,
-        minute,
-        second,
-        nanos,
-    } = Civil::of(timestamp);
-    let micros = nanos / 1000;
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06}")
+    let mut text = timestamp.to_string().replacen('T', " ", 1);
+    text.truncate("2026-11-20 21:39:04.123456".len());
+    text
 }
 
 /// Parses the output of [`format_rfc3339`] and [`format_wide`], and all of RFC 3339: a space or

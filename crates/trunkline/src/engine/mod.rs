@@ -6,7 +6,6 @@ mod options;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -473,12 +472,4 @@ fn start_without_store() -> Start {
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
-}
-
-/// Loads configuration files; see [`trunkline_config::load`].
-///
-/// # Errors
-/// All errors of all files.
-pub fn load_config(paths: &[PathBuf]) -> Result<DeploymentPlan, trunkline_config::ConfigErrors> {
-    trunkline_config::load(paths)
 }

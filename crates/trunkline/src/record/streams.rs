@@ -57,57 +57,39 @@ pub trait RowsRecording {
     fn now(&self) -> Duration;
 }
 
-impl RowsRecording for TdmsRecording {
-    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
-        self.write(region)
-    }
+/// Implements the trait with the methods of the same names; `$file` is the current file.
+macro_rules! rows_recording {
+    ([$($of:tt)*] $recording:ty, $self:ident, $file:expr) => {
+        impl<$($of)*> RowsRecording for $recording {
+            fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
+                self.write(region)
+            }
 
-    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
-        self.flush(durability, wait)
-    }
+            fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
+                self.flush(durability, wait)
+            }
 
-    fn poll(&mut self) -> Result<(), RecordError> {
-        self.poll()
-    }
+            fn poll(&mut self) -> Result<(), RecordError> {
+                self.poll()
+            }
 
-    fn rows(&self) -> u64 {
-        self.rows()
-    }
+            fn rows(&self) -> u64 {
+                self.rows()
+            }
 
-    fn copying(&self) -> Option<Copying> {
-        self.queue().options().copying
-    }
+            fn copying(&$self) -> Option<Copying> {
+                $file.queue().options().copying
+            }
 
-    fn now(&self) -> Duration {
-        self.queue().backend().now()
-    }
+            fn now(&$self) -> Duration {
+                $file.queue().backend().now()
+            }
+        }
+    };
 }
 
-impl<O: FnMut(u32) -> io::Result<WriteQueue>> RowsRecording for TdmsSeries<O> {
-    fn write(&mut self, region: ReadRegion) -> Result<(), RecordError> {
-        self.write(region)
-    }
-
-    fn flush(&mut self, durability: Durability, wait: Duration) -> Result<(), RecordError> {
-        self.flush(durability, wait)
-    }
-
-    fn poll(&mut self) -> Result<(), RecordError> {
-        self.poll()
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows()
-    }
-
-    fn copying(&self) -> Option<Copying> {
-        self.file().copying()
-    }
-
-    fn now(&self) -> Duration {
-        self.file().now()
-    }
-}
+rows_recording!([] TdmsRecording, self, self);
+rows_recording!([O: FnMut(u32) -> io::Result<WriteQueue>] TdmsSeries<O>, self, self.file());
 
 /// Copies elements of a stream into a ring from which they are recorded: as many as have arrived
 /// and fit, in one copy. Waits at most `timeout` for the first one. Returns their number; 0 if the

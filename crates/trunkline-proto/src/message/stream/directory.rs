@@ -18,7 +18,7 @@ use crate::message::single::single_frame;
 pub type Ticket = [u8; 16];
 
 fields! {
-    #[derive(Eq)]
+    #[derive(Eq, Default)]
     pub struct Lookup {
         first {
             /// The versions that the asking program speaks.
@@ -29,12 +29,6 @@ fields! {
         2: pub incarnation: Incarnation = Always<Life>,
         /// The asking program and its release, shown to people.
         3: pub program: String = IfSet<Brief>,
-    }
-    absent Self {
-        versions: VersionRange::OURS,
-        url: String::new(),
-        incarnation: Incarnation::default(),
-        program: String::new(),
     }
 }
 
@@ -54,7 +48,7 @@ record! {
 single_frame! { StreamTicket, TicketGrant, unnumbered }
 
 fields! {
-    #[derive(Eq)]
+    #[derive(Eq, Default)]
     pub struct Register {
         first {
             /// The versions that the endpoint's program speaks.
@@ -67,13 +61,6 @@ fields! {
         3: pub program: String = IfSet<Brief>,
         /// Process id of the program; 0 if unknown.
         4: pub pid: u32 = Always<Varint>,
-    }
-    absent Self {
-        versions: VersionRange::OURS,
-        url: String::new(),
-        incarnation: Incarnation::default(),
-        program: String::new(),
-        pid: 0,
     }
 }
 

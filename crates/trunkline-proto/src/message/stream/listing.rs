@@ -17,7 +17,7 @@ pub const TYPE_SHOWN_BYTES_MAX: usize = 1024;
 
 fields! {
     /// Asks for the endpoints that a directory knows, in the order of their URLs.
-    #[derive(Eq)]
+    #[derive(Eq, Default)]
     pub struct EndpointsQuery {
         first {
             /// The versions that the asking program speaks.
@@ -28,7 +28,6 @@ fields! {
         /// URL of the only endpoint wanted; empty for all.
         2: pub only: String = IfSet<Url>,
     }
-    absent Self { versions: VersionRange::OURS, after: String::new(), only: String::new() }
 }
 
 single_frame! { StreamList, EndpointsQuery, unnumbered }
