@@ -85,7 +85,7 @@ fault_codes! {
     UnknownHandle = 14, "unknown-handle";
     /// No subscription of this session has this number; the client is at fault.
     UnknownSubscription = 15, "unknown-subscription";
-    /// A newer value exists already; the sample was kept for history only.
+    /// A newer value already exists; the sample was kept for history only.
     Late = 16, "late";
     /// The variable's provider is gone; nothing can be written until it is back.
     ProviderGone = 17, "provider-gone";
@@ -161,7 +161,7 @@ fault_codes! {
     AliasUnbound = 80, "alias-unbound";
     /// No stream endpoint has this name now; the other program must create it.
     UnknownEndpoint = 100, "unknown-endpoint";
-    /// A stream endpoint of this name exists already; give this one another name.
+    /// A stream endpoint of this name already exists; give this one another name.
     EndpointTaken = 101, "endpoint-taken";
     /// The endpoint's name is part of another endpoint's path, or the reverse; choose another.
     EndpointNested = 102, "endpoint-nested";

@@ -61,7 +61,7 @@ fn name_is_exclusive_and_released_with_its_owner() {
     let reader = reader.join().unwrap();
     let error = Reader::<i32>::create("Twice/IN", again.clone()).unwrap_err();
     assert!(matches!(error, StreamError::Refused { .. }), "{error}");
-    assert!(error.to_string().contains("exists already"), "{error}");
+    assert!(error.to_string().contains("already exists"), "{error}");
     let error = Reader::<i32>::create("twice/in/deeper", again.clone()).unwrap_err();
     assert!(
         error.to_string().contains("begin with each other"),

@@ -70,7 +70,7 @@ impl SegmentFile {
     /// checksums left over from an earlier file of this name, because readers would trust them.
     ///
     /// # Errors
-    /// The file exists already, or cannot be created.
+    /// The file already exists, or cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::made(path, false)
     }
