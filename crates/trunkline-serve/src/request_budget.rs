@@ -76,7 +76,7 @@ impl RequestBudget {
         }
     }
 
-    /// Returns the bytes that sessions have borrowed. Sessions that stay within [`FLOOR_BYTES`] borrow
+    /// Returns the bytes that sessions have borrowed. Sessions that stay within their floor borrow
     /// none.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
