@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::alarm::AlarmDefinition;
 use crate::{AuditMode, DataType, Scaling, Value};
 
 /// Maximum number of variables that one engine can have at a time: one for each slot that a
@@ -141,6 +142,8 @@ pub struct Properties {
     pub alias: String,
     /// The place of its configuration, as `file:line`; empty if a program made it.
     pub origin: String,
+    /// The alarms of the variable, each with a name of its own.
+    pub alarms: Vec<AlarmDefinition>,
 }
 
 /// The access type of a variable (H-20).
@@ -231,6 +234,7 @@ impl Properties {
             source: String::new(),
             alias: String::new(),
             origin: String::new(),
+            alarms: Vec::new(),
         }
     }
 

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod alarm;
 pub mod alias;
 #[cfg(test)]
 mod arbitrary;

@@ -13,6 +13,7 @@ use crate::definition::{Access, Deadband, Fifo, Properties, Scope};
 use crate::time::duration_nanos;
 use crate::{DataType, Scaling};
 
+use super::alarm::{decode_alarms, encode_alarms};
 use super::{
     DecodeError, Reader, VALUE_BYTES_MAX, decode_type, decode_value, encode_type, encode_value,
     put_bytes, put_f64, put_u8, put_u32, put_varint,
@@ -43,6 +44,7 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         source,
         alias,
         origin,
+        alarms,
     } = properties;
     let mut fields = Fields::default();
     fields.put(DATA_TYPE, true, |out| encode_type(data_type, out));
@@ -89,7 +91,8 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
         put_u8(out, audit_tag(*audit));
     });
     fields.text(ALIAS, alias);
-    put_bytes(out, &fields.bytes);
+    fields.put(ALARMS, !alarms.is_empty(), |out| encode_alarms(alarms, out));
+    fields.finish(out);
 }
 
 /// Reads properties written by [`encode_properties`]; fields with unknown ids are skipped.
@@ -99,13 +102,43 @@ pub fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
 /// bytes of a field are malformed. The values are checked for consistency only at deployment.
 pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeError> {
     let offset = reader.offset();
-    let length = reader.count("a definition size in bytes", DEFINITION_BYTES_MAX, 1)?;
-    let mut fields = reader.sub(length)?;
     // The initial value can be decoded only once the data type is known, in whatever order they
     // come.
     let mut properties = Properties::new(DataType::Bool);
     let mut data_type = None;
     let mut initial = None;
+    decode_fields(reader, |id, field| {
+        match id {
+            DATA_TYPE => data_type = Some(decode_type(field)?),
+            INITIAL => initial = Some(field.sub(field.remaining())?),
+            _ => return decode_field(id, field, &mut properties),
+        }
+        Ok(true)
+    })?;
+    let Some(data_type) = data_type else {
+        let expected = "a definition with a data type (field 1)";
+        return Err(DecodeError::Unexpected {
+            offset,
+            expected,
+            found: 0,
+        });
+    };
+    if let Some(mut field) = initial {
+        properties.initial = Some(decode_value(&data_type, &mut field)?);
+        field.finish()?;
+    }
+    properties.data_type = data_type;
+    Ok(properties)
+}
+
+/// Reads the length of all fields, and the fields. `take` reads one field, and returns false if its
+/// id is unknown.
+pub(super) fn decode_fields<'a>(
+    reader: &mut Reader<'a>,
+    mut take: impl FnMut(u64, &mut Reader<'a>) -> Result<bool, DecodeError>,
+) -> Result<(), DecodeError> {
+    let length = reader.count("a definition size in bytes", DEFINITION_BYTES_MAX, 1)?;
+    let mut fields = reader.sub(length)?;
     let mut seen = 0_u64;
     while !fields.is_empty() {
         let offset = fields.offset();
@@ -121,31 +154,11 @@ pub fn decode_properties(reader: &mut Reader<'_>) -> Result<Properties, DecodeEr
             });
         }
         seen |= bit;
-        match id {
-            DATA_TYPE => data_type = Some(decode_type(&mut field)?),
-            INITIAL => {
-                initial = Some(field);
-                continue;
-            }
-            _ if !decode_field(id, &mut field, &mut properties)? => continue,
-            _ => {}
+        if take(id, &mut field)? {
+            field.finish()?;
         }
-        field.finish()?;
     }
-    let Some(data_type) = data_type else {
-        let expected = "a definition with a data type (field 1)";
-        return Err(DecodeError::Unexpected {
-            offset,
-            expected,
-            found: 0,
-        });
-    };
-    if let Some(mut field) = initial {
-        properties.initial = Some(decode_value(&data_type, &mut field)?);
-        field.finish()?;
-    }
-    properties.data_type = data_type;
-    Ok(properties)
+    Ok(())
 }
 
 /// Reads one field into its place; returns false if the id is unknown.
@@ -184,19 +197,21 @@ fn decode_field(
         SINGLE_WRITER => properties.single_writer = true,
         AUDIT => properties.audit = decode_audit(field)?,
         ALIAS => properties.alias = text(field)?,
+        ALARMS => properties.alarms = decode_alarms(field)?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
+/// The fields of a definition, in wire form.
 #[derive(Default)]
-struct Fields {
+pub(super) struct Fields {
     bytes: Vec<u8>,
     one: Vec<u8>,
 }
 
 impl Fields {
-    fn put(&mut self, id: u64, present: bool, encode: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn put(&mut self, id: u64, present: bool, encode: impl FnOnce(&mut Vec<u8>)) {
         if present {
             self.one.clear();
             encode(&mut self.one);
@@ -205,14 +220,19 @@ impl Fields {
         }
     }
 
-    fn text(&mut self, id: u64, text: &str) {
+    pub(super) fn text(&mut self, id: u64, text: &str) {
         self.put(id, !text.is_empty(), |out| {
             out.extend_from_slice(text.as_bytes())
         });
     }
+
+    /// Appends the length of all fields, and the fields.
+    pub(super) fn finish(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.bytes);
+    }
 }
 
-fn text(field: &mut Reader<'_>) -> Result<String, DecodeError> {
+pub(super) fn text(field: &mut Reader<'_>) -> Result<String, DecodeError> {
     let offset = field.offset();
     let bytes = field.rest();
     let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::InvalidUtf8 {
@@ -347,12 +367,12 @@ fn decode_scope(field: &mut Reader<'_>) -> Result<Scope, DecodeError> {
     }
 }
 
-fn tag(field: &mut Reader<'_>) -> Result<(usize, u8), DecodeError> {
+pub(super) fn tag(field: &mut Reader<'_>) -> Result<(usize, u8), DecodeError> {
     let offset = field.offset();
     Ok((offset, field.u8()?))
 }
 
-fn unexpected(offset: usize, expected: &'static str, found: u8) -> DecodeError {
+pub(super) fn unexpected(offset: usize, expected: &'static str, found: u8) -> DecodeError {
     DecodeError::Unexpected {
         offset,
         expected,
@@ -361,7 +381,7 @@ fn unexpected(offset: usize, expected: &'static str, found: u8) -> DecodeError {
 }
 
 /// An initial value of the largest size, with room for the rest.
-const DEFINITION_BYTES_MAX: usize = VALUE_BYTES_MAX * 2;
+pub(super) const DEFINITION_BYTES_MAX: usize = VALUE_BYTES_MAX * 2;
 
 const DATA_TYPE: u64 = 1;
 const DESCRIPTION: u64 = 2;
@@ -385,6 +405,7 @@ const NUMBER: u64 = 24;
 const SINGLE_WRITER: u64 = 19;
 const AUDIT: u64 = 30;
 const ALIAS: u64 = 21;
+const ALARMS: u64 = 31;
 
 #[cfg(test)]
 mod documented {
@@ -396,7 +417,7 @@ mod documented {
     ));
 
     /// Each field with the word at the start of its row in the table.
-    const FIELDS: [(u64, &str); 22] = [
+    const FIELDS: [(u64, &str); 23] = [
         (DATA_TYPE, "data type"),
         (DESCRIPTION, "description"),
         (UNITS, "units"),
@@ -419,6 +440,7 @@ mod documented {
         (ALIAS, "alias"),
         (NUMBER, "register number"),
         (AUDIT, "audit"),
+        (ALARMS, "alarms"),
     ];
 
     #[test]

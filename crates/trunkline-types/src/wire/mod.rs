@@ -30,6 +30,7 @@
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
+mod alarm;
 mod check;
 mod data_type;
 mod definition;
@@ -47,6 +48,7 @@ mod varint;
 )]
 mod tests;
 
+pub use alarm::{decode_alarm, encode_alarm};
 pub use check::{check_value, decoded_bytes_max, skip_value};
 pub use data_type::{decode_tagged, decode_type, encode_tagged, encode_type};
 pub use definition::{decode_properties, encode_properties};

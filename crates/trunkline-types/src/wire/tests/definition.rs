@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use crate::alarm::{Acknowledge, AlarmDefinition, AlarmKind, BitsNeeded, LimitLevel, Operand};
 use crate::arbitrary::typed_value;
 use crate::definition::{Access, Deadband, Fifo, Properties, Scope};
 use crate::wire::{
@@ -32,6 +33,57 @@ fn with_fields(fields: &[(u64, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     put_bytes(&mut out, &inner);
     out
+}
+
+/// An alarm of each kind, with each property.
+fn alarms() -> Vec<AlarmDefinition> {
+    let kinds = [
+        AlarmKind::Limit {
+            level: LimitLevel::HiHi,
+            limit: Operand::Constant(95.5),
+            deadband: 2.0,
+        },
+        AlarmKind::Limit {
+            level: LimitLevel::Lo,
+            limit: Operand::Variable("boiler/level/low".to_owned()),
+            deadband: 0.0,
+        },
+        AlarmKind::Deviation {
+            setpoint: Operand::Variable("boiler/setpoint".to_owned()),
+            limit: 5.0,
+            deadband: 1.0,
+        },
+        AlarmKind::RateOfChange {
+            change: 3.0,
+            time: Duration::from_secs(10),
+        },
+        AlarmKind::Discrete {
+            values: vec![-1, 0, i64::MAX],
+        },
+        AlarmKind::Bits {
+            needed: BitsNeeded::All,
+            invert: 1,
+            select: u64::MAX,
+        },
+        AlarmKind::BadQuality,
+        AlarmKind::Stale,
+    ];
+    let mut alarms = kinds.map(AlarmDefinition::new).to_vec();
+    alarms[0] = AlarmDefinition {
+        name: "top".to_owned(),
+        kind: alarms[0].kind.clone(),
+        enabled: false,
+        on_delay: Duration::from_millis(1500),
+        off_delay: Duration::from_secs(3),
+        priority: 1000,
+        area: "boiler".to_owned(),
+        acknowledge: Acknowledge::Auto,
+        latched: true,
+        description: "Level of the drum is very high".to_owned(),
+        help: "Close the feed valve".to_owned(),
+        suppressed_by: "boiler/stopped".to_owned(),
+    };
+    alarms
 }
 
 fn full() -> Properties {
@@ -66,6 +118,7 @@ fn full() -> Properties {
         source: "plc1:40001".to_owned(),
         alias: "plant/boiler1/level".to_owned(),
         origin: "boiler.toml:12".to_owned(),
+        alarms: alarms(),
         ..Properties::new(DataType::F64)
     }
 }

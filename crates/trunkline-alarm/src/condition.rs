@@ -1,0 +1,349 @@
+//! Whether a sample meets the condition of an alarm.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_types::alarm::{AlarmKind, BitsNeeded, Operand};
+use trunkline_types::{Level, Quality, Reason, Tick, Value};
+
+/// The parts of a sample that conditions use, computed once for all alarms of a variable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Input {
+    /// The value as a number; `None` for text, arrays and NaN.
+    pub number: Option<f64>,
+    /// The value if it is a boolean (0 or 1), the code of an enum, or an integer. Integers above
+    /// `i64::MAX` keep their bits.
+    pub integer: Option<i64>,
+    pub quality: Quality,
+}
+
+impl Input {
+    pub fn new(value: &Value, quality: Quality) -> Self {
+        let number = value.as_f64().filter(|number| !number.is_nan());
+        #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from values")]
+        let integer = match value {
+            Value::Bool(value) => Some(i64::from(*value)),
+            Value::I8(value) => Some(i64::from(*value)),
+            Value::I16(value) => Some(i64::from(*value)),
+            Value::I32(value) => Some(i64::from(*value)),
+            Value::I64(value) => Some(*value),
+            Value::U8(value) => Some(i64::from(*value)),
+            Value::U16(value) => Some(i64::from(*value)),
+            Value::U32(value) => Some(i64::from(*value)),
+            Value::U64(value) => Some(*value as i64),
+            Value::Enum(code) => Some(i64::from(*code)),
+            _ => None,
+        };
+        Self {
+            number,
+            integer,
+            quality,
+        }
+    }
+}
+
+/// The condition of one alarm, with what it remembers of earlier samples.
+///
+/// A value with bad quality, and NaN, say nothing about the process: they change only the conditions
+/// for bad quality and for age. So an alarm does not clear because its sensor failed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Condition {
+    test: Test,
+    is_met: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Test {
+    /// `limit` is `None` until the value of its variable is known.
+    Above {
+        limit: Option<f64>,
+        deadband: f64,
+    },
+    Below {
+        limit: Option<f64>,
+        deadband: f64,
+    },
+    Deviation {
+        setpoint: Option<f64>,
+        limit: f64,
+        deadband: f64,
+    },
+    Rate {
+        change: f64,
+        window: Window,
+    },
+    Values(Vec<i64>),
+    Bits {
+        needed: BitsNeeded,
+        invert: u64,
+        select: u64,
+    },
+    BadQuality,
+    Stale,
+}
+
+impl Condition {
+    pub fn new(kind: &AlarmKind) -> Self {
+        let constant = |operand: &Operand| match operand {
+            Operand::Constant(value) => Some(*value),
+            Operand::Variable(_) => None,
+        };
+        let test = match kind {
+            AlarmKind::Limit {
+                level,
+                limit,
+                deadband,
+            } => {
+                let (limit, deadband) = (constant(limit), *deadband);
+                match level.is_high() {
+                    true => Test::Above { limit, deadband },
+                    false => Test::Below { limit, deadband },
+                }
+            }
+            AlarmKind::Deviation {
+                setpoint,
+                limit,
+                deadband,
+            } => Test::Deviation {
+                setpoint: constant(setpoint),
+                limit: *limit,
+                deadband: *deadband,
+            },
+            AlarmKind::RateOfChange { change, time } => Test::Rate {
+                change: *change,
+                window: Window::new(*time),
+            },
+            AlarmKind::Discrete { values } => Test::Values(values.clone()),
+            AlarmKind::Bits {
+                needed,
+                invert,
+                select,
+            } => Test::Bits {
+                needed: *needed,
+                invert: *invert,
+                select: *select,
+            },
+            AlarmKind::BadQuality => Test::BadQuality,
+            AlarmKind::Stale => Test::Stale,
+        };
+        Self {
+            test,
+            is_met: false,
+        }
+    }
+
+    pub fn is_met(&self) -> bool {
+        self.is_met
+    }
+
+    /// Restores whether the condition was met, after a restart.
+    pub fn restore(&mut self, is_met: bool) {
+        self.is_met = is_met;
+    }
+
+    /// Sets the limit or the setpoint that is the value of another variable; `None` while that
+    /// variable has no good value. The condition then keeps its state.
+    pub fn set_operand(&mut self, value: Option<f64>) {
+        match &mut self.test {
+            Test::Above { limit, .. } | Test::Below { limit, .. } => *limit = value,
+            Test::Deviation { setpoint, .. } => *setpoint = value,
+            Test::Rate { .. }
+            | Test::Values(_)
+            | Test::Bits { .. }
+            | Test::BadQuality
+            | Test::Stale => {}
+        }
+    }
+
+    /// The limit that is compared with, or the setpoint of a deviation.
+    pub fn operand(&self) -> Option<f64> {
+        match self.test {
+            Test::Above { limit, .. } | Test::Below { limit, .. } => limit,
+            Test::Deviation { setpoint, .. } => setpoint,
+            Test::Rate { .. }
+            | Test::Values(_)
+            | Test::Bits { .. }
+            | Test::BadQuality
+            | Test::Stale => None,
+        }
+    }
+
+    /// Returns the numbers that leave the condition as it is, as an interval `low <= number <= high`;
+    /// `None` if the condition depends on more than the number.
+    pub fn quiet_range(&self) -> Option<(f64, f64)> {
+        const ALL: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
+        match self.test {
+            Test::Above { limit, deadband } => Some(match (limit, self.is_met) {
+                (None, _) => ALL,
+                (Some(limit), false) => (f64::NEG_INFINITY, limit),
+                (Some(limit), true) => (limit - deadband, f64::INFINITY),
+            }),
+            Test::Below { limit, deadband } => Some(match (limit, self.is_met) {
+                (None, _) => ALL,
+                (Some(limit), false) => (limit, f64::INFINITY),
+                (Some(limit), true) => (f64::NEG_INFINITY, limit + deadband),
+            }),
+            // They depend only on the quality.
+            Test::BadQuality | Test::Stale => Some(ALL),
+            Test::Deviation { .. } | Test::Rate { .. } | Test::Values(_) | Test::Bits { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Takes a sample, and returns whether the condition is met now.
+    pub fn update(&mut self, input: Input, now: Tick) -> bool {
+        let is_bad = input.quality.level() == Level::Bad;
+        let (number, integer) = match is_bad {
+            true => (None, None),
+            false => (input.number, input.integer),
+        };
+        let was_met = self.is_met;
+        let is_met = match &mut self.test {
+            Test::BadQuality => Some(is_bad),
+            Test::Stale => Some(input.quality.reason() == Reason::Stale),
+            Test::Above { limit, deadband } => {
+                compare(number, *limit, |number, limit| match was_met {
+                    false => number > limit,
+                    true => number >= limit - *deadband,
+                })
+            }
+            Test::Below { limit, deadband } => {
+                compare(number, *limit, |number, limit| match was_met {
+                    false => number < limit,
+                    true => number <= limit + *deadband,
+                })
+            }
+            Test::Deviation {
+                setpoint,
+                limit,
+                deadband,
+            } => compare(number, *setpoint, |number, setpoint| {
+                let deviation = (number - setpoint).abs();
+                match was_met {
+                    false => deviation > *limit,
+                    true => deviation >= *limit - *deadband,
+                }
+            }),
+            Test::Rate { change, window } => {
+                if let Some(number) = number {
+                    window.add(number, now);
+                }
+                Some(window.spread(now) > *change)
+            }
+            Test::Values(values) => integer.map(|integer| values.contains(&integer)),
+            Test::Bits {
+                needed,
+                invert,
+                select,
+            } => integer.map(|integer| {
+                let bits = (integer as u64 ^ *invert) & *select;
+                match needed {
+                    BitsNeeded::Any => bits != 0,
+                    BitsNeeded::All => bits == *select,
+                }
+            }),
+        };
+        self.is_met = is_met.unwrap_or(was_met);
+        self.is_met
+    }
+
+    /// Returns the time at which the condition can change without a new sample.
+    pub fn due(&self) -> Option<Tick> {
+        match &self.test {
+            Test::Rate { window, .. } if self.is_met => window.due(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the condition is met at `now`, without a new sample.
+    pub fn poll(&mut self, now: Tick) -> bool {
+        if let Test::Rate { change, window } = &mut self.test {
+            self.is_met = window.spread(now) > *change;
+        }
+        self.is_met
+    }
+}
+
+/// Compares the value with an operand, unless one of them is unknown.
+fn compare(
+    number: Option<f64>,
+    operand: Option<f64>,
+    is_met: impl FnOnce(f64, f64) -> bool,
+) -> Option<bool> {
+    Some(is_met(number?, operand?))
+}
+
+/// Number of parts into which the time of a rate of change is divided. A change is found if it took
+/// at most 63/64 of the time, and never if it took longer than the time.
+const PARTS: u32 = 64;
+
+/// The smallest and largest values of the last `time`, in a bounded number of parts.
+#[derive(Clone, PartialEq, Debug)]
+struct Window {
+    time: Duration,
+    /// Length of one part.
+    part: Duration,
+    /// Oldest first.
+    parts: VecDeque<Part>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Part {
+    start: Tick,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Window {
+    fn new(time: Duration) -> Self {
+        Self {
+            time,
+            part: time / PARTS,
+            parts: VecDeque::new(),
+        }
+    }
+
+    fn add(&mut self, number: f64, now: Tick) {
+        self.drop_old(now);
+        match self.parts.back_mut() {
+            Some(part) if now.since(part.start) < self.part => {
+                part.lowest = part.lowest.min(number);
+                part.highest = part.highest.max(number);
+            }
+            _ => self.parts.push_back(Part {
+                start: now,
+                lowest: number,
+                highest: number,
+            }),
+        }
+    }
+
+    /// The last value before the window is not part of it: a value that stays is no change.
+    fn drop_old(&mut self, now: Tick) {
+        while self
+            .parts
+            .front()
+            .is_some_and(|part| now.since(part.start) > self.time)
+        {
+            self.parts.pop_front();
+        }
+    }
+
+    /// The difference between the largest and the smallest value.
+    fn spread(&mut self, now: Tick) -> f64 {
+        self.drop_old(now);
+        let lowest = self.parts.iter().map(|part| part.lowest);
+        let highest = self.parts.iter().map(|part| part.highest);
+        let spread =
+            highest.fold(f64::NEG_INFINITY, f64::max) - lowest.fold(f64::INFINITY, f64::min);
+        spread.max(0.0)
+    }
+
+    /// The time at which the oldest part leaves the window.
+    fn due(&self) -> Option<Tick> {
+        let nanosecond = Duration::from_nanos(1);
+        let oldest = self.parts.front()?;
+        Some(oldest.start.saturating_add(self.time + nanosecond))
+    }
+}

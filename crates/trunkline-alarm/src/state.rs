@@ -1,0 +1,169 @@
+//! The states of an alarm and the transitions between them, as in ISA-18.2-2016, section 5.
+//!
+//! A state has two parts. The first follows the process and the operator: is the alarm active, is it
+//! acknowledged, must it be reset. The second takes the alarm out of the operator's view: shelved,
+//! suppressed by design, out of service. While the second applies, an alarm that is raised and
+//! cleared leaves nothing behind. What an operator had still to acknowledge or to reset before
+//! remains, and when the last of these ends, an active alarm is announced anew.
+
+pub use trunkline_types::alarm::{AlarmEvent as Event, AlarmState as State};
+
+/// The reason why an operator's action does not apply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("the alarm is {0}, so there is nothing to acknowledge")]
+    NothingToAcknowledge(State),
+    #[error("the alarm is {0}; acknowledge it before you reset it")]
+    NotAcknowledged(State),
+    #[error("the alarm is {0}, so there is no latch to reset")]
+    NothingToReset(State),
+    #[error("the alarm is {0}, not shelved")]
+    NotShelved(State),
+    #[error("the alarm is {0}, not out of service")]
+    NotOutOfService(State),
+    #[error("the alarm is out of service; return it to service first")]
+    OutOfService,
+}
+
+/// How the alarm is configured, as far as its states depend on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rules {
+    /// The alarm counts as acknowledged once the process is normal again (H-08, "Auto").
+    pub acknowledges_itself: bool,
+    /// The alarm must be reset after the process is normal again.
+    pub is_latched: bool,
+}
+
+/// The state of an alarm with all that its next state depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Machine {
+    /// The state if the alarm were not hidden. Never [`State::Acknowledged`] while it is.
+    process: State,
+    is_shelved: bool,
+    is_suppressed: bool,
+    is_out_of_service: bool,
+}
+
+impl Machine {
+    /// Restores a machine from its parts, as returned by [`parts`](Self::parts).
+    pub fn from_parts(process: State, hidden: [bool; 3]) -> Option<Self> {
+        let [is_shelved, is_suppressed, is_out_of_service] = hidden;
+        let is_hidden = hidden.contains(&true);
+        let is_possible = match process {
+            State::Shelved | State::SuppressedByDesign | State::OutOfService => false,
+            State::Acknowledged => !is_hidden,
+            State::Normal
+            | State::Unacknowledged
+            | State::ReturnedUnacknowledged
+            | State::LatchedUnacknowledged
+            | State::LatchedAcknowledged => true,
+        };
+        is_possible.then_some(Self {
+            process,
+            is_shelved,
+            is_suppressed,
+            is_out_of_service,
+        })
+    }
+
+    /// The state that follows the process, and whether the alarm is shelved, suppressed, and out
+    /// of service.
+    pub fn parts(self) -> (State, [bool; 3]) {
+        let hidden = [self.is_shelved, self.is_suppressed, self.is_out_of_service];
+        (self.process, hidden)
+    }
+
+    /// The state that an operator sees. Out of service takes precedence over suppressed, and this
+    /// over shelved.
+    pub fn state(self) -> State {
+        if self.is_out_of_service {
+            State::OutOfService
+        } else if self.is_suppressed {
+            State::SuppressedByDesign
+        } else if self.is_shelved {
+            State::Shelved
+        } else {
+            self.process
+        }
+    }
+
+    /// Returns true while the condition of the alarm is met, also if the alarm is hidden.
+    pub fn is_active(self) -> bool {
+        matches!(self.process, State::Unacknowledged | State::Acknowledged)
+    }
+
+    /// Returns the machine after `event`.
+    ///
+    /// # Errors
+    /// [`Refused`] if an operator's action does not apply. Other events always apply, and may
+    /// change nothing.
+    pub fn after(self, event: Event, rules: Rules) -> Result<Self, Refused> {
+        let state = self.state();
+        let mut next = self;
+        match event {
+            Event::Raise => {
+                if !self.is_active() {
+                    next.process = State::Unacknowledged;
+                }
+            }
+            Event::Clear if state.is_hidden() => {
+                if self.is_active() {
+                    next.process = State::Normal;
+                }
+            }
+            Event::Clear => next.process = cleared(self.process, rules),
+            Event::Acknowledge => {
+                next.process = match state {
+                    State::Unacknowledged => State::Acknowledged,
+                    State::ReturnedUnacknowledged => State::Normal,
+                    State::LatchedUnacknowledged => State::LatchedAcknowledged,
+                    State::Normal
+                    | State::Acknowledged
+                    | State::LatchedAcknowledged
+                    | State::Shelved
+                    | State::SuppressedByDesign
+                    | State::OutOfService => return Err(Refused::NothingToAcknowledge(state)),
+                }
+            }
+            Event::Reset => match state {
+                State::LatchedAcknowledged => next.process = State::Normal,
+                State::LatchedUnacknowledged => return Err(Refused::NotAcknowledged(state)),
+                State::Normal
+                | State::Unacknowledged
+                | State::Acknowledged
+                | State::ReturnedUnacknowledged
+                | State::Shelved
+                | State::SuppressedByDesign
+                | State::OutOfService => return Err(Refused::NothingToReset(state)),
+            },
+            Event::Shelve if self.is_out_of_service => return Err(Refused::OutOfService),
+            Event::Shelve => next.is_shelved = true,
+            Event::Unshelve if !self.is_shelved => return Err(Refused::NotShelved(state)),
+            Event::Unshelve => next.is_shelved = false,
+            Event::Suppress => next.is_suppressed = true,
+            Event::Unsuppress => next.is_suppressed = false,
+            Event::TakeOutOfService => next.is_out_of_service = true,
+            Event::ReturnToService if !self.is_out_of_service => {
+                return Err(Refused::NotOutOfService(state));
+            }
+            Event::ReturnToService => next.is_out_of_service = false,
+        }
+        if next.state().is_hidden() && next.is_active() {
+            next.process = State::Unacknowledged;
+        }
+        Ok(next)
+    }
+}
+
+/// The state of a visible alarm whose condition is no longer met.
+fn cleared(process: State, rules: Rules) -> State {
+    match (process, rules.is_latched) {
+        (State::Unacknowledged, true) if rules.acknowledges_itself => State::LatchedAcknowledged,
+        (State::Unacknowledged, true) => State::LatchedUnacknowledged,
+        (State::Unacknowledged, false) if rules.acknowledges_itself => State::Normal,
+        (State::Unacknowledged, false) => State::ReturnedUnacknowledged,
+        (State::Acknowledged, true) => State::LatchedAcknowledged,
+        (State::Acknowledged, false) => State::Normal,
+        (inactive, _) => inactive,
+    }
+}

@@ -1,0 +1,213 @@
+//! The state of an alarm, and what operators do with it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::AlarmDefinition;
+use crate::Timestamp;
+
+/// The state of an alarm that an operator sees.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum AlarmState {
+    /// The alarm is not active, and nobody needs to act.
+    #[default]
+    Normal,
+    /// The alarm is active, and no operator has acknowledged it.
+    Unacknowledged,
+    /// The alarm is active, and an operator has acknowledged it.
+    Acknowledged,
+    /// The process returned to normal before an operator acknowledged the alarm.
+    ReturnedUnacknowledged,
+    /// The process returned to normal, but the alarm is latched: it must be acknowledged and reset.
+    LatchedUnacknowledged,
+    /// As before, and an operator has acknowledged it: it must be reset.
+    LatchedAcknowledged,
+    /// An operator has hidden the alarm for a limited time.
+    Shelved,
+    /// A condition of the process suppresses the alarm.
+    SuppressedByDesign,
+    /// The alarm is switched off until somebody returns it to service.
+    OutOfService,
+}
+
+impl AlarmState {
+    /// All states, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::Normal,
+        Self::Unacknowledged,
+        Self::Acknowledged,
+        Self::ReturnedUnacknowledged,
+        Self::LatchedUnacknowledged,
+        Self::LatchedAcknowledged,
+        Self::Shelved,
+        Self::SuppressedByDesign,
+        Self::OutOfService,
+    ];
+
+    /// The name used in files, frames and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Unacknowledged => "unacknowledged",
+            Self::Acknowledged => "acknowledged",
+            Self::ReturnedUnacknowledged => "returned-unacknowledged",
+            Self::LatchedUnacknowledged => "latched-unacknowledged",
+            Self::LatchedAcknowledged => "latched-acknowledged",
+            Self::Shelved => "shelved",
+            Self::SuppressedByDesign => "suppressed-by-design",
+            Self::OutOfService => "out-of-service",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Returns true if the alarm waits for an acknowledgement.
+    pub const fn is_unacknowledged(self) -> bool {
+        matches!(
+            self,
+            Self::Unacknowledged | Self::ReturnedUnacknowledged | Self::LatchedUnacknowledged
+        )
+    }
+
+    /// Returns true if the alarm is hidden from the operator.
+    pub const fn is_hidden(self) -> bool {
+        matches!(
+            self,
+            Self::Shelved | Self::SuppressedByDesign | Self::OutOfService
+        )
+    }
+}
+
+impl fmt::Display for AlarmState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What happens to an alarm.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AlarmEvent {
+    /// The condition is met, and the on-delay has passed.
+    Raise,
+    /// The condition is no longer met, and the off-delay has passed.
+    Clear,
+    Acknowledge,
+    /// Ends the latch of an alarm that is no longer active.
+    Reset,
+    Shelve,
+    Unshelve,
+    Suppress,
+    Unsuppress,
+    TakeOutOfService,
+    ReturnToService,
+}
+
+impl AlarmEvent {
+    /// All events.
+    pub const ALL: [Self; 10] = [
+        Self::Raise,
+        Self::Clear,
+        Self::Acknowledge,
+        Self::Reset,
+        Self::Shelve,
+        Self::Unshelve,
+        Self::Suppress,
+        Self::Unsuppress,
+        Self::TakeOutOfService,
+        Self::ReturnToService,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Raise => "raise",
+            Self::Clear => "clear",
+            Self::Acknowledge => "acknowledge",
+            Self::Reset => "reset",
+            Self::Shelve => "shelve",
+            Self::Unshelve => "unshelve",
+            Self::Suppress => "suppress",
+            Self::Unsuppress => "unsuppress",
+            Self::TakeOutOfService => "take-out-of-service",
+            Self::ReturnToService => "return-to-service",
+        }
+    }
+}
+
+/// What is known of an alarm, besides its definition.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct AlarmRecord {
+    pub state: AlarmState,
+    pub is_active: bool,
+    /// The value when the alarm was raised, as text.
+    pub value: Option<f64>,
+    /// The limit or the setpoint when the alarm was raised.
+    pub operand: Option<f64>,
+    pub raised: Option<Timestamp>,
+    pub cleared: Option<Timestamp>,
+    pub acknowledged: Option<Timestamp>,
+    /// The principal who acknowledged it; empty if nobody did.
+    pub acknowledged_by: String,
+    pub comment: String,
+    pub shelved_until: Option<Timestamp>,
+}
+
+/// One alarm with its variable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlarmStatus {
+    pub handle: u32,
+    /// Full name of the variable.
+    pub variable: String,
+    pub definition: Arc<AlarmDefinition>,
+    /// The limit or the setpoint now; `None` if it is not known, or the alarm has none.
+    pub operand: Option<f64>,
+    pub record: AlarmRecord,
+}
+
+/// What an operator does with an alarm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AlarmAction {
+    Acknowledge,
+    Reset,
+    /// Hides the alarm for a limited time.
+    Shelve(Duration),
+    Unshelve,
+    TakeOutOfService,
+    ReturnToService,
+}
+
+impl AlarmAction {
+    /// The event that the action is for the alarm.
+    pub fn event(self) -> AlarmEvent {
+        match self {
+            Self::Acknowledge => AlarmEvent::Acknowledge,
+            Self::Reset => AlarmEvent::Reset,
+            Self::Shelve(_) => AlarmEvent::Shelve,
+            Self::Unshelve => AlarmEvent::Unshelve,
+            Self::TakeOutOfService => AlarmEvent::TakeOutOfService,
+            Self::ReturnToService => AlarmEvent::ReturnToService,
+        }
+    }
+}
+
+/// A change of an alarm's state, for the journal (H-11).
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlarmChange {
+    /// Consecutive number within the engine's epoch, from 1 on.
+    pub number: u64,
+    pub when: Timestamp,
+    /// Full name of the variable.
+    pub variable: String,
+    /// Name of the alarm.
+    pub alarm: String,
+    pub event: AlarmEvent,
+    pub from: AlarmState,
+    pub to: AlarmState,
+    /// The principal of the operator; empty if the engine changed the state.
+    pub who: String,
+    /// The operator's comment; may be empty.
+    pub comment: String,
+    pub record: AlarmRecord,
+}
