@@ -139,6 +139,10 @@ pub enum ConfigErrorKind {
     ScaleWithoutSource,
     #[error("this scale cannot be used: {reason}")]
     InvalidScale { reason: String },
+    #[error("alarm {name}: {reason}")]
+    InvalidAlarm { name: String, reason: String },
+    #[error("{reason}")]
+    AlarmRefused { reason: String },
     #[error("{reason}")]
     FifoRefused { reason: String },
     #[error(
@@ -303,6 +307,8 @@ codes! {
     ClampContradicted => "clamp-contradicted",
     ScaleWithoutSource => "scale-without-source",
     InvalidScale => "invalid-scale",
+    InvalidAlarm => "invalid-alarm",
+    AlarmRefused => "alarm-refused",
     FifoRefused => "fifo-refused",
     FifoLengthMissing => "fifo-length-missing",
     FifoLengthFixed => "fifo-length-fixed",

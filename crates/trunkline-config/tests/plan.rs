@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_config::{DeploymentPlan, IoConfig, LoadOptions, parse as parse_file, parse_with};
+use trunkline_types::alarm::{
+    Acknowledge, AlarmDefinition, AlarmKind, BitsNeeded, LimitLevel, Operand,
+};
 use trunkline_types::{Access, AuditMode, Deadband, Fifo, Properties, Scaling, Scope, Setting};
 
 const IO: &str = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n";
@@ -557,4 +560,90 @@ fn audit_has_a_default_per_file_and_a_bound_per_engine() {
     assert!(wrong.contains("best-effort"), "{wrong}");
     let none = errors("[engine]\naudit_entries = 0\n");
     assert!(none.contains("audit_entries"), "{none}");
+}
+
+/// Behaviour: H-06, H-08, H-10.
+#[test]
+fn alarm_has_the_properties_of_its_table() {
+    let lines = "type = \"f64\"\nrange = [0, 200]\n\
+        alarm.hi = { limit = 80, deadband = 2, on_delay = \"5s\", off_delay = 2, priority = 900, \
+        area = \"drum\", acknowledge = \"auto\", latched = true, description = \"high\", \
+        help = \"close it\", suppressed_by = \"plant/stopped\", enabled = false }\n";
+    let expected = AlarmDefinition {
+        name: "hi".to_owned(),
+        kind: AlarmKind::Limit {
+            level: LimitLevel::Hi,
+            limit: Operand::Constant(80.0),
+            deadband: 4.0,
+        },
+        enabled: false,
+        on_delay: Duration::from_secs(5),
+        off_delay: Duration::from_secs(2),
+        priority: 900,
+        area: "drum".to_owned(),
+        acknowledge: Acknowledge::Auto,
+        latched: true,
+        description: "high".to_owned(),
+        help: "close it".to_owned(),
+        suppressed_by: "plant/stopped".to_owned(),
+    };
+    assert_eq!(properties(lines).alarms, [expected]);
+}
+
+/// Behaviour: H-06, H-09.
+#[test]
+fn short_forms_and_every_kind_of_alarm_are_read() {
+    let kinds = |lines: &str| {
+        let alarms = properties(lines).alarms.clone();
+        let kinds = alarms.into_iter().map(|alarm| (alarm.name, alarm.kind));
+        kinds.collect::<Vec<_>>()
+    };
+    let limit = |level, limit| AlarmKind::Limit {
+        level,
+        limit,
+        deadband: 0.0,
+    };
+    let numbers = kinds(
+        "type = \"f64\"\nalarm = { hi_hi = 90, lo_lo = \"plant/min\", bad_quality = true, \
+         deviation = { setpoint = \"plant/sp\", limit = 3 }, \
+         fast = { kind = \"rate\", change = 2, time = \"1s\" } }\n",
+    );
+    let named = |name: &str, kind| (name.to_owned(), kind);
+    let expected = [
+        named("hi_hi", limit(LimitLevel::HiHi, Operand::Constant(90.0))),
+        named(
+            "lo_lo",
+            limit(LimitLevel::LoLo, Operand::Variable("plant/min".to_owned())),
+        ),
+        named("bad_quality", AlarmKind::BadQuality),
+        named(
+            "deviation",
+            AlarmKind::Deviation {
+                setpoint: Operand::Variable("plant/sp".to_owned()),
+                limit: 3.0,
+                deadband: 0.0,
+            },
+        ),
+        named(
+            "fast",
+            AlarmKind::RateOfChange {
+                change: 2.0,
+                time: Duration::from_secs(1),
+            },
+        ),
+    ];
+    assert_eq!(numbers, expected);
+    let labels = kinds(
+        "type = \"enum\"\nlabels = [\"off\", \"on\", \"fault\"]\n\
+         alarm.discrete = { values = [\"fault\", 0] }\n",
+    );
+    let values = vec![0, 2];
+    assert_eq!(labels, [named("discrete", AlarmKind::Discrete { values })]);
+    let bits = kinds("type = \"u32\"\nalarm.bits = { needed = \"all\", select = 6 }\n");
+    let kind = AlarmKind::Bits {
+        needed: BitsNeeded::All,
+        invert: 0,
+        select: 6,
+    };
+    assert_eq!(bits, [named("bits", kind)]);
 }

@@ -4,8 +4,8 @@
 mod tables;
 
 use tables::{
-    DEADBAND, ENGINE, FIFO, FILE, IO, LIBRARY, LIMITS, OVERRIDE, SCALE, TEMPLATE, USE, VARIABLE,
-    WAVEFORM,
+    ALARM, DEADBAND, ENGINE, FIFO, FILE, IO, LIBRARY, LIMITS, OVERRIDE, SCALE, TEMPLATE, USE,
+    VARIABLE, WAVEFORM,
 };
 
 /// A section and its keys.
@@ -29,6 +29,8 @@ pub enum Section {
     Deadband,
     /// `fifo = { ... }` of a variable.
     Fifo,
+    /// One entry of `alarm = { ... }` of a variable.
+    Alarm,
     /// A struct's field written as a table.
     Field,
     /// `[[override]]`.
@@ -90,6 +92,7 @@ pub const SECTIONS: &[Section] = &[
     Section::Scale,
     Section::Deadband,
     Section::Fifo,
+    Section::Alarm,
     Section::Field,
     Section::Override,
     Section::Template,
@@ -100,12 +103,10 @@ pub const SECTIONS: &[Section] = &[
 
 /// Keys that are refused with a reason instead of being reported as unknown.
 pub const PLANNED: &[PlannedKey] = &[
-    planned(Section::Variable, "alarm", "alarming"),
     planned(Section::Variable, "history", "history"),
     planned(Section::Variable, "write", "limiting who may write"),
     planned(Section::Variable, "read", "limiting who may read"),
     planned(Section::File, "stream", "declaring streams"),
-    planned(Section::File, "alarm", "alarming"),
 ];
 
 /// Keys that describe a type; they are used together.
@@ -124,6 +125,7 @@ impl Section {
             Section::Scale => "scale",
             Section::Deadband => "deadband",
             Section::Fifo => "fifo",
+            Section::Alarm => "alarm",
             Section::Field => "a field",
             Section::Override => "[[override]]",
             Section::Template => "[[template]]",
@@ -145,6 +147,7 @@ impl Section {
             Section::Scale => (SCALE, None),
             Section::Deadband => (DEADBAND, None),
             Section::Fifo => (FIFO, None),
+            Section::Alarm => (ALARM, None),
             Section::Field => (&[], None),
             Section::Override => (OVERRIDE, Some(Reach::Override)),
             Section::Template => (TEMPLATE, None),

@@ -371,6 +371,15 @@ pub(super) const VARIABLE: &[Key] = &[
         "none",
         "a reading older than this is marked as stale",
     ),
+    reaching(
+        Reach::Override,
+        key(
+            "alarm",
+            "table with an entry for each alarm: `hi = 80`, `bad_quality = true`, or a table (below)",
+            "none",
+            "the alarms of the variable",
+        ),
+    ),
     shared(
         "retain",
         "true or false",
@@ -499,6 +508,114 @@ pub(super) const FIFO: &[Key] = &[
         "1 to 1,048,576",
         "1, or that of an array type with a fixed length",
         "elements of an array, or samples of a waveform, in each value",
+    ),
+];
+
+pub(super) const ALARM: &[Key] = &[
+    key(
+        "kind",
+        "\"hi_hi\", \"hi\", \"lo\", \"lo_lo\", \"deviation\", \"rate\", \"discrete\", \"bits\", \"bad_quality\" or \"stale\"",
+        "the name of the entry, if it is a kind",
+        "what raises the alarm",
+    ),
+    key(
+        "limit",
+        "number, or full name of a variable; for `deviation` a number above 0",
+        "",
+        "the value beyond which the alarm is raised; for `deviation` the greatest difference from the setpoint",
+    ),
+    key(
+        "setpoint",
+        "number, or full name of a variable",
+        "",
+        "for `deviation`: the value to compare with",
+    ),
+    key(
+        "deadband",
+        "percent of the range, 0 to 100",
+        "0",
+        "for limits and `deviation`: how far the value must be back before the alarm is cleared",
+    ),
+    key(
+        "change",
+        "number above 0",
+        "",
+        "for `rate`: the alarm is raised by a larger change within `time`",
+    ),
+    key("time", "duration, up to 7 days", "", "for `rate`"),
+    key(
+        "values",
+        "list of booleans, whole numbers or labels of an enum",
+        "",
+        "for `discrete`: the values that raise the alarm",
+    ),
+    key(
+        "needed",
+        "\"any\" or \"all\"",
+        "\"any\"",
+        "for `bits`: how many of the selected bits must be set",
+    ),
+    key(
+        "invert",
+        "mask such as 0xFF",
+        "0",
+        "for `bits`: these bits are inverted first",
+    ),
+    key(
+        "select",
+        "mask such as 0xFF",
+        "all bits",
+        "for `bits`: the bits to examine",
+    ),
+    key(
+        "enabled",
+        "true or false",
+        "true",
+        "whether the alarm is evaluated",
+    ),
+    key(
+        "on_delay",
+        "duration, up to 7 days",
+        "0",
+        "how long the condition must be met before the alarm is raised",
+    ),
+    key(
+        "off_delay",
+        "duration, up to 7 days",
+        "0",
+        "how long the condition must not be met before the alarm is cleared",
+    ),
+    key(
+        "priority",
+        "1 to 1000",
+        "500",
+        "urgency; 1000 is the most urgent",
+    ),
+    key(
+        "area",
+        "text",
+        "empty",
+        "alarms of one area are acknowledged together",
+    ),
+    key(
+        "acknowledge",
+        "\"user\" or \"auto\"",
+        "\"user\"",
+        "whether a user acknowledges the alarm, or it counts as acknowledged once the process is normal again",
+    ),
+    key(
+        "latched",
+        "true or false",
+        "false",
+        "whether the alarm must be reset after the process is normal again",
+    ),
+    key("description", "text", "empty", "what the alarm means"),
+    key("help", "text", "empty", "what the operator should do"),
+    key(
+        "suppressed_by",
+        "full name of a variable",
+        "none",
+        "the alarm is suppressed while that variable is true, or a number other than 0",
     ),
 ];
 

@@ -6,6 +6,7 @@ use trunkline_types::definition::UNITS_BYTES_MAX;
 pub(crate) use trunkline_types::definition::{DESCRIPTION_BYTES_MAX, SOURCE_BYTES_MAX};
 use trunkline_types::{Access, AuditMode, DataType, Deadband, Scope};
 
+use super::alarm::{self, AlarmForm};
 use super::fifo::FifoForm;
 use super::scale::ScaleForm;
 use super::{At, Layer, data_type, fifo, scale};
@@ -43,6 +44,7 @@ pub(crate) struct Draft<'a> {
     pub initial: Option<At<&'a Node>>,
     pub source: Option<At<String>>,
     pub alias: Option<At<String>>,
+    pub alarm: Option<At<Vec<AlarmForm>>>,
     /// True if an error in it was reported: errors that follow from it are not.
     pub is_broken: bool,
 }
@@ -126,6 +128,7 @@ impl<'a> Draft<'a> {
                 _ => v.wrong_form("audit", node, AUDIT_FORM),
             }),
             initial: reader.property("initial", |_, node| Some(node)),
+            alarm: reader.property("alarm", alarm::read),
             is_broken: false,
         };
         draft.is_broken = reader.is_broken;
@@ -163,7 +166,8 @@ impl<'a> Draft<'a> {
             audit,
             initial,
             source,
-            alias
+            alias,
+            alarm
         )
     }
 }

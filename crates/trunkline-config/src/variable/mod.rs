@@ -7,6 +7,7 @@
 //! [[override]] --+
 //! ```
 
+mod alarm;
 mod data_type;
 mod draft;
 mod fifo;

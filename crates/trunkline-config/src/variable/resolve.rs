@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use trunkline_types::alarm::AlarmDefinition;
 use trunkline_types::fifo::FifoElement;
 use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
 use trunkline_types::{AuditMode, DataType, Fifo, Name, Properties, Scaling, Scope};
 
-use super::{At, Draft, Layer, initial};
+use super::{At, Draft, Layer, alarm, initial};
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::{Braces, Values};
 use crate::keys::Section;
@@ -112,6 +113,7 @@ impl Resolver<'_, '_> {
         properties.retain =
             draft.retain.as_ref().is_some_and(|at| at.value) && properties.alias.is_empty();
         properties.max_age = draft.max_age.as_ref().and_then(|at| at.value);
+        properties.alarms = self.alarms(&properties)?;
         Some(properties)
     }
 
@@ -258,6 +260,16 @@ impl Resolver<'_, '_> {
         match at.layer {
             Layer::Defaults => Some(None),
             _ => self.not_for_type("precision", &at, data_type, "it has no numbers"),
+        }
+    }
+
+    fn alarms(&mut self, properties: &Properties) -> Option<Vec<AlarmDefinition>> {
+        let Some(at) = &self.draft.alarm else {
+            return Some(Vec::new());
+        };
+        match alarm::resolve(&at.value, properties) {
+            Ok(alarms) => Some(alarms),
+            Err(reason) => self.refuse((at.place, at.layer), Kind::AlarmRefused { reason }),
         }
     }
 
