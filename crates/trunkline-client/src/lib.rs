@@ -69,7 +69,9 @@ pub use options::{
 pub use patterns::follow::{FollowEvent, FollowId};
 pub use patterns::watch::{WatchEvent, WatchId};
 pub use provider::{ProviderEvent, ProviderReply, Publication};
-pub use request::{AUDIT_ENTRIES_MAX, LeaseTerms, Request, RequestId};
+pub use request::{
+    ALARMS_MAX, AUDIT_ENTRIES_MAX, AlarmName, AlarmQuery, LeaseTerms, Request, RequestId,
+};
 pub use state::{ConnectionCounters, ConnectionState, Session};
 pub use subscriptions::batch::{Batch, BatchReading};
 pub use subscriptions::subscribe::Item;

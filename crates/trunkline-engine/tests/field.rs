@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{ConsumerEvent, Rig, define, drain, library_of, updates};
-use trunkline_engine::fields::FIELDS;
+use trunkline_engine::fields::{FIELDS, FieldRef};
 use trunkline_engine::{AccessError, Refusal, Variable, Wakes, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{Contract, DataType, Level, Properties, Reason, Scope, Timestamp, Value};
 
@@ -60,7 +60,8 @@ fn every_field_has_a_value_of_its_type_and_a_description() {
         let is_unset = matches!(field.name, "max_age" | "precision");
         let expected = if is_unset { Level::Bad } else { Level::Good };
         assert_eq!(sample.quality.level(), expected, "{}", field.name);
-        assert_eq!(field.value_of(&x).is_none(), is_unset);
+        let found = FieldRef::named(field.name).unwrap();
+        assert_eq!(found.value_of(&x).is_none(), is_unset);
     }
     assert_eq!(value(&open(&rig, "rig/x#units")), Value::String("%".into()));
     assert_eq!(value(&open(&rig, "rig/x#range.high")), Value::F64(10.0));

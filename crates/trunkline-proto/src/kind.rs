@@ -187,6 +187,14 @@ frame_kinds! {
     Audit = 88, "AUDIT", Client;
     /// A page of the audit.
     AuditPage = 89, "AUDIT_PAGE", Engine;
+    /// Asks for alarms of variables.
+    Alarms = 90, "ALARMS", Client;
+    /// A page of alarms with their states.
+    AlarmPage = 91, "ALARM_PAGE", Engine;
+    /// Acknowledges, resets or shelves alarms, or takes them out of service.
+    AlarmAct = 92, "ALARM_ACT", Client;
+    /// The new state of each alarm, or the reason why the action was refused.
+    AlarmActed = 93, "ALARM_ACTED", Engine;
     /// First frame: asks the directory where an endpoint is; waits until there is one.
     StreamLookup = 100, "S_LOOKUP", Client;
     /// A ticket for one connection to an endpoint.

@@ -115,6 +115,8 @@ impl Features {
     pub const CONVERGENCE: Features = Features(256);
     /// The audit: AUDIT, AUDIT_PAGE.
     pub const AUDIT: Features = Features(512);
+    /// Alarms: ALARMS to ALARM_ACTED.
+    pub const ALARMS: Features = Features(1024);
     /// The running digest counts GONE and ENDED as well.
     pub const ENDS: Features = Features(1 << 20);
     /// Streams only: both ends are processes of one machine and share one ring as the buffer of
@@ -123,7 +125,8 @@ impl Features {
     /// Streams only: the writer may drop elements for a slow reader, and reports it with S_LOST.
     pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
-    pub const OURS: Features = Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1 << 20);
+    pub const OURS: Features =
+        Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 1 << 20);
 
     /// The bits on the wire; bits unknown to this release are kept and have no effect.
     pub const fn to_bits(self) -> u64 {

@@ -60,11 +60,11 @@ pub use client::{
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
-    Batch, BatchReading, Comparison, Condition, ConnectionState, Event, FollowEvent, ForcedList,
-    Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease, LeaseTerms, LeaseVerb,
-    NotTried, OpenOptions, Opened, PageReading, ReadingPage, Snapshot, Step, SubscribeOptions,
-    SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts, WriteMode,
-    WriteOutcome,
+    AlarmName, AlarmQuery, Batch, BatchReading, Comparison, Condition, ConnectionState, Event,
+    FollowEvent, ForcedList, Found, FromValue, GROUP_MAX, GroupOutcome, IntoValue, Item, Lease,
+    LeaseTerms, LeaseVerb, NotTried, OpenOptions, Opened, PageReading, ReadingPage, Snapshot, Step,
+    SubscribeOptions, SubscriptionAccount, Typed, VariableRef, WatchEvent, Write, WriteCounts,
+    WriteMode, WriteOutcome,
 };
 pub use trunkline_config as config;
 pub use trunkline_io as io;

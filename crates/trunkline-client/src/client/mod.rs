@@ -249,6 +249,8 @@ impl ClientCore {
             | FrameKind::SnapshotAnswer
             | FrameKind::Leased
             | FrameKind::AuditPage
+            | FrameKind::AlarmPage
+            | FrameKind::AlarmActed
             | FrameKind::Forced
             | FrameKind::Requested => requests.handle_answer(parts, now, frame),
             FrameKind::Fault => requests.handle_fault(parts, frame),

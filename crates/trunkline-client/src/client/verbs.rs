@@ -6,6 +6,7 @@ use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::library::LibraryVerb;
+use trunkline_types::alarm::AlarmAction;
 use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
 
 use super::ClientCore;
@@ -14,8 +15,9 @@ use crate::explain::explain_connection;
 use crate::options::OpenOptions;
 use crate::parts::Parts;
 use crate::request::{
-    AnyRequest, Audit, Close, Deploy, Engine, Find, Flush, Forcing, Info, Lease, LeaseTerms, Open,
-    OrderLibrary, Read, ReadPage, Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
+    ActOnAlarms, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy, Engine, Find,
+    Flush, Forcing, Info, Lease, LeaseTerms, Open, OrderLibrary, Read, ReadPage, Request,
+    RequestId, RequestValue, Snapshot, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
@@ -318,6 +320,30 @@ impl ClientCore {
     /// entries begin.
     pub fn audit(&mut self, query: AuditQuery) -> Result<RequestId<Audit>, RequestError> {
         self.ask(1, Audit::new(Box::new(query)))
+    }
+
+    /// Queries the alarms of variables, and collects every page, up to
+    /// [`ALARMS_MAX`](crate::ALARMS_MAX) alarms.
+    pub fn alarms(&mut self, query: AlarmQuery) -> Result<RequestId<Alarms>, RequestError> {
+        self.ask(1, Alarms::new(Box::new(query)))
+    }
+
+    /// Carries out an operator's action on alarms, with a comment, which may be empty. Each alarm
+    /// has its own result: its new state, or the reason why the action was refused.
+    pub fn act_on_alarms(
+        &mut self,
+        alarms: Vec<AlarmName>,
+        action: AlarmAction,
+        comment: &str,
+    ) -> Result<RequestId<ActOnAlarms>, RequestError> {
+        let comment = comment.to_owned();
+        let request = ActOnAlarms {
+            action,
+            comment,
+            results: Vec::with_capacity(alarms.len()),
+            alarms,
+        };
+        self.ask(request.alarms.len(), request)
     }
 
     /// Queries the forced variables, or switches forcing for the whole engine. Answered with every

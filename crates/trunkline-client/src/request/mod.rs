@@ -10,6 +10,7 @@
 //! outcome is unknown. This applies to the program's requests only; the client's own are derived
 //! again from what it then needs.
 
+mod alarm;
 mod audit;
 mod close;
 mod engine;
@@ -40,6 +41,7 @@ use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::list::{ListBuilder, ListFrame};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
+use trunkline_types::alarm::{AlarmState, AlarmStatus};
 use trunkline_types::{AuditPage, Reading, Tick};
 
 use crate::answer::{self, ForcedList, Found, Opened, Step};
@@ -52,6 +54,7 @@ use crate::variables::page::Page;
 use crate::variables::reading_page::ReadingPage;
 use crate::writes::{GroupOutcome, WriteCounts};
 
+pub use self::alarm::{ALARMS_MAX, ActOnAlarms, AlarmName, AlarmQuery, Alarms};
 pub use self::audit::{AUDIT_ENTRIES_MAX, Audit};
 pub use self::close::Close;
 use self::close::close_quietly;
@@ -435,6 +438,8 @@ requests! {
         Why -> Vec<Step>,
         Engine -> EngineInfo,
         Audit -> AuditPage,
+        Alarms -> Vec<AlarmStatus>,
+        ActOnAlarms -> Vec<Result<AlarmState, Fault>>,
         Forcing -> ForcedList,
         Deploy -> LibraryReport,
         OrderLibrary -> LibraryReport,

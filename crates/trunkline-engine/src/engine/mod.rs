@@ -8,6 +8,7 @@ use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::delivery::outbox::Wakes;
 use crate::features::ages::{AgeTable, Ages};
+use crate::features::alarms::{AlarmTable, Alarms};
 use crate::features::alias::{AliasHook, AliasTable};
 use crate::features::audit::{Audit, AuditLog};
 use crate::features::fields::{FieldTable, Fields};
@@ -63,6 +64,7 @@ pub struct Engine {
 struct Features {
     subscriptions: Arc<Subscriptions>,
     ages: Arc<AgeTable>,
+    alarms: Arc<AlarmTable>,
     audit: Arc<AuditLog>,
     fields: Arc<FieldTable>,
     forcing: Arc<ForcingTable>,
@@ -85,6 +87,7 @@ impl Engine {
             queue_bytes_max,
         } = options;
         let ages: Arc<AgeTable> = Arc::default();
+        let alarms: Arc<AlarmTable> = Arc::default();
         let aliases: Arc<AliasTable> = Arc::default();
         let audit: Arc<AuditLog> = Arc::default();
         let leases: Arc<LeaseTable> = Arc::default();
@@ -107,6 +110,7 @@ impl Engine {
         let libraries = Arc::new(LibraryTable {
             list: Mutex::new(Vec::new()),
             ages: Arc::clone(&ages),
+            alarms: Arc::clone(&alarms),
             aliases,
             fields: Arc::clone(&fields),
             forcing: Arc::clone(&forcing),
@@ -127,6 +131,7 @@ impl Engine {
         let features = Features {
             subscriptions,
             ages,
+            alarms,
             audit,
             fields,
             forcing,
@@ -165,8 +170,9 @@ impl Engine {
             return Some(now);
         }
         let lease_ends = self.leases().expire(now, SLICE);
+        let alarms = self.alarms().poll(moment, SLICE, wakes);
         let kept = self.features.subscriptions.poll(now, SLICE, wakes);
-        [aged, answers, lease_ends, kept]
+        [aged, alarms, answers, lease_ends, kept]
             .into_iter()
             .flatten()
             .min()
@@ -181,6 +187,10 @@ impl Engine {
 
     fn ages(&self) -> Ages<'_> {
         self.view(&self.features.ages)
+    }
+
+    pub fn alarms(&self) -> Alarms<'_> {
+        self.view(&self.features.alarms)
     }
 
     pub fn audit(&self) -> Audit<'_> {

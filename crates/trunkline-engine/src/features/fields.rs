@@ -13,6 +13,7 @@
 //! Lock order: a variable, then its fields. A group does not lock fields, because they change only
 //! under their variable's lock.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use trunkline_types::{
@@ -22,6 +23,7 @@ use trunkline_types::{
 
 use crate::caller::Caller;
 use crate::delivery::outbox::Wakes;
+use crate::features::alarms::{AlarmView, AlarmsRef};
 use crate::features::forcing::Forced;
 use crate::features::tables::TableList;
 use crate::outcome::AccessError;
@@ -37,9 +39,10 @@ pub const FIELDS_MAX: u32 = 100_000;
 /// References to an unused field: those of the registry and of its variable.
 const REFERENCES_OF_NOBODY: usize = 2;
 
+/// A field that every variable has, or that each alarm of a variable has.
 #[derive(Debug)]
 pub struct Field {
-    /// The part after the `#`.
+    /// The part after the `#`, or after the name of the alarm.
     pub name: &'static str,
     pub about: &'static str,
     data_type: Type,
@@ -62,11 +65,29 @@ struct Seen<'a> {
     update: &'a Update,
     is_stopped: bool,
     forced_by: Option<&'a str>,
+    /// The alarm, for its fields.
+    alarm: Option<AlarmView<'a>>,
+}
+
+/// A field by its full name, such as `units` or `alarm.hi.state`.
+#[derive(Clone, Debug)]
+pub struct FieldRef {
+    field: &'static Field,
+    /// The name of the alarm whose field it is.
+    alarm: Option<Arc<str>>,
+}
+
+/// The fields that a pattern selects after its `#`.
+#[derive(Clone, Debug)]
+pub struct FieldPattern {
+    wanted: Pattern,
+    /// Those that every variable has.
+    fields: Vec<FieldRef>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct OpenField {
-    field: &'static Field,
+    field: FieldRef,
     pub(crate) variable: Arc<Variable>,
 }
 
@@ -113,12 +134,17 @@ struct OpenFields(Vec<OpenField>);
 
 impl Extension for OpenFields {
     fn order(&self) -> u8 {
-        3
+        5
     }
 
     fn committed(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
-        let seen = seen(commit.variable, commit.state, commit.update);
+        let Committed {
+            variable, state, ..
+        } = *commit;
+        let alarms = AlarmsRef::of(state);
         for open in &self.0 {
+            let alarm = open.field.alarm_of(&alarms);
+            let seen = seen(variable, state, commit.update, alarm);
             refresh(open, &seen, commit.moment, wakes);
         }
     }
@@ -328,22 +354,113 @@ pub static FIELDS: &[Field] = &[
     },
 ];
 
+/// The fields of an alarm, after `alarm.NAME.`.
+pub static ALARM_FIELDS: &[Field] = &[
+    Field {
+        name: "acknowledged",
+        about: "when the alarm was acknowledged; no value: it was not",
+        data_type: Type::Time,
+        value: |seen| seen.alarm?.record.acknowledged.map(Value::Timestamp),
+    },
+    Field {
+        name: "acknowledged.by",
+        about: "who acknowledged the alarm; empty when nobody did",
+        data_type: Type::Text,
+        value: |seen| text(&seen.alarm?.record.acknowledged_by),
+    },
+    Field {
+        name: "active",
+        about: "whether the condition of the alarm is met",
+        data_type: Type::Bool,
+        value: |seen| Some(Value::Bool(seen.alarm?.record.is_active)),
+    },
+    Field {
+        name: "area",
+        about: "area of the alarm; empty when there is none",
+        data_type: Type::Text,
+        value: |seen| text(&seen.alarm?.definition.area),
+    },
+    Field {
+        name: "cleared",
+        about: "when the process returned to normal; no value: it has not",
+        data_type: Type::Time,
+        value: |seen| seen.alarm?.record.cleared.map(Value::Timestamp),
+    },
+    Field {
+        name: "comment",
+        about: "the operator's last comment on the alarm; may be empty",
+        data_type: Type::Text,
+        value: |seen| text(&seen.alarm?.record.comment),
+    },
+    Field {
+        name: "description",
+        about: "what the alarm means, for people",
+        data_type: Type::Text,
+        value: |seen| text(&seen.alarm?.definition.description),
+    },
+    Field {
+        name: "enabled",
+        about: "whether the alarm is evaluated",
+        data_type: Type::Bool,
+        value: |seen| Some(Value::Bool(seen.alarm?.definition.enabled)),
+    },
+    Field {
+        name: "help",
+        about: "what the operator should do",
+        data_type: Type::Text,
+        value: |seen| text(&seen.alarm?.definition.help),
+    },
+    Field {
+        name: "kind",
+        about: "what raises the alarm, such as hi or bad_quality",
+        data_type: Type::Text,
+        value: |seen| text(seen.alarm?.definition.kind.name()),
+    },
+    Field {
+        name: "limit",
+        about: "limit or setpoint of the alarm; no value: it has none, or it is not known yet",
+        data_type: Type::Number,
+        value: |seen| seen.alarm?.operand.map(Value::F64),
+    },
+    Field {
+        name: "priority",
+        about: "1 to 1000; 1000 is the most urgent",
+        data_type: Type::Count,
+        value: |seen| Some(Value::U64(seen.alarm?.definition.priority.into())),
+    },
+    Field {
+        name: "raised",
+        about: "when the alarm was last raised; no value: never",
+        data_type: Type::Time,
+        value: |seen| seen.alarm?.record.raised.map(Value::Timestamp),
+    },
+    Field {
+        name: "shelved.until",
+        about: "when the alarm returns from the shelf; no value: it is not shelved",
+        data_type: Type::Time,
+        value: |seen| seen.alarm?.record.shelved_until.map(Value::Timestamp),
+    },
+    Field {
+        name: "state",
+        about: "state of the alarm, such as unacknowledged",
+        data_type: Type::Text,
+        value: |seen| text(seen.alarm?.record.state.name()),
+    },
+    Field {
+        name: "value",
+        about: "the value when the alarm was last raised; no value: never, or it is not a number",
+        data_type: Type::Number,
+        value: |seen| seen.alarm?.record.value.map(Value::F64),
+    },
+];
+
+/// Returns the field with this name in a table that is sorted by name.
+fn find(table: &'static [Field], name: &str) -> Option<&'static Field> {
+    let place = table.binary_search_by(|field| field.name.cmp(name)).ok()?;
+    table.get(place)
+}
+
 impl Field {
-    /// Returns the field with this name, such as `units`.
-    pub fn named(name: &str) -> Option<&'static Field> {
-        let place = FIELDS.binary_search_by(|field| field.name.cmp(name)).ok()?;
-        FIELDS.get(place)
-    }
-
-    /// Returns the fields that a pattern selects after its `#`, with the pattern before it; `None`
-    /// if it selects variables.
-    pub fn asked_by(pattern: &Pattern) -> Option<(Pattern, Vec<&'static Field>)> {
-        let (body, wanted) = pattern.as_str().split_once('#')?;
-        let (body, wanted) = (Pattern::parse(body).ok()?, Pattern::parse(wanted).ok()?);
-        let fields = FIELDS.iter().filter(|field| wanted.matches(field.name));
-        Some((body, fields.collect()))
-    }
-
     pub fn data_type(&self) -> DataType {
         match self.data_type {
             Type::Text => DataType::String,
@@ -353,13 +470,95 @@ impl Field {
             Type::Time => DataType::Timestamp,
         }
     }
+}
+
+impl FieldRef {
+    /// Returns the field with this name, such as `units` or `alarm.hi.state`. Whether a variable has
+    /// such an alarm is not checked.
+    pub fn named(name: &str) -> Option<Self> {
+        if let Some((alarm, part)) = name
+            .strip_prefix("alarm.")
+            .and_then(|rest| rest.split_once('.'))
+        {
+            return Some(Self {
+                field: find(ALARM_FIELDS, part)?,
+                alarm: Some(Arc::from(alarm)),
+            });
+        }
+        find(FIELDS, name).map(Self::from)
+    }
+
+    /// The part after the `#`.
+    pub fn name(&self) -> Cow<'static, str> {
+        match &self.alarm {
+            Some(alarm) => Cow::Owned(format!("alarm.{alarm}.{}", self.field.name)),
+            None => Cow::Borrowed(self.field.name),
+        }
+    }
+
+    pub fn data_type(&self) -> DataType {
+        self.field.data_type()
+    }
 
     /// Returns the current value of the variable's field, open or not; `None` if it has no value.
     pub fn value_of(&self, variable: &Variable) -> Option<Value> {
         let state = variable.lock();
         let update = variable.update_locked(&state);
-        (self.value)(&seen(variable, &state, &update))
+        let alarms = AlarmsRef::of(&state);
+        let alarm = self.alarm_of(&alarms);
+        (self.field.value)(&seen(variable, &state, &update, alarm))
     }
+
+    fn alarm_of<'a>(&self, alarms: &'a AlarmsRef<'_>) -> Option<AlarmView<'a>> {
+        alarms.get(self.alarm.as_deref()?)
+    }
+}
+
+impl From<&'static Field> for FieldRef {
+    fn from(field: &'static Field) -> Self {
+        Self { field, alarm: None }
+    }
+}
+
+impl FieldPattern {
+    /// Returns the fields that a pattern selects after its `#`, with the pattern before it; `None`
+    /// if it selects variables.
+    pub fn split(pattern: &Pattern) -> Option<(Pattern, Self)> {
+        let (body, wanted) = pattern.as_str().split_once('#')?;
+        let (body, wanted) = (Pattern::parse(body).ok()?, Pattern::parse(wanted).ok()?);
+        let fields = FIELDS.iter().filter(|field| wanted.matches(field.name));
+        let fields = fields.map(FieldRef::from).collect();
+        Some((body, Self { wanted, fields }))
+    }
+
+    /// Number of fields that the pattern selects of a variable without alarms.
+    pub fn common(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Returns the fields that the pattern selects of a variable.
+    pub fn fields_of(&self, variable: &Variable) -> Vec<FieldRef> {
+        let mut fields = self.fields.clone();
+        for alarm in &variable.properties().alarms {
+            let name: Arc<str> = Arc::from(alarm.name.as_str());
+            let of_alarm = ALARM_FIELDS.iter().map(|field| FieldRef {
+                field,
+                alarm: Some(Arc::clone(&name)),
+            });
+            fields.extend(of_alarm.filter(|field| self.wanted.matches(&field.name())));
+        }
+        fields
+    }
+}
+
+/// Returns the names of the fields of a variable, for an error.
+fn names_of(variable: &Variable) -> String {
+    let common = FIELDS.iter().map(|field| field.name.to_owned());
+    let alarms = &variable.properties().alarms;
+    let alarms = alarms
+        .iter()
+        .map(|alarm| format!("alarm.{}.state", alarm.name));
+    common.chain(alarms).collect::<Vec<_>>().join(", ")
 }
 
 impl Fields<'_> {
@@ -388,15 +587,18 @@ impl Fields<'_> {
         let parsed = Name::parse(name).map_err(AccessError::InvalidName)?;
         let base = self.core.resolve(caller, parsed.without_field())?;
         let wanted = parsed.field().unwrap_or_default();
-        let Some(field) = Field::named(wanted) else {
+        let is_there = |field: &FieldRef| match &field.alarm {
+            Some(alarm) => {
+                let alarms = &base.properties().alarms;
+                alarms.iter().any(|known| known.name == **alarm)
+            }
+            None => true,
+        };
+        let Some(field) = FieldRef::named(wanted).filter(is_there) else {
             return Err(AccessError::UnknownField {
                 name: base.name().to_owned(),
                 field: wanted.to_owned(),
-                known: FIELDS
-                    .iter()
-                    .map(|field| field.name)
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                known: names_of(&base),
             });
         };
         self.close_unused_fields();
@@ -417,7 +619,7 @@ impl Fields<'_> {
         }
         let scope = base.deployed().scope;
         let made = self.core.variables.insert(|handle| {
-            let properties = Arc::new(properties(field, scope));
+            let properties = Arc::new(properties(field.field, scope));
             Variable::new(handle, name.into(), properties)
         });
         let Some(variable) = made else {
@@ -430,8 +632,12 @@ impl Fields<'_> {
             variable: Arc::clone(&variable),
         };
         let update = base.update_locked(&state);
-        let seen = seen(&base, &state, &update);
-        refresh(&open, &seen, moment, &mut Wakes::new());
+        {
+            let alarms = AlarmsRef::of(&state);
+            let alarm = open.field.alarm_of(&alarms);
+            let seen = seen(&base, &state, &update, alarm);
+            refresh(&open, &seen, moment, &mut Wakes::new());
+        }
         base.change_extension(&mut state, |OpenFields(fields): &mut OpenFields| {
             fields.push(open)
         });
@@ -528,7 +734,12 @@ impl Fields<'_> {
     }
 }
 
-fn seen<'a>(variable: &'a Variable, state: &'a State, update: &'a Update) -> Seen<'a> {
+fn seen<'a>(
+    variable: &'a Variable,
+    state: &'a State,
+    update: &'a Update,
+    alarm: Option<AlarmView<'a>>,
+) -> Seen<'a> {
     let forced = state.extension::<Forced>();
     let forced = forced.filter(|_| variable.is_forced());
     Seen {
@@ -537,12 +748,13 @@ fn seen<'a>(variable: &'a Variable, state: &'a State, update: &'a Update) -> See
         update,
         is_stopped: variable.is_stopped(),
         forced_by: forced.map(|forced| &*forced.by),
+        alarm,
     }
 }
 
 fn refresh(open: &OpenField, seen: &Seen<'_>, moment: Moment, wakes: &mut Wakes) {
     let variable = &open.variable;
-    let (value, quality) = match (open.field.value)(seen) {
+    let (value, quality) = match (open.field.field.value)(seen) {
         Some(value) => (Encoded::from_value(&value), Quality::GOOD),
         None => (
             Encoded::from_value(&Value::default_of(variable.data_type())),
@@ -576,28 +788,42 @@ mod tests {
 
     #[test]
     fn fields_are_sorted_and_found_by_name() {
-        assert!(FIELDS.is_sorted_by(|a, b| a.name < b.name));
-        for field in FIELDS {
-            assert_eq!(
-                Field::named(field.name).map(|found| found.name),
-                Some(field.name)
-            );
-            assert!(!field.about.is_empty(), "{}", field.name);
+        let named = |name: &str| FieldRef::named(name).map(|found| found.name());
+        for table in [FIELDS, ALARM_FIELDS] {
+            assert!(table.is_sorted_by(|a, b| a.name < b.name));
+            assert!(table.iter().all(|field| !field.about.is_empty()));
         }
-        assert!(Field::named("unit").is_none() && Field::named("").is_none());
+        for field in FIELDS {
+            assert_eq!(named(field.name).as_deref(), Some(field.name));
+        }
+        for field in ALARM_FIELDS {
+            let name = format!("alarm.hi.{}", field.name);
+            assert_eq!(named(&name).as_deref(), Some(&*name));
+        }
+        for unknown in [
+            "unit",
+            "",
+            "alarm",
+            "alarm.",
+            "alarm.hi",
+            "alarm.hi.",
+            "alarm.hi.x",
+        ] {
+            assert_eq!(named(unknown), None, "{unknown}");
+        }
     }
 
     #[test]
     fn pattern_matches_fields_after_the_hash() {
-        let asked = |text: &str| Field::asked_by(&Pattern::parse(text).unwrap());
+        let asked = |text: &str| FieldPattern::split(&Pattern::parse(text).unwrap());
         assert!(asked("plant/**").is_none());
-        let (body, fields) = asked("plant/**#range.*").unwrap();
-        let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        let (body, pattern) = asked("plant/**#range.*").unwrap();
+        let names: Vec<_> = pattern.fields.iter().map(FieldRef::name).collect();
         assert_eq!(
             (body.as_str(), &*names),
-            ("plant/**", &["range.high", "range.low"][..])
+            ("plant/**", &["range.high".into(), "range.low".into()][..])
         );
-        assert_eq!(asked("a#*").unwrap().1.len(), FIELDS.len());
-        assert!(asked("a#nonsense").unwrap().1.is_empty());
+        assert_eq!(asked("a#*").unwrap().1.common(), FIELDS.len());
+        assert_eq!(asked("a#nonsense").unwrap().1.common(), 0);
     }
 }

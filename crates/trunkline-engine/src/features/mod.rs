@@ -2,6 +2,7 @@
 //! write, its orders.
 
 pub(crate) mod ages;
+pub(crate) mod alarms;
 pub(crate) mod alias;
 pub(crate) mod audit;
 pub mod fields;

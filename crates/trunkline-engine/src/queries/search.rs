@@ -8,7 +8,7 @@ use trunkline_types::{Comparison, Condition, DataType, Pattern, StepBudget, Valu
 
 use super::Queries;
 use crate::caller::Caller;
-use crate::features::fields::{FIELDS, Field};
+use crate::features::fields::{FIELDS, FieldRef};
 use crate::sync::Arc;
 use crate::variable::Variable;
 
@@ -18,7 +18,7 @@ const FIELD_STEPS: usize = 64;
 /// A condition that was checked, ready to be compared with many variables.
 #[derive(Clone, Debug)]
 pub struct Matcher {
-    field: Option<&'static Field>,
+    field: Option<FieldRef>,
     comparison: Comparison,
     wanted: Wanted,
 }
@@ -65,9 +65,9 @@ impl Matcher {
         let (field, value) = (condition.field.as_str(), condition.value.as_str());
         let found = match field {
             "*" => None,
-            _ => Some(Field::named(field).ok_or_else(|| unknown(field))?),
+            _ => Some(FieldRef::named(field).ok_or_else(|| unknown(field))?),
         };
-        let ty = found.map_or(DataType::String, Field::data_type);
+        let ty = found.as_ref().map_or(DataType::String, FieldRef::data_type);
         #[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
         let (what, wanted) = match ty {
             _ if value.is_empty() && is_equality(comparison) && ty != DataType::String => {
@@ -117,14 +117,14 @@ impl Matcher {
 
     /// Returns true if the condition holds for a variable now. The cost is charged to `budget`.
     pub fn holds(&self, variable: &Variable, budget: &mut StepBudget) -> bool {
-        match self.field {
+        match &self.field {
             Some(field) => self.holds_for(field, variable, budget),
             None => {
                 let mut texts = FIELDS
                     .iter()
                     .filter(|field| field.data_type() == DataType::String);
                 let mut any = |condition: &Self| {
-                    texts.any(|field| condition.holds_for(field, variable, budget))
+                    texts.any(|field| condition.holds_for(&field.into(), variable, budget))
                 };
                 match self.comparison {
                     // Holds only if no field contains the text.
@@ -145,7 +145,7 @@ impl Matcher {
         }
     }
 
-    fn holds_for(&self, field: &Field, variable: &Variable, budget: &mut StepBudget) -> bool {
+    fn holds_for(&self, field: &FieldRef, variable: &Variable, budget: &mut StepBudget) -> bool {
         let value = field.value_of(variable);
         let text = match &value {
             Some(Value::String(text)) => text.len(),
@@ -159,7 +159,8 @@ impl Matcher {
                     return text.to_lowercase().contains(lower);
                 }
                 // A type also matches by its kind.
-                **text == **exact || (field.name == "type" && text.split('(').next() == Some(exact))
+                **text == **exact
+                    || (field.name() == "type" && text.split('(').next() == Some(exact))
             }
             (Some(Value::Bool(is)), Wanted::Bool(wanted)) => is == wanted,
             (Some(value), Wanted::Number(wanted)) => {

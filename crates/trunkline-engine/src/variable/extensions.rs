@@ -28,6 +28,12 @@ pub(crate) trait Extension: Any + Debug + Send {
         Ok(())
     }
 
+    /// Returns true if an update that equals the last one within the deadband must be committed all
+    /// the same.
+    fn needs_commit(&self, _variable: &Variable, _update: &Update, _moment: Moment) -> bool {
+        false
+    }
+
     /// A client's write was applied, or changed nothing.
     fn written(&mut self, _variable: &Variable, _caller: &Caller, _properties: &Properties) {}
 
@@ -159,6 +165,13 @@ impl Variable {
         }
         let mut extensions = state.extensions_mut().iter_mut();
         extensions.try_for_each(|one| one.admit(self, asked, moment))
+    }
+
+    /// Returns true if a feature needs an update that lies within the deadband.
+    #[cold]
+    pub(crate) fn needs_commit(&self, state: &State, update: &Update, moment: Moment) -> bool {
+        let mut extensions = state.extensions().iter();
+        extensions.any(|one| one.needs_commit(self, update, moment))
     }
 
     /// A client's write was applied, or changed nothing.

@@ -51,7 +51,10 @@ pub(crate) fn decide(
                 live: current.source_timestamp,
             });
         }
-        if within_deadband(properties, write, accepted, &current) {
+        if within_deadband(properties, write, accepted, &current)
+            && !(variable.is_extended()
+                && variable.needs_commit(state, &accepted.update, call.moment))
+        {
             return Ok(Decision::Unchanged {
                 sequence: current.sequence,
             });

@@ -22,6 +22,7 @@
 //! themselves: their caller checks `len_bytes()` and begins the next frame at about
 //! [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
 
+pub mod alarm;
 pub mod answers;
 pub mod audit;
 pub mod closing;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use trunkline_engine::Variable;
-use trunkline_engine::fields::Field;
+use trunkline_engine::fields::FieldPattern;
 use trunkline_engine::search::Matcher;
 use trunkline_proto::limits::FIND_CONDITIONS_MAX;
 use trunkline_proto::message::find::{
@@ -66,11 +66,11 @@ impl Request for FindRequest {
             limit => SLICE.min(limit as usize),
         };
         // Fields are found through their variables, whether they are open or not.
-        let (pattern, fields) = match Field::asked_by(&pattern) {
+        let (pattern, fields) = match FieldPattern::split(&pattern) {
             Some((body, fields)) => (body, Some(fields)),
             None => (pattern, None),
         };
-        let limit = variables_of(limit, fields.as_deref());
+        let limit = variables_of(limit, fields.as_ref());
         let before = context.answers.frames.len();
         let answers = &mut context.answers.frames;
         let mut names = NamesBuilder::begin(answers, request, &NamesHead::default());
@@ -82,7 +82,7 @@ impl Request for FindRequest {
             limit,
             &mut StepBudget::new(SEARCH_STEPS),
             |variable| {
-                for (name, data_type, access) in names_of(variable, fields.as_deref()) {
+                for (name, data_type, access) in names_of(variable, fields.as_ref()) {
                     names.push(&FoundVariable {
                         name: &name,
                         data_type,
@@ -130,23 +130,24 @@ fn conditions(asked: &[FindCondition<'_>]) -> Result<Vec<Matcher>, String> {
 }
 
 /// Returns the number of variables for a page of `names` names, if each variable has these fields.
-pub(super) fn variables_of(names: usize, fields: Option<&[&'static Field]>) -> usize {
-    names.div_ceil(fields.map_or(1, <[_]>::len).max(1))
+pub(super) fn variables_of(names: usize, fields: Option<&FieldPattern>) -> usize {
+    names.div_ceil(fields.map_or(1, FieldPattern::common).max(1))
 }
 
 /// Returns the names to report for a variable that was found: its own, or those of the given
 /// fields.
 pub(super) fn names_of<'v>(
     variable: &'v Variable,
-    fields: Option<&'v [&'static Field]>,
+    fields: Option<&FieldPattern>,
 ) -> impl Iterator<Item = (Cow<'v, str>, DataType, Access)> {
     let itself = fields.is_none().then(|| {
         let properties = variable.properties();
         let name = Cow::Borrowed(variable.name());
         (name, properties.data_type.clone(), properties.access)
     });
-    let fields = fields.unwrap_or_default().iter().map(|field| {
-        let name = Cow::Owned(format!("{}#{}", variable.name(), field.name));
+    let fields = fields.map_or(Vec::new(), |fields| fields.fields_of(variable));
+    let fields = fields.into_iter().map(|field| {
+        let name = Cow::Owned(format!("{}#{}", variable.name(), field.name()));
         (name, field.data_type(), Access::ReadOnly)
     });
     itself.into_iter().chain(fields)

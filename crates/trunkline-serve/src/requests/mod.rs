@@ -1,6 +1,7 @@
 //! The requests of a session, each in the file with its name. `handle` reads a frame; what
 //! does not end there waits in the queue as a [`Request`](crate::context::Request).
 
+pub(crate) mod alarm;
 pub(crate) mod convergence;
 pub(crate) mod deploy;
 pub(crate) mod engine;

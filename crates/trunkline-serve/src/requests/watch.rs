@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_engine::fields::Field;
+use trunkline_engine::fields::FieldPattern;
 use trunkline_engine::{Watch, WatchProgress};
 use trunkline_proto::limits::WATCHES_MAX;
 use trunkline_proto::message::watch::{
@@ -28,7 +28,7 @@ pub(crate) struct Watches {
 struct Entry {
     watch: Watch,
     /// The fields to report in place of the variables.
-    fields: Option<Vec<&'static Field>>,
+    fields: Option<FieldPattern>,
     /// The request number of the WATCH until the listing is complete, then 0.
     request: u32,
     progress: WatchProgress,
@@ -59,7 +59,7 @@ impl Watches {
         }
         let pattern = Pattern::parse(pattern)
             .map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))?;
-        let (pattern, fields) = match Field::asked_by(&pattern) {
+        let (pattern, fields) = match FieldPattern::split(&pattern) {
             Some((body, fields)) => (body, Some(fields)),
             None => (pattern, None),
         };
@@ -103,7 +103,7 @@ impl Watches {
                 continue;
             }
             *turn = number.wrapping_add(1);
-            let limit = variables_of(SLICE, entry.fields.as_deref());
+            let limit = variables_of(SLICE, entry.fields.as_ref());
             let slice = entry
                 .watch
                 .next(&context.consumer, &context.caller, limit, &mut budget);
@@ -134,7 +134,7 @@ impl Watches {
             };
             let mut appeared = AppearedBuilder::begin(out, entry.request, &head(listing));
             for variable in &slice.appeared {
-                for (name, data_type, access) in names_of(variable, entry.fields.as_deref()) {
+                for (name, data_type, access) in names_of(variable, entry.fields.as_ref()) {
                     appeared.push(&AppearedVariable {
                         handle: variable.handle(),
                         name: &name,

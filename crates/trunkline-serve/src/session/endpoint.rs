@@ -21,8 +21,8 @@ use crate::requests::orders::answer_reports;
 use crate::requests::provider::Provided;
 use crate::requests::write::{answer_completions, retry_parked};
 use crate::requests::{
-    Rejection, engine, find, flush, forcing, group, lease, open, orders, read, snapshot, subscribe,
-    why, write,
+    Rejection, alarm, engine, find, flush, forcing, group, lease, open, orders, read, snapshot,
+    subscribe, why, write,
 };
 use crate::updates::UpdateSink;
 use crate::write_run::OwnedWrite;
@@ -348,6 +348,8 @@ impl Session {
             FrameKind::Deploy => self.deploys.handle(context, frame)?,
             FrameKind::Order => orders::handle(context, frame)?,
             FrameKind::Audit => orders::handle_audit(context, frame)?,
+            FrameKind::Alarms => alarm::handle_alarms(context, frame)?,
+            FrameKind::AlarmAct => alarm::handle_act(context, frame)?,
             FrameKind::Forcing => forcing::handle(context, frame)?,
             FrameKind::Provide => Provided::handle(context, frame)?,
             FrameKind::ProviderAnswer => self.provided.handle_provider_answer(context, frame)?,
@@ -526,6 +528,7 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
         FrameKind::Forcing => Features::FORCING,
         FrameKind::Compare => Features::CONVERGENCE,
         FrameKind::Audit => Features::AUDIT,
+        FrameKind::Alarms | FrameKind::AlarmAct => Features::ALARMS,
         _ => return None,
     })
 }
@@ -541,11 +544,16 @@ fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
         FrameKind::Unsubscribe | FrameKind::RequestValue => size_of::<u32>(),
         FrameKind::Subscribe => size_of::<SubscribeItem>(),
         FrameKind::Lease => size_of::<(u32, u64)>(),
+        FrameKind::AlarmAct => size_of::<(String, String)>(),
         FrameKind::GroupWrite => size_of::<OwnedWrite>(),
         FrameKind::Snapshot => size_of::<u32>().saturating_add(size_of::<Update>()),
         // A condition stores its text twice.
         FrameKind::Find => size_of::<Matcher>().saturating_add(payload),
-        FrameKind::Why | FrameKind::Engine | FrameKind::Flush | FrameKind::Forcing => 0,
+        FrameKind::Why
+        | FrameKind::Engine
+        | FrameKind::Flush
+        | FrameKind::Forcing
+        | FrameKind::Alarms => 0,
         _ => return 0,
     };
     let items = count.saturating_mul(item);

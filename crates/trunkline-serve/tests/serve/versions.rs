@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_client::{
-    ClientOptions, GroupOutcome, LeaseTerms, ProviderEvent, WatchEvent, Write, WriteMode,
-    WriteOptions, WriteOutcome,
+    AlarmName, AlarmQuery, ClientOptions, GroupOutcome, LeaseTerms, ProviderEvent, WatchEvent,
+    Write, WriteMode, WriteOptions, WriteOutcome,
 };
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::message::write::WriteVerb;
 use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation, Throughput};
 use trunkline_serve::ServeOptions;
+use trunkline_types::alarm::AlarmAction;
 use trunkline_types::{AuditQuery, Position, Value};
 
 use super::rig::{Pair, World, client_options, f64_variable};
@@ -269,6 +270,30 @@ fn without_the_audit_its_entries_are_refused_in_a_sentence() {
 
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
+fn without_alarms_their_requests_are_refused_in_a_sentence() {
+    for mut sut in either_without(Features::ALARMS) {
+        let listed = sut.client.alarms(AlarmQuery::default()).unwrap();
+        assert_to_be_updated(&sut.answer(listed).unwrap_err());
+        let alarm = AlarmName {
+            variable: "rig/x".to_owned(),
+            alarm: "hi".to_owned(),
+        };
+        let acted = sut
+            .client
+            .act_on_alarms(vec![alarm], AlarmAction::Acknowledge, "");
+        let results = sut.answer(acted.unwrap()).unwrap();
+        let [Err(fault)] = results.as_slice() else {
+            panic!("{results:?}");
+        };
+        assert_to_be_updated(fault);
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::Alarms), 0);
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::AlarmAct), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
 fn nothing_is_gathered_without_throughput_mode() {
     let [engine, client] = [
         (without(Features::THROUGHPUT), Negotiation::OURS),
@@ -333,6 +358,7 @@ fn every_feature_is_left_out_once() {
         Features::FORCING,
         Features::CONVERGENCE,
         Features::AUDIT,
+        Features::ALARMS,
         Features::ENDS,
     ];
     let all = left_out

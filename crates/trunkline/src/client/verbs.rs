@@ -10,9 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use trunkline_client::{
-    ClientCore, ClientOptions, Condition, ConnectionState, Event, ForcedList, Found, GroupOutcome,
-    Lease, LeaseTerms, NotTried, OpenOptions, Opened, ReadingPage, Request, RequestId, Session,
-    Snapshot, Step, SubscribeOptions, VariableRef, Write, WriteBatchId, WriteCounts, WriteOutcome,
+    AlarmName, AlarmQuery, ClientCore, ClientOptions, Condition, ConnectionState, Event,
+    ForcedList, Found, GroupOutcome, Lease, LeaseTerms, NotTried, OpenOptions, Opened, ReadingPage,
+    Request, RequestId, Session, Snapshot, Step, SubscribeOptions, VariableRef, Write,
+    WriteBatchId, WriteCounts, WriteOutcome,
 };
 use trunkline_net::{Clock, Dialler, Link, LinkOptions, Peer, TransportUsed};
 use trunkline_proto::message::engine::EngineInfo;
@@ -20,6 +21,7 @@ use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
 use trunkline_proto::{Fault, Throughput};
+use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
 use trunkline_types::{AuditPage, AuditQuery, Contract, LibraryDefinition, Reading, Tick};
 
 use super::clients::{aio, blocking, polled};
@@ -352,6 +354,22 @@ verbs! {
     /// # Errors
     /// [`CallError::Fault`] if the engine refuses it, [`CallError`] if there is no answer.
     waits fn audit(&self, query: AuditQuery) -> AuditPage = |core, _| core.audit(query);
+
+    /// Returns the alarms that the query selects, with their states.
+    ///
+    /// # Errors
+    /// [`CallError::Fault`] if the engine refuses it, [`CallError`] if there is no answer.
+    waits fn alarms(&self, query: AlarmQuery) -> Vec<AlarmStatus> = |core, _| core.alarms(query);
+
+    /// Acknowledges, resets, shelves or unshelves alarms, takes them out of service or returns them
+    /// to it, with a comment, which may be empty. Each alarm has its own result: its new state, or
+    /// the reason why the action was refused.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer.
+    waits fn act_on_alarms(&self, alarms: Vec<AlarmName>, action: AlarmAction, comment: &str)
+        -> Vec<Result<AlarmState, Fault>>
+        = |core, _| core.act_on_alarms(alarms, action, comment);
 
     /// Returns the forced variables, with who forced them and when, and the values of their
     /// sources. Single variables are forced with [`Write::force`] and [`Write::unforce`]. To force

@@ -29,7 +29,7 @@ const CRATES: &[(&str, Ranks)] = &[
         &["write"],
         &["subscriptions", "features/alias"],
         &["features/providers"],
-        &["features/ages", "features/audit", "features/leases", "features/tables"],
+        &["features/ages", "features/alarms", "features/audit", "features/leases", "features/tables"],
         &["features/forcing"],
         &["features/fields", "features/groups", "features/realtime"],
         &["features", "features/libraries"],

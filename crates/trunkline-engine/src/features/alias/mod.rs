@@ -45,7 +45,7 @@ pub(crate) struct AliasLinks {
 
 impl Extension for AliasLinks {
     fn order(&self) -> u8 {
-        4
+        6
     }
 
     fn committed(&self, commit: &Committed<'_>, wakes: &mut Wakes) {

@@ -107,6 +107,7 @@ impl Libraries<'_> {
         }
         let (features, handles) = (self.table, &deployed.handles);
         self.of(&features.ages).watch(handles, now);
+        self.of(&features.alarms).deployed(handles);
         let providers = self.of(&features.providers);
         providers.deployed(handles, moment, wakes);
         self.core.variables.renumber(&numbered_before, handles);
@@ -238,6 +239,8 @@ impl Libraries<'_> {
                 } else {
                     let mut state = variable.lock();
                     leases.refresh(variable, &mut state, &properties);
+                    let alarms = self.of(&self.table.alarms);
+                    alarms.configure(variable, &mut state, &properties, moment, wakes);
                     variable.edit(&mut state, properties, moment, wakes);
                     deployed.changed += 1;
                 }
@@ -251,6 +254,11 @@ impl Libraries<'_> {
                 let variable = Variable::new(handle, name.into(), properties);
                 if variable.deployed().single_writer {
                     leases.refresh(&variable, &mut variable.lock(), variable.deployed());
+                }
+                if !variable.deployed().alarms.is_empty() {
+                    let (alarms, mut state) = (self.of(&self.table.alarms), variable.lock());
+                    let properties = variable.deployed();
+                    alarms.configure(&variable, &mut state, properties, moment, wakes);
                 }
                 if !variable.is_alias() && !self.write_retained(&variable, retained, moment) {
                     self.write_initial(&variable, moment);
@@ -331,6 +339,7 @@ impl Libraries<'_> {
         // The place in the tables belongs to the next variable in its slot.
         state.latest.leave_tables();
         self.of(&features.leases).forget(variable, &mut state);
+        self.of(&features.alarms).forget(variable, &mut state);
         state.announce_gone(wakes);
         let fields = open_fields(&state).to_vec();
         let is_forced = state.extension::<Forced>().is_some();

@@ -12,6 +12,7 @@ mod lifetime;
 pub use self::deploy::{Deployed, Retained, RetainedValues};
 pub use self::error::{DeployError, UnknownLibrary};
 use crate::features::ages::AgeTable;
+use crate::features::alarms::AlarmTable;
 use crate::features::alias::AliasTable;
 use crate::features::fields::FieldTable;
 use crate::features::forcing::ForcingTable;
@@ -45,6 +46,7 @@ pub struct LibraryTable {
     /// Locked after [`EngineCore::changes`](crate::write::EngineCore).
     pub(crate) list: Mutex<Vec<Library>>,
     pub(crate) ages: Arc<AgeTable>,
+    pub(crate) alarms: Arc<AlarmTable>,
     pub(crate) aliases: Arc<AliasTable>,
     pub(crate) fields: Arc<FieldTable>,
     pub(crate) forcing: Arc<ForcingTable>,

@@ -1,8 +1,12 @@
 //! Find, info, why and the engine.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_proto::FrameKind;
+use trunkline_proto::message::alarm::{
+    ActedAlarm, AlarmActBuilder, AlarmActHead, AlarmActItem, AlarmActedBuilder, AlarmPageBuilder,
+    AlarmPageHead, Alarms,
+};
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
@@ -26,6 +30,11 @@ use trunkline_proto::message::watch::{
     VanishedHead, Watch,
 };
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
+use trunkline_proto::{Fault, FaultCode, FrameKind};
+use trunkline_types::alarm::{
+    AlarmAction, AlarmDefinition, AlarmKind, AlarmRecord, AlarmState, AlarmStatus, LimitLevel,
+    Operand,
+};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, Position, Properties,
@@ -90,6 +99,7 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     flush(samples);
     libraries(samples);
     audit(samples);
+    alarms(samples);
     forcing(samples);
 }
 
@@ -437,6 +447,107 @@ fn audit(samples: &mut Vec<Sample>) {
                 ..empty
             });
             page.finish(false);
+        },
+    );
+}
+
+fn alarms(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "alarms",
+        "The unacknowledged alarms of one area, from priority 500 on",
+        |out| {
+            Alarms {
+                after: 17,
+                pattern: "boiler/**",
+                area: "drum",
+                priority_min: 500,
+                states: 0b01_1010,
+                limit: 100,
+            }
+            .encode(52, out);
+        },
+    );
+    add(samples, "alarms-all", "Every alarm", |out| {
+        Alarms::default().encode(53, out);
+    });
+    add(
+        samples,
+        "alarm-page",
+        "An alarm that was acknowledged, and one that never was raised",
+        |out| {
+            let limit = |level, limit| AlarmKind::Limit {
+                level,
+                limit,
+                deadband: 2.0,
+            };
+            let high = AlarmDefinition {
+                on_delay: Duration::from_secs(5),
+                priority: 900,
+                area: "drum".to_owned(),
+                latched: true,
+                help: "Close the feed valve".to_owned(),
+                suppressed_by: "boiler/stopped".to_owned(),
+                ..AlarmDefinition::new(limit(LimitLevel::HiHi, Operand::Constant(90.0)))
+            };
+            let low = Operand::Variable("boiler/level_min".to_owned());
+            let low = AlarmDefinition::new(limit(LimitLevel::Lo, low));
+            let mut page = AlarmPageBuilder::begin(out, 52, &AlarmPageHead::default());
+            page.push(&AlarmStatus {
+                handle: 3,
+                variable: "boiler/level".to_owned(),
+                definition: Arc::new(high),
+                operand: Some(90.0),
+                record: AlarmRecord {
+                    state: AlarmState::Acknowledged,
+                    is_active: true,
+                    value: Some(93.5),
+                    operand: Some(90.0),
+                    raised: Some(NOW),
+                    cleared: None,
+                    acknowledged: Some(NOW),
+                    acknowledged_by: "local:1000".to_owned(),
+                    comment: "valve closed".to_owned(),
+                    shelved_until: None,
+                },
+            });
+            page.push(&AlarmStatus {
+                handle: 3,
+                variable: "boiler/level".to_owned(),
+                definition: Arc::new(low),
+                operand: None,
+                record: AlarmRecord::default(),
+            });
+            page.finish_page(&AlarmPageHead { next: 3 });
+        },
+    );
+    add(
+        samples,
+        "alarm-act",
+        "Two alarms are shelved for an hour",
+        |out| {
+            let action = AlarmAction::Shelve(Duration::from_secs(3600));
+            let head = AlarmActHead::new(action, "sensor is being replaced");
+            let mut act = AlarmActBuilder::begin(out, 54, &head);
+            for alarm in ["hi", "hi_hi"] {
+                let variable = "boiler/level";
+                act.push(&AlarmActItem { variable, alarm });
+            }
+            act.finish(false);
+        },
+    );
+    add(
+        samples,
+        "alarm-acted",
+        "One is shelved, the other is unknown",
+        |out| {
+            let mut acted = AlarmActedBuilder::begin(out, 54, &AnswerHead { first_index: 0 });
+            let state = AlarmState::Shelved;
+            acted.push(&Ok(ActedAlarm { state }));
+            let sentence = "the variable has no alarm hi_hi; it has hi";
+            let unknown = Fault::new(FaultCode::UnknownField, sentence);
+            acted.push(&Err(unknown.as_ref()));
+            acted.finish(false);
         },
     );
 }

@@ -1,0 +1,309 @@
+//! Alarms of variables in an engine: evaluated with each update, acted on, and entered for the journal.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+#![cfg(not(shuttle))]
+
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rig::{Bell, Rig, applied, define, library_of};
+use trunkline_alarm::{Event, Refused, State};
+use trunkline_engine::{AlarmRefusal, Caller, Variable, Wakes, WriteOutcome};
+use trunkline_types::alarm::{
+    Acknowledge, AlarmAction, AlarmChange, AlarmDefinition, AlarmKind, AlarmStatus, LimitLevel,
+    Operand,
+};
+use trunkline_types::{DataType, Deadband, Moment, Properties, Value};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limit(level: LimitLevel, limit: f64) -> AlarmDefinition {
+    AlarmDefinition::new(AlarmKind::Limit {
+        level,
+        limit: Operand::Constant(limit),
+        deadband: 0.0,
+    })
+}
+
+fn hi() -> AlarmDefinition {
+    limit(LimitLevel::Hi, 80.0)
+}
+
+fn with(alarms: &[AlarmDefinition]) -> Properties {
+    Properties {
+        alarms: alarms.to_vec(),
+        ..Properties::new(DataType::F64)
+    }
+}
+
+/// An engine with `rig/x`, whose alarms are entered for a journal.
+fn rig(alarms: &[AlarmDefinition]) -> (Rig, Arc<Variable>) {
+    let rig = Rig::new();
+    rig.engine.alarms().keep_journal(Box::new(Bell::default()));
+    rig.deploy("rig", vec![define("x", with(alarms))]);
+    let x = rig.variable("rig/x");
+    (rig, x)
+}
+
+fn status(rig: &Rig, variable: &Variable) -> AlarmStatus {
+    rig.engine.alarms().of_variable(variable).remove(0)
+}
+
+fn state(rig: &Rig, variable: &Variable) -> State {
+    status(rig, variable).record.state
+}
+
+fn events(rig: &Rig) -> Vec<AlarmChange> {
+    let (events, lost) = rig.engine.alarms().take_events(usize::MAX);
+    assert_eq!(lost, 0);
+    events
+}
+
+fn act(
+    rig: &Rig,
+    caller: &Caller,
+    variable: &Variable,
+    action: AlarmAction,
+) -> Result<State, AlarmRefusal> {
+    let moment = Moment {
+        now: rig.now(),
+        wall: rig.wall(),
+    };
+    let asked = ("hi", action, "seen");
+    let mut wakes = Wakes::new();
+    let alarms = rig.engine.alarms();
+    alarms.act(caller, variable.handle(), asked, moment, &mut wakes)
+}
+
+/// Behaviour: SV-04, H-06, H-11.
+#[test]
+fn update_raises_and_clears_alarms_and_each_change_is_entered() {
+    let (rig, x) = rig(&[hi(), limit(LimitLevel::HiHi, 90.0)]);
+    for value in [50.0, 85.0, 95.0, 96.0, 50.0] {
+        rig.write(&x, value);
+    }
+    let seen = events(&rig);
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|event| (event.number, &*event.alarm, event.event, event.record.value))
+        .collect();
+    let expected = [
+        (1, "hi", Event::Raise, Some(85.0)),
+        (2, "hi_hi", Event::Raise, Some(95.0)),
+        (3, "hi", Event::Clear, Some(85.0)),
+        (4, "hi_hi", Event::Clear, Some(95.0)),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(state(&rig, &x), State::ReturnedUnacknowledged);
+}
+
+/// Behaviour: H-07.
+#[test]
+fn change_within_the_deadband_that_raises_an_alarm_is_committed() {
+    let mut properties = with(&[hi()]);
+    properties.deadband = Deadband {
+        user_percent: 10.0,
+        source_percent: 10.0,
+    };
+    let (rig, x) = Rig::of(properties);
+    assert_eq!(rig.write(&x, 79.0), applied(1));
+    assert_eq!(rig.write(&x, 79.5), WriteOutcome::Unchanged(1));
+    assert_eq!(rig.write(&x, 80.5), applied(2));
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+    assert_eq!(rig.write(&x, 80.6), WriteOutcome::Unchanged(2));
+}
+
+/// Behaviour: H-08, H-11.
+#[test]
+fn operator_acknowledges_with_a_comment_and_the_journal_names_them() {
+    let (rig, x) = rig(&[hi()]);
+    rig.write(&x, 85.0);
+    let operator = Caller::local(7, 1000);
+    let state = act(&rig, &operator, &x, AlarmAction::Acknowledge);
+    assert_eq!(state, Ok(State::Acknowledged));
+    let event = events(&rig).pop().unwrap();
+    assert_eq!(event.event, Event::Acknowledge);
+    assert_eq!(event.who, "local:1000");
+    assert_eq!(event.comment, "seen");
+    assert_eq!(event.record.acknowledged_by, "local:1000");
+    assert_eq!(event.record.acknowledged, Some(rig.wall()));
+    let again = act(&rig, &operator, &x, AlarmAction::Acknowledge);
+    let refused = Refused::NothingToAcknowledge(State::Acknowledged);
+    assert_eq!(again, Err(AlarmRefusal::State(refused)));
+}
+
+#[test]
+fn unknown_alarm_is_refused_with_those_that_exist() {
+    let (rig, x) = rig(&[limit(LimitLevel::Lo, 3.0)]);
+    let refused = act(&rig, &rig.caller, &x, AlarmAction::Acknowledge);
+    let error = refused.unwrap_err();
+    assert_eq!(error.to_string(), "the variable has no alarm hi; it has lo");
+}
+
+#[test]
+fn caller_without_the_right_to_write_cannot_act() {
+    let (rig, x) = rig(&[hi()]);
+    rig.write(&x, 85.0);
+    let mut viewer = Caller::local(7, 1000);
+    viewer.rights = trunkline_engine::Rights::READ;
+    let refused = act(&rig, &viewer, &x, AlarmAction::Acknowledge);
+    assert!(matches!(refused, Err(AlarmRefusal::Variable(_))));
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+}
+
+#[test]
+fn delayed_alarm_is_raised_by_poll_at_its_time() {
+    let mut alarm = hi();
+    alarm.on_delay = 5 * SECOND;
+    let (rig, x) = rig(&[alarm]);
+    rig.write(&x, 85.0);
+    let due = rig.now().saturating_add(5 * SECOND);
+    let next = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+    assert_eq!(next, Some(due));
+    rig.advance(4 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Normal);
+    rig.advance(SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+    let next = rig.engine.poll(rig.now(), rig.wall(), &mut Wakes::new());
+    assert_eq!(next, None);
+}
+
+#[test]
+fn shelved_alarm_returns_at_its_time() {
+    let (rig, x) = rig(&[hi()]);
+    rig.write(&x, 85.0);
+    let shelve = AlarmAction::Shelve(60 * SECOND);
+    assert_eq!(act(&rig, &rig.caller, &x, shelve), Ok(State::Shelved));
+    let too_long = AlarmAction::Shelve(trunkline_engine::SHELVE_MAX * 2);
+    assert_eq!(
+        act(&rig, &rig.caller, &x, too_long),
+        Err(AlarmRefusal::Time)
+    );
+    rig.advance(59 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Shelved);
+    rig.advance(SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+    assert_eq!(events(&rig).last().unwrap().event, Event::Unshelve);
+}
+
+#[test]
+fn alarm_that_is_raised_while_it_is_shelved_shows_its_value_afterwards() {
+    let (rig, x) = rig(&[hi()]);
+    let shelve = AlarmAction::Shelve(60 * SECOND);
+    act(&rig, &rig.caller, &x, shelve).unwrap();
+    rig.write(&x, 85.0);
+    let shelved = status(&rig, &x).record;
+    assert_eq!((shelved.state, shelved.is_active), (State::Shelved, true));
+    act(&rig, &rig.caller, &x, AlarmAction::Unshelve).unwrap();
+    let shown = status(&rig, &x).record;
+    assert_eq!(shown.state, State::Unacknowledged);
+    assert_eq!(shown.value, Some(85.0));
+}
+
+#[test]
+fn limit_follows_the_variable_that_it_names() {
+    let mut alarm = hi();
+    alarm.kind = AlarmKind::Limit {
+        level: LimitLevel::Hi,
+        limit: Operand::Variable("plant/max".to_owned()),
+        deadband: 0.0,
+    };
+    let (rig, x) = rig(&[alarm]);
+    rig.write(&x, 85.0);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Normal, "there is no limit yet");
+    rig.deploy("plant", vec![define("max", Properties::new(DataType::F64))]);
+    let max = rig.variable("plant/max");
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Normal, "the limit has no value yet");
+    rig.write(&max, 80.0);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+    assert_eq!(status(&rig, &x).record.operand, Some(80.0));
+    rig.write(&max, 90.0);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::ReturnedUnacknowledged);
+}
+
+#[test]
+fn condition_suppresses_the_alarm_by_design() {
+    let mut alarm = hi();
+    alarm.suppressed_by = "rig/stopped".to_owned();
+    let rig = Rig::with(vec![
+        define("stopped", Properties::new(DataType::Bool)),
+        define("x", with(&[alarm])),
+    ]);
+    let (x, stopped) = (rig.variable("rig/x"), rig.variable("rig/stopped"));
+    rig.write(&stopped, Value::Bool(true));
+    rig.poll();
+    rig.write(&x, 85.0);
+    assert_eq!(state(&rig, &x), State::SuppressedByDesign);
+    rig.write(&stopped, Value::Bool(false));
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+}
+
+#[test]
+fn redeployed_alarm_with_the_same_definition_keeps_its_state() {
+    let (rig, x) = rig(&[hi(), limit(LimitLevel::Lo, 3.0)]);
+    rig.write(&x, 85.0);
+    act(&rig, &rig.caller, &x, AlarmAction::Acknowledge).unwrap();
+    let replace = |alarms: &[AlarmDefinition]| {
+        let library = library_of("rig", vec![define("x", with(alarms))]);
+        let none = &|_: &_, _: &_| None;
+        let (now, wall) = (rig.now(), rig.wall());
+        let libraries = rig.engine.libraries();
+        libraries
+            .deploy_retained(&library, true, none, now, wall, &mut Wakes::new())
+            .unwrap();
+    };
+    replace(&[hi(), limit(LimitLevel::Lo, 4.0)]);
+    assert_eq!(state(&rig, &x), State::Acknowledged);
+    let mut latched = hi();
+    latched.latched = true;
+    replace(&[latched]);
+    assert_eq!(state(&rig, &x), State::Unacknowledged, "another alarm");
+    replace(&[]);
+    assert_eq!(rig.engine.alarms().of_variable(&x), []);
+    assert!(rig.engine.alarms().list(&rig.caller, None, 10).is_empty());
+}
+
+/// Behaviour: H-08.
+#[test]
+fn alarm_with_automatic_acknowledgement_is_normal_after_its_return() {
+    let mut alarm = hi();
+    alarm.acknowledge = Acknowledge::Auto;
+    let (rig, x) = rig(&[alarm]);
+    rig.write(&x, 85.0);
+    rig.write(&x, 75.0);
+    assert_eq!(state(&rig, &x), State::Normal);
+}
+
+#[test]
+fn list_has_the_alarms_of_all_variables_in_pages() {
+    let variables = (0..10).map(|number| {
+        let path = format!("x{number}");
+        define(&path, with(&[hi(), limit(LimitLevel::Lo, 3.0)]))
+    });
+    let rig = Rig::with(variables.collect());
+    let alarms = rig.engine.alarms();
+    let mut names = Vec::new();
+    let mut after = None;
+    loop {
+        let page = alarms.list(&rig.caller, after, 3);
+        let Some(last) = page.last() else { break };
+        after = Some(last.handle);
+        names.extend(
+            page.iter()
+                .map(|one| format!("{} {}", one.variable, one.definition.name)),
+        );
+    }
+    assert_eq!(names.len(), 20);
+    assert_eq!((&*names[0], &*names[19]), ("rig/x0 hi", "rig/x9 lo"));
+}
