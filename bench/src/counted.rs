@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline::types::alarm::{AlarmDefinition, AlarmKind, LimitLevel, Operand};
 use trunkline::types::{Contract, DataType, Value};
 use trunkline::{Event, OpenOptions, SubscribeOptions};
 use trunkline_client::{ClientCore, ClientOptions, SubscriptionId};
@@ -25,7 +26,14 @@ const PASSES: usize = 20;
 const BUDGET: usize = 1 << 16;
 
 /// Names of the paths.
-pub const PATHS: [&str; 5] = ["write", "encode", "decode", "fan-out-1", "fan-out-32"];
+pub const PATHS: [&str; 6] = [
+    "write",
+    "write-4-alarms",
+    "encode",
+    "decode",
+    "fan-out-1",
+    "fan-out-32",
+];
 
 /// Does nothing: the loops here poll the sessions themselves.
 struct NoWake;
@@ -57,18 +65,19 @@ struct Rig {
 /// Counts a path and prints its number of items.
 pub fn run(path: &str) -> Outcome<usize> {
     let (variables, contract, subscribers) = match path {
-        "write" => (1, Contract::Latest, 1),
+        "write" | "write-4-alarms" => (1, Contract::Latest, 1),
         "encode" | "decode" => (RUN, Contract::ALL, 1),
         "fan-out-1" => (SHARED, Contract::ALL, 1),
         "fan-out-32" => (SHARED, Contract::ALL, 32),
         _ => return Err(format!("the paths are {}", PATHS.join(", ")).into()),
     };
-    let mut rig = Rig::new(variables, contract, subscribers)?;
+    let has_alarms = path == "write-4-alarms";
+    let mut rig = Rig::new(variables, contract, subscribers, has_alarms)?;
     for pass in 0..=PASSES {
         let is_counted = pass > 0;
         let writes = match path {
-            "write" if is_counted => counted_write(&mut rig)?,
-            "write" | "encode" | "decode" => rig.write(RUN)?,
+            "write" | "write-4-alarms" if is_counted => counted_write(&mut rig)?,
+            "write" | "write-4-alarms" | "encode" | "decode" => rig.write(RUN)?,
             _ if is_counted => counted_fan_out(&mut rig)?,
             _ => rig.fan_out()?,
         };
@@ -82,7 +91,7 @@ pub fn run(path: &str) -> Outcome<usize> {
         } else {
             rig.ends.iter_mut().for_each(|end| end.decode(&rig.clock));
         }
-        let wanted = if path == "write" { 1 } else { writes };
+        let wanted = if path.starts_with("write") { 1 } else { writes };
         rig.check(wanted)?;
     }
     let each = if path.starts_with("fan-out") {
@@ -93,7 +102,8 @@ pub fn run(path: &str) -> Outcome<usize> {
     Ok(PASSES * each)
 }
 
-/// The write path: one variable, one subscriber of the newest value.
+/// The write path: one variable, one subscriber of the newest value. With four limit alarms, no value
+/// changes their states.
 #[inline(never)]
 fn counted_write(rig: &mut Rig) -> Outcome<usize> {
     rig.write(RUN)
@@ -158,6 +168,24 @@ impl End {
     }
 }
 
+/// Four limits that no value reaches.
+fn limits() -> Vec<AlarmDefinition> {
+    let limits = [
+        (LimitLevel::HiHi, 2e9),
+        (LimitLevel::Hi, 1e9),
+        (LimitLevel::Lo, -1e9),
+        (LimitLevel::LoLo, -2e9),
+    ];
+    let alarms = limits.map(|(level, limit)| {
+        AlarmDefinition::new(AlarmKind::Limit {
+            level,
+            limit: Operand::Constant(limit),
+            deadband: 1.0,
+        })
+    });
+    alarms.to_vec()
+}
+
 /// Moves bytes between both ends until neither has any.
 fn exchange(session: &mut Session, client: &mut ClientCore, clock: &Clock) {
     let mut bytes = Vec::new();
@@ -178,10 +206,20 @@ fn exchange(session: &mut Session, client: &mut ClientCore, clock: &Clock) {
 }
 
 impl Rig {
-    fn new(variables: usize, contract: Contract, subscribers: usize) -> Outcome<Self> {
+    fn new(
+        variables: usize,
+        contract: Contract,
+        subscribers: usize,
+        has_alarms: bool,
+    ) -> Outcome<Self> {
         let (clock, caller) = (Clock::new(), Caller::local(1, 0));
         let engine = Engine::new(EngineOptions::new("bench", 1));
-        let library = library(variables, DataType::F64, Duration::ZERO);
+        let mut library = library(variables, DataType::F64, Duration::ZERO);
+        if has_alarms {
+            for variable in &mut library.variables {
+                Arc::make_mut(&mut variable.properties).alarms = limits();
+            }
+        }
         engine
             .libraries()
             .deploy(&library, clock.now(), clock.wall())?;

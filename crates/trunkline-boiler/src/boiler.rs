@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trunkline_types::alarm::LimitLevel;
 use trunkline_types::{ArrayType, DataType, ElementType, Value};
 
 use super::books::{ENERGY_UNITS, Holding, MASS_UNITS};
@@ -29,7 +30,31 @@ fn top() -> Vec<Variable> {
         measured("level", |plant| plant.level, 0.03)
             .units("%", 1)
             .range(0.0, 100.0)
-            .about("Drum level; low water at 20 %, high water at 97 %"),
+            .about("Drum level; low water at 20 %, high water at 97 %")
+            .limit(
+                LimitLevel::HiHi,
+                90.0,
+                1.0,
+                "Lower boiler/setpoint, and check the feed valve",
+            )
+            .limit(
+                LimitLevel::Hi,
+                76.0,
+                0.5,
+                "Lower boiler/setpoint, or open the blow-down",
+            )
+            .limit(
+                LimitLevel::Lo,
+                60.0,
+                0.5,
+                "Raise boiler/setpoint, and check the feed pump",
+            )
+            .limit(
+                LimitLevel::LoLo,
+                35.0,
+                1.0,
+                "Stop the burner before the water is low",
+            ),
         known("setpoint", DataType::F64, |plant| {
             Value::F64(plant.controls.level_setpoint)
         })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trunkline_types::alarm::{AlarmDefinition, AlarmKind, LimitLevel, Operand};
 use trunkline_types::{Access, DataType, EnumType, Properties, Value};
 
 use super::commands::{Target, limits};
@@ -75,6 +76,26 @@ impl Variable {
     #[must_use]
     pub fn about(mut self, description: impl Into<String>) -> Self {
         self.properties.description = description.into();
+        self
+    }
+
+    /// Adds an alarm of a limit, in units of the value. It is cleared when the value is back by
+    /// `deadband`.
+    #[must_use]
+    pub fn limit(mut self, level: LimitLevel, limit: f64, deadband: f64, help: &str) -> Self {
+        let (area, _) = self.path.split_once('/').unwrap_or(("boiler", ""));
+        let kind = AlarmKind::Limit {
+            level,
+            limit: Operand::Constant(limit),
+            deadband,
+        };
+        let is_outer = matches!(level, LimitLevel::HiHi | LimitLevel::LoLo);
+        self.properties.alarms.push(AlarmDefinition {
+            priority: if is_outer { 900 } else { 600 },
+            area: area.to_owned(),
+            help: help.to_owned(),
+            ..AlarmDefinition::new(kind)
+        });
         self
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trunkline_types::alarm::LimitLevel;
 use trunkline_types::{DataType, StructType, Value};
 
 use super::books::Account;
@@ -34,7 +35,14 @@ fn drum() -> Vec<Variable> {
         measured("drum/pressure", Plant::pressure, 0.004)
             .units("bar", 2)
             .range(0.0, 16.0)
-            .about("Drum pressure, absolute; the safety valve lifts at 12.5 bar"),
+            .about("Drum pressure, absolute; the safety valve lifts at 12.5 bar")
+            .limit(LimitLevel::HiHi, 12.3, 0.2, "Stop the burner")
+            .limit(
+                LimitLevel::Hi,
+                11.5,
+                0.2,
+                "Lower boiler/steam/setpoint, or open a steam valve",
+            ),
         measured("drum/water", |plant| plant.drum.liquid, 0.0)
             .units("kg", 1)
             .about("Water in the drum"),

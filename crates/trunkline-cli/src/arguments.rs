@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Undeploy(verbs::undeploy::Args),
     #[command(subcommand, disable_help_subcommand = true)]
     Library(verbs::library::Subcommand),
+    #[command(subcommand, disable_help_subcommand = true)]
+    Alarm(verbs::alarm::Subcommand),
     Audit(verbs::audit::Args),
     #[command(subcommand, disable_help_subcommand = true)]
     Stream(verbs::stream::Subcommand),

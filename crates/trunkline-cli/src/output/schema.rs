@@ -10,7 +10,7 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    audit, force, info, io, library, limits, ls, monitor, serve, snapshot, stream, tdms, why,
+    alarm, audit, force, info, io, library, limits, ls, monitor, serve, snapshot, stream, tdms, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -42,6 +42,8 @@ pub(crate) fn schema() -> Json {
         ("library", of::<library::Outcome>()),
         ("forced", of::<force::Forced>()),
         ("forcing", of::<force::Forcing>()),
+        ("alarm", of::<alarm::Alarm>()),
+        ("alarm_action", of::<alarm::Acted>()),
         ("audit", of::<audit::Entry>()),
         ("driver", of::<io::Driver>()),
         ("limit", of::<limits::Limit>()),

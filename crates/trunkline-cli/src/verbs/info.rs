@@ -11,7 +11,9 @@ use trunkline::{Found, Opened};
 use trunkline_types::Value;
 
 use self::record::Info;
-use self::words::{access, deadband, fifo, held_by, range, read_by, scaling, source, writes};
+use self::words::{
+    access, alarm, deadband, fifo, held_by, range, read_by, scaling, source, writes,
+};
 use crate::arguments::{Form, number};
 use crate::connection::{Connection, opening, reading_fault};
 use crate::output::record::{Table, json};
@@ -66,11 +68,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let mut trends = trends.into_iter();
     let mut printer = Printer::new(context)?;
     if let Some(name) = names.first() {
-        // All variables of an engine have the same fields.
+        // All variables of an engine have the same fields, except for their alarms.
         let fields = format!("{name}#*");
         let found = connection.call(|client, wait| client.find(&fields, None, wait))?;
         let field = |found: &Found| Some(found.name.split_once('#')?.1.to_owned());
-        printer.fields = found.iter().filter_map(field).collect();
+        let fields = found.iter().filter_map(field);
+        printer.fields = fields
+            .filter(|field| !field.starts_with("alarm."))
+            .collect();
     }
     let mut tally = Tally::default();
     for (name, opened) in opened {
@@ -96,7 +101,7 @@ struct Printer<'a> {
     table: Table,
     times: Option<TimeColumn>,
     is_first: bool,
-    /// Names that can be opened after a `#`.
+    /// Fields that every variable has.
     fields: Vec<String>,
 }
 
@@ -123,7 +128,8 @@ impl<'a> Printer<'a> {
     ) -> Result<(), CliError> {
         let terminal = &self.context.terminal;
         if self.context.settings.is_json() {
-            let record = Info::new(opened, info, &self.fields, trend, self.context);
+            let fields = self.fields_of(info);
+            let record = Info::new(opened, info, fields, trend, self.context);
             return terminal.line(&json(&record));
         }
         let lines = self.lines(opened, info, trend);
@@ -181,8 +187,17 @@ impl<'a> Printer<'a> {
         let stall = Some(properties.stall).filter(|stall| !stall.is_zero());
         put("stall", shown(&stall, duration));
         put("configured", properties.origin.clone());
-        put("fields", self.fields.join(", "));
+        let alarms = properties.alarms.iter().map(alarm);
+        put("alarms", alarms.collect::<Vec<_>>().join(", "));
+        put("fields", self.fields_of(info).join(", "));
         lines
+    }
+
+    /// Names that can be opened after a `#`, with one pattern for the fields of each alarm.
+    fn fields_of(&self, info: &VariableInfo) -> Vec<String> {
+        let alarms = info.properties.alarms.iter();
+        let alarms = alarms.map(|alarm| format!("alarm.{}.*", alarm.name));
+        self.fields.iter().cloned().chain(alarms).collect()
     }
 
     fn value(&self, opened: &Opened, info: &VariableInfo) -> String {

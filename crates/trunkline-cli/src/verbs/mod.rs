@@ -1,5 +1,6 @@
 //! The verbs, one file each with its arguments and its code; `set`, `send` and `request` are in `put`.
 
+pub(crate) mod alarm;
 pub(crate) mod audit;
 pub(crate) mod completion;
 pub(crate) mod demo;
@@ -72,6 +73,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Deploy(args) => deploy::run(args, context),
         Command::Undeploy(args) => undeploy::run(args, context),
         Command::Library(args) => library::run(args, context),
+        Command::Alarm(command) => alarm::run(command, context),
         Command::Audit(args) => audit::run(args, context),
         Command::Stream(args) => stream::run(args, context),
         #[cfg(target_os = "linux")]

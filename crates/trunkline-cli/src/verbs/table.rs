@@ -73,6 +73,18 @@ pub(crate) const VERBS: &[Verb] = &[
         "library",
         &[Verb::writing("start", WRITE), Verb::writing("stop", WRITE)],
     ),
+    Verb::group(
+        "alarm",
+        &[
+            Verb::reading("ls", READ),
+            Verb::writing("ack", WRITE),
+            Verb::writing("reset", WRITE),
+            Verb::writing("shelve", WRITE),
+            Verb::writing("unshelve", WRITE),
+            Verb::writing("disable", WRITE),
+            Verb::writing("enable", WRITE),
+        ],
+    ),
     Verb::reading("audit", READ),
     Verb::group(
         "stream",

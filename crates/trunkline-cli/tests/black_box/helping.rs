@@ -33,6 +33,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "deploy",
         "undeploy",
         "library",
+        "alarm",
         "audit",
         "stream",
         "record",

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
+mod alarms;
 mod aliases;
 mod audit;
 mod browsing;

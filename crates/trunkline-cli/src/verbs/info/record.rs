@@ -86,7 +86,7 @@ pub(crate) struct Info {
     /// File and line of its configuration. Left out when a program created the variable.
     #[serde(skip_serializing_if = "String::is_empty")]
     configured: String,
-    /// Fields that can be opened as NAME#FIELD.
+    /// Fields that can be opened as NAME#FIELD; alarm.hi.* stands for the fields of the alarm hi.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     fields: Vec<String>,
     /// The current value and the next ones: `info --trend`.
@@ -158,7 +158,7 @@ impl Info {
     pub(super) fn new(
         opened: &Opened,
         info: &VariableInfo,
-        fields: &[String],
+        fields: Vec<String>,
         trend: &[Value],
         context: &Context,
     ) -> Self {
@@ -219,7 +219,7 @@ impl Info {
             readers: readers.collect(),
             writes: Ledger::new(&info.upstream, values),
             configured: properties.origin,
-            fields: fields.to_vec(),
+            fields,
             trend: trend
                 .iter()
                 .map(|value| values.json(value, data_type).into_plain())

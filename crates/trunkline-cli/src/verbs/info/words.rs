@@ -1,6 +1,7 @@
 //! Describes properties, readers and ledgers of a variable in words.
 
 use trunkline::proto::{ReaderInfo, VariableInfo};
+use trunkline_types::alarm::{AlarmDefinition, AlarmKind, Operand};
 use trunkline_types::ledger::UpstreamLedger;
 use trunkline_types::{Fifo, Properties, Scaling, Scope};
 
@@ -105,6 +106,31 @@ pub(super) fn scaling(scaling: &Scaling) -> String {
         Scaling::BitField { invert, select } => {
             format!("bits, {select:#x} selected, {invert:#x} inverted")
         }
+    }
+}
+
+/// Describes an alarm by its name and its condition, such as `hi above 80`.
+pub(super) fn alarm(alarm: &AlarmDefinition) -> String {
+    let operand = |operand: &Operand| match operand {
+        Operand::Constant(value) => value.to_string(),
+        Operand::Variable(name) => name.clone(),
+    };
+    let name = &alarm.name;
+    match &alarm.kind {
+        AlarmKind::Limit { level, limit, .. } => match level.is_high() {
+            true => format!("{name} above {}", operand(limit)),
+            false => format!("{name} below {}", operand(limit)),
+        },
+        AlarmKind::Deviation {
+            setpoint, limit, ..
+        } => format!("{name} more than {limit} from {}", operand(setpoint)),
+        AlarmKind::RateOfChange { change, time } => {
+            format!("{name} by more than {change} in {time:?}")
+        }
+        AlarmKind::Discrete { .. }
+        | AlarmKind::Bits { .. }
+        | AlarmKind::BadQuality
+        | AlarmKind::Stale => name.clone(),
     }
 }
 

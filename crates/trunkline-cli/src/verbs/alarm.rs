@@ -1,0 +1,424 @@
+//! `alarm`: lists alarms, and carries out what operators do with them.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use trunkline::{AlarmName, AlarmQuery};
+use trunkline_types::Pattern;
+use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
+
+use crate::arguments::{longer_than_none, number};
+use crate::connection::{Connection, writing_fault};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::times::TimeColumn;
+use crate::targets::{self, Wanted};
+use crate::terminal::Style;
+use crate::{CliError, Context, Exit, Problem, Tally};
+
+/// Show alarms, acknowledge them, and hide them
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Ls(ListArgs),
+    /// Acknowledge alarms
+    ///
+    /// Alarms that wait for no acknowledgement are left as they are. If the engine refuses any of the
+    /// others, the exit code is 6.
+    Ack(ActArgs),
+    /// Reset latched alarms
+    ///
+    /// The process must be normal again, and the alarm acknowledged.
+    Reset(ActArgs),
+    Shelve(ShelveArgs),
+    /// Show shelved alarms again
+    ///
+    /// An alarm whose condition is met is then unacknowledged.
+    Unshelve(ActArgs),
+    /// Take alarms out of service, until `enable`
+    ///
+    /// The engine still evaluates them, but nobody sees them.
+    Disable(ActArgs),
+    /// Return alarms to service
+    ///
+    /// An alarm whose condition is met is then unacknowledged.
+    Enable(ActArgs),
+}
+
+/// List alarms that are not normal
+///
+/// Active alarms come first, the most urgent before the others. `get` and `monitor` show one property
+/// of an alarm as a field, such as boiler/level#alarm.hi.state.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    selection: Selection,
+
+    /// Also list alarms that are normal
+    #[arg(long, conflicts_with = "state")]
+    all: bool,
+
+    /// Only alarms in this state, such as unacknowledged or shelved; may be given several times
+    #[arg(long, value_name = "STATE", value_parser = state)]
+    state: Vec<AlarmState>,
+}
+
+/// The alarms that a subcommand is about.
+#[derive(Clone, Debug, clap::Args)]
+struct Selection {
+    /// Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one alarm of a variable.
+    /// Without any, alarms of all variables
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Only alarms of this area
+    #[arg(long, value_name = "AREA")]
+    area: Option<String>,
+
+    /// Only alarms of this priority and above, 1 to 1000
+    #[arg(long, value_name = "N", value_parser = number::<u16>(1..=1000))]
+    priority: Option<u16>,
+}
+
+// The alarms that an action is for.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ActArgs {
+    #[command(flatten)]
+    selection: Selection,
+
+    /// Comment, which is shown with the alarm
+    #[arg(long, value_name = "TEXT")]
+    comment: Option<String>,
+}
+
+/// Hide alarms for a limited time
+///
+/// A shelved alarm returns when the time is over, or with `unshelve`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ShelveArgs {
+    #[command(flatten)]
+    act: ActArgs,
+
+    /// Time for which the alarms are hidden, such as 30m or 8h, up to 30 days (a bare number is
+    /// seconds)
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        value_parser = longer_than_none,
+        allow_hyphen_values = true
+    )]
+    duration: Duration,
+}
+
+/// A line of `alarm ls`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline alarm, version 1")]
+pub(crate) struct Alarm {
+    /// The variable.
+    name: String,
+    /// The alarm, unique within the variable.
+    alarm: String,
+    /// Its kind: hi_hi, hi, lo, lo_lo, deviation, rate, discrete, bits, bad_quality or stale.
+    kind: &'static str,
+    /// Its state.
+    #[schemars(extend("enum" = [
+        "normal", "unacknowledged", "acknowledged", "returned-unacknowledged",
+        "latched-unacknowledged", "latched-acknowledged", "shelved", "suppressed-by-design",
+        "out-of-service"
+    ]))]
+    state: &'static str,
+    /// Whether its condition is met.
+    active: bool,
+    /// 1 to 1000; 1000 is the most urgent.
+    #[schemars(range(min = 1, max = 1000))]
+    priority: u16,
+    /// Its area. Left out if it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    area: String,
+    /// The value when it was last raised. Left out if it never was, or if it is not a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Json>,
+    /// Its limit or setpoint. Left out if it has none, or if it is not known yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<Json>,
+    /// When it was last raised. Left out if it never was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    raised: Option<String>,
+    /// When the process returned to normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    cleared: Option<String>,
+    /// When it was acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    acknowledged: Option<String>,
+    /// Who acknowledged it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    by: String,
+    /// The operator's last comment.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    comment: String,
+    /// When it returns from the shelf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    shelved_until: Option<String>,
+    /// What it means.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    description: String,
+    /// What the operator should do.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    help: String,
+    /// For people: since when, and value and limit.
+    #[serde(skip)]
+    texts: [(&'static str, String); 2],
+}
+
+impl Record for Alarm {
+    const COLUMNS: &'static [&'static str] = &[
+        "name", "alarm", "state", "priority", "since", "value", "area", "help",
+    ];
+
+    fn texts(&self) -> &[(&'static str, String)] {
+        &self.texts
+    }
+
+    fn style(&self) -> Style {
+        match (self.active, self.state) {
+            (true, "unacknowledged") => Style::Bad,
+            (true, "acknowledged") => Style::Warning,
+            _ => Style::Plain,
+        }
+    }
+}
+
+/// A line of `alarm ack`, `reset`, `shelve`, `unshelve`, `disable` and `enable`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline action on an alarm, version 1")]
+pub(crate) struct Acted {
+    /// The variable.
+    name: String,
+    /// The alarm.
+    alarm: String,
+    /// Its state after the action.
+    state: &'static str,
+}
+
+impl Record for Acted {
+    const COLUMNS: &'static [&'static str] = &["name", "alarm", "state"];
+    const IS_HEADED: bool = false;
+}
+
+/// Selects alarms by the name of their variable, and possibly their own.
+#[derive(Debug)]
+struct Wish {
+    pattern: Option<Pattern>,
+    alarm: Option<String>,
+    /// The operand as it was given.
+    operand: String,
+}
+
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
+    match command {
+        Subcommand::Ls(args) => list(args, context),
+        Subcommand::Ack(args) => act(args, AlarmAction::Acknowledge, context),
+        Subcommand::Reset(args) => act(args, AlarmAction::Reset, context),
+        Subcommand::Shelve(args) => act(&args.act, AlarmAction::Shelve(args.duration), context),
+        Subcommand::Unshelve(args) => act(args, AlarmAction::Unshelve, context),
+        Subcommand::Disable(args) => act(args, AlarmAction::TakeOutOfService, context),
+        Subcommand::Enable(args) => act(args, AlarmAction::ReturnToService, context),
+    }
+}
+
+fn list(args: &ListArgs, context: &Context) -> Result<Exit, CliError> {
+    let states = match (args.all, args.state.is_empty()) {
+        (true, _) => Vec::new(),
+        (false, false) => args.state.clone(),
+        (false, true) => not_normal(),
+    };
+    let (_, mut alarms, missing) = selected(&args.selection, states, context)?;
+    alarms.sort_by_key(|alarm| {
+        let priority = std::cmp::Reverse(alarm.definition.priority);
+        (!alarm.record.is_active, priority, alarm.record.raised)
+    });
+    let mut table = context.table::<Alarm>()?;
+    let mut times = context.settings.times.column(true, context.started);
+    for alarm in &alarms {
+        table.push(&line(alarm, &mut times))?;
+    }
+    table.finish()?;
+    if alarms.is_empty() && missing.is_empty() {
+        let sentence = match args.all {
+            true => "there are no alarms; set `alarm` in the configuration of a variable",
+            false => "no alarms; `--all` lists those that are normal",
+        };
+        context.terminal.note(sentence)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn not_normal() -> Vec<AlarmState> {
+    let states = AlarmState::ALL.into_iter();
+    states
+        .filter(|state| *state != AlarmState::Normal)
+        .collect()
+}
+
+/// Returns the alarms that the operands select, and the operands that select none.
+fn selected(
+    selection: &Selection,
+    states: Vec<AlarmState>,
+    context: &Context,
+) -> Result<(Connection, Vec<AlarmStatus>, Vec<String>), CliError> {
+    let names = selection.names.iter();
+    let parts = names.map(|name| name.split_once('#').unwrap_or((name, "")));
+    let (names, alarms): (Vec<&str>, Vec<&str>) = parts.unzip();
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    let targets = targets::resolve(&names, &context.settings)?;
+    let mut wishes = Vec::new();
+    for ((wanted, alarm), operand) in targets.wanted.into_iter().zip(alarms).zip(&selection.names) {
+        let pattern = match wanted {
+            Wanted::Pattern(pattern) => pattern,
+            Wanted::Name(name) => Pattern::parse(&name)
+                .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
+            Wanted::Wrong(problem) => return Err(problem.of_all().into()),
+        };
+        let alarm = alarm.strip_prefix("alarm.").unwrap_or(alarm);
+        wishes.push(Wish {
+            pattern: Some(pattern),
+            alarm: (!alarm.is_empty()).then(|| alarm.to_owned()),
+            operand: operand.clone(),
+        });
+    }
+    if wishes.is_empty() {
+        wishes.push(Wish {
+            pattern: None,
+            alarm: None,
+            operand: String::new(),
+        });
+    }
+    let connection = Connection::new(&targets.engine, context)?;
+    let (mut found, mut missing): (Vec<AlarmStatus>, _) = (Vec::new(), Vec::new());
+    for wish in wishes {
+        let query = AlarmQuery {
+            pattern: wish.pattern,
+            area: selection.area.clone().unwrap_or_default(),
+            priority_min: selection.priority.unwrap_or(0),
+            states: states.clone(),
+        };
+        let alarms = connection.call(|client, wait| client.alarms(query.clone(), wait))?;
+        let before = found.len();
+        for alarm in alarms {
+            let wanted = wish.alarm.as_ref();
+            let is_wanted = wanted.is_none_or(|name| *name == alarm.definition.name);
+            if is_wanted && !found.iter().any(|known| is_same(known, &alarm)) {
+                found.push(alarm);
+            }
+        }
+        if found.len() == before && !wish.operand.is_empty() {
+            missing.push(wish.operand);
+        }
+    }
+    Ok((connection, found, missing))
+}
+
+fn is_same(one: &AlarmStatus, other: &AlarmStatus) -> bool {
+    one.handle == other.handle && one.definition.name == other.definition.name
+}
+
+/// The states of the alarms to which an action applies.
+fn states_for(action: AlarmAction) -> Vec<AlarmState> {
+    let applies = |state: &AlarmState| match action {
+        AlarmAction::Acknowledge => state.is_unacknowledged(),
+        AlarmAction::Reset => *state == AlarmState::LatchedAcknowledged,
+        AlarmAction::Shelve(_) => !state.is_hidden(),
+        AlarmAction::Unshelve => *state == AlarmState::Shelved,
+        AlarmAction::TakeOutOfService => *state != AlarmState::OutOfService,
+        AlarmAction::ReturnToService => *state == AlarmState::OutOfService,
+    };
+    AlarmState::ALL.into_iter().filter(applies).collect()
+}
+
+fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, CliError> {
+    let selection = &args.selection;
+    if selection.names.is_empty() && selection.area.is_none() && selection.priority.is_none() {
+        let sentence = "name the alarms: NAME, NAME#ALARM, a pattern, --area or --priority";
+        return Err(Problem::usage(sentence).into());
+    }
+    let (connection, alarms, missing) = selected(selection, states_for(action), context)?;
+    let names: Vec<AlarmName> = alarms.iter().map(AlarmName::from).collect();
+    let comment = args.comment.as_deref().unwrap_or_default();
+    let results = connection
+        .call(|client, wait| client.act_on_alarms(names.clone(), action, comment, wait))?;
+    let mut table = context.table::<Acted>()?;
+    let mut tally = Tally::default();
+    let mut problems = Vec::new();
+    for (name, result) in names.into_iter().zip(results) {
+        match result {
+            Ok(state) => table.push(&Acted {
+                name: name.variable,
+                alarm: name.alarm,
+                state: state.name(),
+            })?,
+            Err(fault) => problems.push((name, fault)),
+        }
+    }
+    table.finish()?;
+    for (name, fault) in problems {
+        let name = format!("{}#{}", name.variable, name.alarm);
+        let problem = writing_fault(&fault).of(&name);
+        tally.item_failed(problem.exit);
+        context.terminal.problem(&problem, 0)?;
+    }
+    for operand in missing {
+        let sentence = "no alarm to which this applies; `trunkline alarm ls --all` lists all";
+        tally.item_failed(Exit::Failed);
+        let problem = Problem::failed("no-match", sentence);
+        context.terminal.problem(&problem.of(&operand), 0)?;
+    }
+    if alarms.is_empty() && selection.names.is_empty() {
+        context.terminal.note("no alarm to which this applies")?;
+    }
+    Ok(tally.exit())
+}
+
+fn line(status: &AlarmStatus, times: &mut Option<TimeColumn>) -> Alarm {
+    let AlarmStatus {
+        definition, record, ..
+    } = status;
+    let since = record.raised.and_then(|raised| {
+        let times = times.as_mut()?;
+        Some(times.text(&status.variable, raised.into()))
+    });
+    let shown = match (record.value, record.operand) {
+        (Some(value), Some(operand)) => format!("{value} ({operand})"),
+        (Some(value), None) => value.to_string(),
+        (None, _) => String::new(),
+    };
+    let text = |time: Option<trunkline_types::Timestamp>| time.map(|time| time.to_string());
+    Alarm {
+        name: status.variable.clone(),
+        alarm: definition.name.clone(),
+        kind: definition.kind.name(),
+        state: record.state.name(),
+        active: record.is_active,
+        priority: definition.priority,
+        area: definition.area.clone(),
+        value: record.value.map(Json::from),
+        limit: status.operand.map(Json::from),
+        raised: text(record.raised),
+        cleared: text(record.cleared),
+        acknowledged: text(record.acknowledged),
+        by: record.acknowledged_by.clone(),
+        comment: record.comment.clone(),
+        shelved_until: text(record.shelved_until),
+        description: definition.description.clone(),
+        help: definition.help.clone(),
+        texts: [("since", since.unwrap_or_default()), ("value", shown)],
+    }
+}
+
+fn state(text: &str) -> Result<AlarmState, String> {
+    AlarmState::from_name(text).ok_or_else(|| {
+        let names = AlarmState::ALL.map(AlarmState::name).join(", ");
+        format!("it must be one of {names}")
+    })
+}

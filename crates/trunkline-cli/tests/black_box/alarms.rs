@@ -1,0 +1,184 @@
+//! `alarm`: alarms as operators see them, acknowledge them and hide them.
+
+use serde_json::Value as Json;
+
+use crate::rig::Served;
+
+const PLANT: &str = r#"
+[library]
+name = "plant"
+
+[[variable]]
+name = "level"
+type = "f64"
+units = "%"
+range = [0, 100]
+initial = 50.0
+alarm.hi_hi = { limit = 90, priority = 900, latched = true, help = "Close the feed valve" }
+alarm.hi = { limit = "plant/level_max", deadband = 2, area = "drum" }
+alarm.lo = 20
+
+[[variable]]
+name = "level_max"
+type = "f64"
+initial = 80.0
+
+[[variable]]
+name = "pump"
+type = "enum"
+labels = ["off", "on", "fault"]
+initial = "off"
+alarm.trip = { kind = "discrete", values = ["fault"], priority = 700, area = "drum" }
+"#;
+
+/// Name, alarm and state of each alarm that `alarm ls` lists.
+fn listed(rig: &Served, arguments: &[&str]) -> Vec<String> {
+    let output = rig.run(&[&["alarm", "ls", "--json"][..], arguments].concat());
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    let lines = output.out.lines().map(|line| {
+        let alarm: Json = serde_json::from_str(line).unwrap();
+        let text = |key: &str| alarm[key].as_str().unwrap().to_owned();
+        [text("name"), text("alarm"), text("state")].join(" ")
+    });
+    lines.collect()
+}
+
+fn put(rig: &Served, name: &str, value: &str) {
+    let output = rig.run(&["put", name, value]);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+}
+
+/// Behaviour: SV-03, SV-04, H-08, H-10.
+#[test]
+fn operator_sees_acknowledges_and_resets_alarms() {
+    let rig = Served::start(PLANT);
+    assert_eq!(listed(&rig, &[]), [""; 0]);
+    let none = rig.run(&["alarm", "ls"]);
+    assert!(
+        none.err.contains("no alarms; `--all` lists"),
+        "{}",
+        none.err
+    );
+    put(&rig, "plant/level", "95");
+    put(&rig, "plant/pump", "fault");
+    // The limit is read by the engine after the variable that has it was deployed.
+    let state = "plant/level#alarm.hi.state";
+    let raised = rig.run(&["monitor", "-t", state, "--until", "value = unacknowledged"]);
+    assert_eq!(raised.code, Some(0), "{}", raised.err);
+    let all = [
+        "plant/level hi_hi unacknowledged",
+        "plant/pump trip unacknowledged",
+        "plant/level hi unacknowledged",
+    ];
+    assert_eq!(listed(&rig, &[]), all, "the most urgent comes first");
+    assert_eq!(listed(&rig, &["--area", "drum"]), all[1..]);
+    assert_eq!(listed(&rig, &["--priority", "700"]), all[..2]);
+
+    let acknowledged = rig.run(&["alarm", "ack", "--area", "drum", "--comment", "on my way"]);
+    assert_eq!(acknowledged.code, Some(0), "{}", acknowledged.err);
+    assert_eq!(acknowledged.out.lines().count(), 2, "{}", acknowledged.out);
+    let comment = rig.run(&["get", "-t", "plant/pump#alarm.trip.comment"]);
+    assert_eq!(comment.out, "on my way\n");
+    let shown = ["--state", "acknowledged"];
+    let shown = listed(&rig, &shown);
+    assert_eq!(
+        shown,
+        [
+            "plant/pump trip acknowledged",
+            "plant/level hi acknowledged"
+        ]
+    );
+
+    put(&rig, "plant/level", "50");
+    put(&rig, "plant/pump", "on");
+    assert_eq!(
+        listed(&rig, &[]),
+        ["plant/level hi_hi latched-unacknowledged"]
+    );
+    let early = rig.run(&["alarm", "reset", "plant/level#hi_hi"]);
+    assert_eq!(early.code, Some(1), "{}", early.err);
+    assert_eq!(rig.run(&["alarm", "ack", "plant/**"]).code, Some(0));
+    assert_eq!(
+        rig.run(&["alarm", "reset", "plant/level#hi_hi"]).code,
+        Some(0)
+    );
+    assert_eq!(listed(&rig, &[]), [""; 0]);
+}
+
+#[test]
+fn shelved_and_disabled_alarms_are_hidden_until_they_return() {
+    let rig = Served::start(PLANT);
+    put(&rig, "plant/pump", "fault");
+    let shelve = [
+        "alarm",
+        "shelve",
+        "plant/pump",
+        "--for",
+        "1s",
+        "--comment",
+        "swap",
+    ];
+    assert_eq!(rig.run(&shelve).out, "plant/pump\ttrip\tshelved\n");
+    let state = "plant/pump#alarm.trip.state";
+    let back = rig.run(&["monitor", "-t", state, "--until", "value = unacknowledged"]);
+    assert_eq!(back.code, Some(0), "{}", back.err);
+    assert_eq!(rig.run(&["alarm", "disable", "plant/pump"]).code, Some(0));
+    assert_eq!(listed(&rig, &[]), ["plant/pump trip out-of-service"]);
+    assert_eq!(rig.run(&["alarm", "enable", "plant/pump"]).code, Some(0));
+    assert_eq!(listed(&rig, &[]), ["plant/pump trip unacknowledged"]);
+}
+
+#[test]
+fn wrong_command_lines_name_what_is_wrong() {
+    let rig = Served::start(PLANT);
+    for (arguments, code, part) in [
+        (
+            &["alarm", "ack"][..],
+            2,
+            "name the alarms: NAME, NAME#ALARM",
+        ),
+        (
+            &["alarm", "ack", "plant/nope"],
+            1,
+            "no alarm to which this applies",
+        ),
+        (&["alarm", "shelve", "plant/pump"], 2, "--for"),
+        (
+            &["alarm", "shelve", "plant/pump", "--for", "31d"],
+            6,
+            "30 days",
+        ),
+        (
+            &["alarm", "ls", "--state", "loud"],
+            2,
+            "it must be one of normal,",
+        ),
+        (&["alarm", "ls", "--priority", "1001"], 2, "from 1 to 1000"),
+        (
+            &["get", "plant/level#alarm.high.state"],
+            1,
+            "alarm.hi.state",
+        ),
+    ] {
+        let output = rig.run(arguments);
+        assert_eq!(output.code, Some(code), "{arguments:?}: {}", output.err);
+        assert!(output.err.contains(part), "{arguments:?}: {}", output.err);
+    }
+}
+
+#[test]
+fn alarms_are_found_and_described_with_their_variable() {
+    let rig = Served::start(PLANT);
+    put(&rig, "plant/pump", "fault");
+    let condition = "alarm.trip.state=unacknowledged";
+    let found = rig.run(&["find", "plant/**", "--where", condition, "-t"]);
+    assert_eq!(found.out, "plant/pump\n", "{}", found.err);
+    let info = rig.run(&["info", "plant/level"]);
+    let alarms = "alarms\thi_hi above 90, hi above plant/level_max, lo below 20";
+    assert!(info.out.contains(alarms), "{}", info.out);
+    assert!(
+        info.out.contains("alarm.hi_hi.*, alarm.hi.*"),
+        "{}",
+        info.out
+    );
+}
