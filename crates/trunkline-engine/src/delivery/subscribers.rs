@@ -291,7 +291,7 @@ impl Subscribers {
     /// Step 3 (its last part) and step 4 if there is [at most one feed](Self::is_feed_at_most).
     /// `publish` gives the update its sequence. Returns `None`, without publishing, if the feed
     /// lacks room.
-    #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 5 ns.
+    #[inline(always)] // Otherwise the update is copied on the stack, which costs each write 3 ns.
     pub(crate) fn commit_short(
         &mut self,
         update: Update,

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A variable with alarms has an extension that evaluates them under the variable's lock, after
-//! each commit. It remembers the range of numbers that change nothing, so that most updates cost a
-//! comparison. A change within the deadband of the variable that would change an alarm is
+//! each commit. It remembers the range of numbers that change nothing, so that most updates
+//! evaluate no alarm. A change within the deadband of the variable that would change an alarm is
 //! committed all the same.
 //!
 //! Limits, setpoints and suppressing conditions that are other variables are read when those change:

@@ -48,7 +48,7 @@ pub(crate) enum FifoMemory {
 
 impl VariableFifo {
     pub(crate) fn new(properties: &Properties) -> Option<Box<Self>> {
-        // There is no error here, because the deployment refuses properties that no FIFO can have.
+        // This cannot fail: the deployment refuses properties that no FIFO can have.
         let layout = Layout::new(properties).ok()??;
         let element = FifoElement::of(properties).ok()??;
         let shared = (properties.scope == Scope::Process).then(|| SharedFifo {

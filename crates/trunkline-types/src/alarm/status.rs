@@ -141,7 +141,7 @@ impl AlarmEvent {
 pub struct AlarmRecord {
     pub state: AlarmState,
     pub is_active: bool,
-    /// The value when the alarm was raised, as text.
+    /// The value when the alarm was last raised; `None` if it is not a number.
     pub value: Option<f64>,
     /// The limit or the setpoint when the alarm was raised.
     pub operand: Option<f64>,
