@@ -3,8 +3,8 @@
 //! A state has two parts. The first follows the process and the operator: is the alarm active, is it
 //! acknowledged, must it be reset. The second takes the alarm out of the operator's view: shelved,
 //! suppressed by design, out of service. While the second applies, an alarm that is raised and
-//! cleared leaves nothing behind. What an operator had still to acknowledge or to reset before
-//! remains, and when the last of these ends, an active alarm is announced anew.
+//! cleared leaves nothing behind: it is normal when it is shown again. An alarm that is active then
+//! is unacknowledged.
 
 pub use trunkline_types::alarm::{AlarmEvent as Event, AlarmState as State};
 

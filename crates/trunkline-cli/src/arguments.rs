@@ -19,9 +19,10 @@ use crate::verbs;
     about = "Read, write and follow the variables of machines and laboratories",
     disable_help_subcommand = true,
     arg_required_else_help = true,
-    after_help = "Start with `trunkline demo`, then try `trunkline get boiler/level` in another \
-                  terminal.\n`trunkline help COMMAND` explains a command.\n`trunkline help config` \
-                  lists the keys of configuration files."
+    after_help = "An engine serves variables to programs; a library is a set of variables deployed \
+                  together.\nStart with `trunkline demo`, then try `trunkline get boiler/level` in \
+                  another terminal.\n`trunkline help COMMAND` explains a command.\n`trunkline help \
+                  config` lists the keys of configuration files."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

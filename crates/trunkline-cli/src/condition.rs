@@ -87,7 +87,7 @@ impl Condition {
         let wrong = |why: String| {
             let text = &self.text;
             Problem::usage(format!(
-                "--until \"{text}\" does not fit {name} ({ty}): {why}"
+                "--until \"{text}\" cannot be used for {name} ({ty}): {why}"
             ))
         };
         let operand = match self.subject {
@@ -117,7 +117,7 @@ impl Condition {
 
     fn quality_operand(&self) -> Result<Operand, String> {
         if self.has_several() {
-            return Err("--until takes one comparison".to_owned());
+            return Err("write only one comparison".to_owned());
         }
         let word = self.operand.as_str();
         let levels = [Level::Good, Level::Uncertain, Level::Bad];
@@ -141,7 +141,7 @@ impl Condition {
             return match (self.operand.parse::<i128>(), self.operand.parse::<f64>()) {
                 (Ok(integer), _) if !ty.is_float() => Ok(Operand::Integer(integer)),
                 (_, Ok(number)) => Ok(Operand::Number(number)),
-                _ if self.has_several() => Err("--until takes one comparison".to_owned()),
+                _ if self.has_several() => Err("write only one comparison".to_owned()),
                 _ => Err(format!("{:?} is not a number", self.operand)),
             };
         }
@@ -325,11 +325,11 @@ mod tests {
     fn refused_condition_names_what_is_wrong() {
         for (condition, why) in [
             ("value > > 3", "\"> 3\" is not a number"),
-            ("value > 3 and value < 5", "--until takes one comparison"),
-            ("value > 3 || quality = bad", "--until takes one comparison"),
+            ("value > 3 and value < 5", "write only one comparison"),
+            ("value > 3 || quality = bad", "write only one comparison"),
             (
                 "quality = good or quality = bad",
-                "--until takes one comparison",
+                "write only one comparison",
             ),
             (
                 "quality != godo",
@@ -359,7 +359,7 @@ mod tests {
                 .bind("a/b", &ty)
                 .unwrap_err();
             assert!(
-                problem.message.contains("does not fit a/b"),
+                problem.message.contains("cannot be used for a/b"),
                 "{condition}: {problem:?}"
             );
         }

@@ -173,7 +173,7 @@ pub enum ConfigErrorKind {
     },
     #[error("\"{source_text}\" is not a source; write SERVER:ITEM, such as plc1:holding/100")]
     InvalidSource { source_text: String },
-    #[error("\"{text}\" cannot be the target of an alias: {reason}; write library/path")]
+    #[error("\"{text}\" cannot be the target of an alias: {reason}")]
     InvalidAlias { text: String, reason: String },
     #[error("an alias takes its value from its target, so it cannot have \"{key}\"; leave one out")]
     AliasContradicted { key: &'static str },

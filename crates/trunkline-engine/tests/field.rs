@@ -237,7 +237,7 @@ fn unknown_field_is_refused_with_a_list_of_fields() {
     };
     let sentence = error("rig/x#unit");
     assert!(
-        sentence.starts_with("rig/x has no field unit; there are access,"),
+        sentence.starts_with("rig/x has no field unit; its fields are access,"),
         "{sentence}"
     );
     assert!(

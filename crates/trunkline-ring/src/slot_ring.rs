@@ -4,18 +4,18 @@
 //! pop. A slot's stamp gives the turn to one side in a certain lap: even, `2 * lap`, to the pusher;
 //! odd, `2 * lap + 1`, to the popper. A thread that finds its stamp claims the position by a
 //! compare-and-set of `tail` or `head`. It then has exclusive access to the element until it stores
-//! the next stamp, and so copies it as plain memory.
+//! the next stamp, so it copies the element with ordinary, non-atomic accesses.
 //!
-//! No operation waits: a stamp that has not been stored yet means full, or empty, now. That
-//! includes a slot that another thread has claimed but not finished.
+//! No operation waits. A push that does not find its stamp reports that the ring is full, and a pop
+//! that it is empty, even if another thread has claimed the slot and is about to store the stamp.
 //!
 //! # Why eight bits of stamp are enough
 //!
-//! A stamp is compared for equality with that of a position just loaded, and the claim succeeds
-//! only if the end is still at that position. At that moment the slot's stamp is the expected one
-//! or the one before. An older one, which could look the same after 128 laps, cannot be loaded: the
-//! position is loaded with acquire and stored with release, and the thread that moved the end to
-//! this lap had loaded the stamp of the lap before.
+//! A stamp is compared for equality with that of a position just loaded from `tail` or `head`, and
+//! the claim succeeds only if `tail` or `head` still has that position. At that moment the slot's
+//! stamp is the expected one or the one before. An older one, which could look the same after 128
+//! laps, cannot be loaded: the position is loaded with acquire and stored with release, and the
+//! thread that moved `tail` or `head` to this lap had loaded the stamp of the lap before.
 
 use crate::padded::Padded;
 use crate::position::Track;
@@ -58,6 +58,7 @@ impl std::fmt::Display for Empty {
 
 impl std::error::Error for Empty {}
 
+/// The result of a push that drops elements if there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Overflow {
@@ -86,8 +87,8 @@ enum Turn {
 }
 
 impl Turn {
-    /// The stamp that gives this turn in a lap; the next number gives it to the other side.
-    /// Truncated on purpose: see the module documentation.
+    /// The stamp of a slot that this side may use in a lap. The next number gives the slot to the
+    /// other side. Truncated on purpose: see the module documentation.
     #[inline]
     fn stamp(self, lap: u64) -> u8 {
         match self {
@@ -104,12 +105,12 @@ struct Claimed {
 }
 
 /// Gives a slot to the other side on drop.
-struct GivenOn<'a> {
+struct ReleaseOnDrop<'a> {
     memory: &'a SlotMemory,
     slot: &'a Claimed,
 }
 
-impl Drop for GivenOn<'_> {
+impl Drop for ReleaseOnDrop<'_> {
     #[inline]
     fn drop(&mut self) {
         self.memory.set_stamp(self.slot.spot, self.slot.next_stamp);
@@ -131,11 +132,11 @@ impl SlotRing {
     ///
     /// # Panics
     ///
-    /// If `capacity` or `width` is 0, or the elements do not fit the address space.
+    /// If `capacity` or `width` is 0, or the elements do not fit in the address space.
     pub(crate) fn new(capacity: usize, width: usize) -> Self {
         assert!(
             width > 0,
-            "an element of 0 words says nothing: declare 1 word or more"
+            "an element of 0 words holds no value: declare 1 word or more"
         );
         let Some(memory) = SlotMemory::new(capacity, width, Turn::Push.stamp(0)) else {
             panic!("{capacity} elements of {width} words do not fit in memory: declare fewer");
@@ -162,7 +163,8 @@ impl SlotRing {
     /// Number of elements at some moment during the call, including those being written or read.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        // Load `head` first: it cannot pass the `tail` loaded after it.
+        // Load `head` first: it cannot pass the `tail` loaded after it. `tail` may meanwhile move
+        // by more than the capacity, hence the limit.
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Acquire);
         (self.track.distance(head, tail) as usize).min(self.capacity())
@@ -201,17 +203,19 @@ impl SlotRing {
         Ok(())
     }
 
-    /// Pops an element in place: only `take` accesses it meanwhile.
+    /// Pops an element without a copy: `take` gets it in its slot, which no other thread accesses
+    /// until `take` returns.
     #[inline]
     pub(crate) fn try_pop_with<R>(&self, take: impl FnOnce(&[u64]) -> R) -> Result<R, Empty> {
         let (slot, _) = self.claim(&self.head, Turn::Pop).ok_or(Empty)?;
-        // Also if `take` panics: otherwise the slot would be lost.
-        let _given = GivenOn {
+        // On drop, so that the slot is not lost if `take` panics.
+        let _release = ReleaseOnDrop {
             memory: &self.memory,
             slot: &slot,
         };
-        // SAFETY: only this thread accesses the slot from the claim until `_given` gives it to the
-        // other side, which is after this call, and the slot was written before the poppers got it.
+        // SAFETY: only this thread accesses the slot from the claim until `_release` gives it to
+        // the other side, which is after this call, and the slot was written before the poppers got
+        // it.
         Ok(unsafe { self.memory.with(slot.spot, take) })
     }
 
@@ -233,11 +237,11 @@ impl SlotRing {
             stored: false,
             dropped: 0,
         };
-        let mut place = None;
+        let mut pushed_at = None;
         for _ in 0..OVERWRITE_ATTEMPTS_MAX {
             if let Ok(position) = self.try_push_parts(first, rest) {
                 outcome.stored = true;
-                place = Some(position);
+                pushed_at = Some(position);
                 break;
             }
             if self.drop_oldest() {
@@ -250,8 +254,8 @@ impl SlotRing {
         if outcome.dropped > 0 {
             self.dropped.fetch_add(outcome.dropped, Ordering::Relaxed);
         }
-        let place = place.unwrap_or_else(|| self.tail.load(Ordering::Relaxed));
-        (outcome, place)
+        let position = pushed_at.unwrap_or_else(|| self.tail.load(Ordering::Relaxed));
+        (outcome, position)
     }
 
     /// Removes the oldest element if its slot is the one that the next push needs.
@@ -277,15 +281,16 @@ impl SlotRing {
         claim.is_ok()
     }
 
-    /// Claims the slot at `end` for `turn`, and also returns its position; `None` if it is not ready.
+    /// Claims the slot at `end` for `turn`, and also returns its position; `None` if it is not
+    /// ready.
     #[inline]
     fn claim(&self, end: &AtomicU64, turn: Turn) -> Option<(Claimed, u64)> {
         let mut position = end.load(Ordering::Acquire);
         loop {
             let Some((claimed, next)) = self.ready(position, turn) else {
-                // If another thread has claimed this position meanwhile, its turn may be over and
-                // the stamp further on. Then the next position determines whether there is room.
-                // The stamp was loaded with acquire, so a claim before it is visible here.
+                // If another thread has claimed this position meanwhile, it may have stored the
+                // next stamp already. Then the next position determines whether there is room. The
+                // stamp was loaded with acquire, so a claim before it is visible here.
                 let now = end.load(Ordering::Acquire);
                 if now == position {
                     return None;
@@ -293,7 +298,8 @@ impl SlotRing {
                 position = now;
                 continue;
             };
-            // Release, for the stamps that were loaded: see the module documentation.
+            // Release, so that a thread that loads the new position sees the stamps loaded here:
+            // see the module documentation.
             let swap =
                 end.compare_exchange_weak(position, next, Ordering::Release, Ordering::Acquire);
             match swap {
@@ -303,7 +309,8 @@ impl SlotRing {
         }
     }
 
-    /// Returns the slot at `position` if it has this turn, and the position that follows.
+    /// Returns the slot at `position` and the position that follows, if the stamp of the slot gives
+    /// it to the side `turn`.
     #[inline]
     fn ready(&self, position: u64, turn: Turn) -> Option<(Claimed, u64)> {
         let spot = self.memory.spot(self.track.index(position));

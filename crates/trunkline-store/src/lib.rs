@@ -160,7 +160,7 @@ fn connect(path: &Path) -> Result<(Connection, Vec<Damage>), Error> {
     }
     if connection.is_readonly(rusqlite::MAIN_DB)? || header_forbids_writing(path)? {
         return Err(Error::damaged(
-            "its header names an unknown version of SQLite",
+            "its header is not that of an SQLite file of a known version",
         ));
     }
     // Another engine holds the lock as long as it runs, so waiting for it is left to the caller.

@@ -172,7 +172,7 @@ pub enum StreamError {
     #[error("a value is not of the type of this stream's elements, {data_type}")]
     Type { data_type: DataType },
     #[error(
-        "elements of {data_type} vary in size, and have no raw form: read and write them as values"
+        "elements of type {data_type} vary in size, and have no raw form: read and write them as values"
     )]
     Varying { data_type: DataType },
     /// The received bytes are not an element of this type.
@@ -194,7 +194,7 @@ fn never_came(missing: &u64) -> String {
 
 fn absent(peer: &Option<Box<StreamUrl>>) -> String {
     match peer {
-        Some(peer) => format!("{} did not connect", short(peer)),
+        Some(peer) => format!("no connection to {}", short(peer)),
         None => "no peer connected".to_owned(),
     }
 }

@@ -1,5 +1,5 @@
-//! The state of objects after the segments so far: their properties, the list of objects with data,
-//! and the layout of each.
+//! The state of objects after the segments so far: their properties, the current list of objects,
+//! which of those have data, and the layout of that data.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,12 +20,14 @@ pub(crate) struct Object {
     /// The layout of its data, as last described.
     index: Option<RawIndex>,
     has_data: bool,
-    /// The numbers of the list and the block in which it was last named, and its place in the list.
-    list: u64,
-    block: u64,
+    /// Number of the list in which it was last named.
+    list_number: u64,
+    /// Its place in that list.
     place: u32,
-    /// Number of losses before it was described; see [`Objects::lose`].
-    described: u64,
+    /// Number of the block in which it was last named.
+    block_number: u64,
+    /// Number of losses before its data was last described; see [`Objects::record_loss`].
+    losses_before: u64,
     pub(crate) data_type: TdmsType,
 }
 
@@ -34,22 +36,25 @@ pub(crate) struct Object {
 pub(crate) struct Objects {
     all: Vec<Object>,
     numbers: HashMap<ObjectPath, u32>,
-    /// The objects of the current list that have data, by their place in the list. Most lists are
-    /// long and change little, so this avoids visiting objects without data again and again.
+    /// The numbers of the objects of the current list that have data, by their place in the list.
+    /// Kept separately because most lists are long and change little: objects without data need not
+    /// be visited for every segment.
     active: BTreeMap<u32, u32>,
     /// Number of objects in the current list.
     list_len: u32,
     list_number: u64,
     block_number: u64,
-    /// Entries of blocks since the last call of [`Objects::take_listed`].
+    /// Number of block entries read since the last call of [`Objects::take_listed`].
     listed: u64,
     is_list_lost: bool,
     losses: u64,
 }
 
 /// The effect of an entry of a block.
-pub(crate) struct Taken {
+pub(crate) struct EntryEffect {
+    /// True if the layout of the segment may have changed.
     pub(crate) is_changed: bool,
+    /// The path of the object, if an earlier entry of the block named it too.
     pub(crate) duplicate: Option<ObjectPath>,
 }
 
@@ -65,9 +70,9 @@ impl Objects {
         self.block_number += 1;
     }
 
-    /// Records that a block could not be read to its end. The list is unknown until a new one
-    /// begins, and the layout of an object until it is described again.
-    pub(crate) fn lose(&mut self) {
+    /// Records that a block could not be read to its end, or that segments were skipped. The list
+    /// is unknown until a new one begins, and the layout of an object until it is described again.
+    pub(crate) fn record_loss(&mut self) {
         self.is_list_lost = true;
         self.losses += 1;
     }
@@ -109,11 +114,11 @@ impl Objects {
     }
 
     /// Reads one entry of a block.
-    pub(crate) fn take<R: ReadAt + ?Sized>(
+    pub(crate) fn read_entry<R: ReadAt + ?Sized>(
         &mut self,
         block: &mut Block<'_, R>,
         limits: &Limits,
-    ) -> Result<Taken, Stop> {
+    ) -> Result<EntryEffect, Stop> {
         let position = block.position();
         let path = ObjectPath::parse(block.string(limits.path_bytes_max)?)
             .map_err(|error| block.refuse(position, error.into()))?;
@@ -124,17 +129,18 @@ impl Objects {
         let Some(object) = self.all.get_mut(number as usize) else {
             return Err(block.bad("an object that is not known"));
         };
-        let duplicate = (object.block == at_block).then(|| path.clone());
-        object.block = at_block;
-        let is_new = object.list != list;
+        let duplicate = (object.block_number == at_block).then(|| path.clone());
+        object.block_number = at_block;
+        let is_new = object.list_number != list;
         if is_new {
-            object.list = list;
+            object.list_number = list;
             object.place = self.list_len;
             self.list_len += 1;
         }
         self.listed += 1;
         let position = block.position();
         let entry = raw_index::read(block, &path)?;
+        // The `has_data` of an object that is new in the list may be that of an earlier list.
         let had_data = object.has_data && !is_new;
         let is_changed = match entry {
             Entry::NoData => {
@@ -146,7 +152,7 @@ impl Objects {
                 if object.index.is_none() {
                     return Err(block.refuse(position, Fault::NothingBefore { path }));
                 }
-                if object.described < self.losses {
+                if object.losses_before < self.losses {
                     // Its previous description may be in a part that could not be read.
                     return Err(block.bad("it relies on metadata that could not be read"));
                 }
@@ -168,7 +174,7 @@ impl Objects {
                 object.index = Some(index);
                 object.has_data = true;
                 self.active.insert(object.place, number);
-                object.described = self.losses;
+                object.losses_before = self.losses;
                 !is_same
             }
         };
@@ -178,7 +184,7 @@ impl Objects {
             let (name, value) = block.property()?;
             object.properties.insert(name, value);
         }
-        Ok(Taken {
+        Ok(EntryEffect {
             is_changed,
             duplicate,
         })
@@ -202,10 +208,10 @@ impl Objects {
             properties: Properties::new(),
             index: None,
             has_data: false,
-            list: 0,
-            block: 0,
+            list_number: 0,
             place: 0,
-            described: 0,
+            block_number: 0,
+            losses_before: 0,
             data_type: TdmsType::Void,
         });
         self.numbers.insert(path.clone(), number);

@@ -215,8 +215,8 @@ impl Health {
             U64 "sessions_absent" ""
                 "Broken connections whose `all` subscriptions are kept for the next one"
                 = core.health().absent_sessions();
-            U64 "lost" "" "Updates that bounded subscriptions did not get" = lost;
-            U64 "overruns" "" "`all` subscriptions that ended at their bound" = overruns;
+            U64 "lost" "" "Updates that `last`, `first` and `all` subscriptions did not receive, because their buffer was full" = lost;
+            U64 "overruns" "" "`all` subscriptions that ended because their buffer was full" = overruns;
             U64 "repaired" ""
                 "Items that were wrong at a client and were sent again; above 0 something is broken"
                 = repaired + marked;

@@ -45,8 +45,8 @@ pub(crate) enum Subcommand {
 
 /// List alarms that are not normal
 ///
-/// Active alarms come first, the most urgent before the others. `get` and `monitor` show one property
-/// of an alarm as a field, such as boiler/level#alarm.hi.state.
+/// Active alarms come first; among them, and among the others, the most urgent come first. `get` and
+/// `monitor` show one property of an alarm as a field, such as boiler/level#alarm.hi.state.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
@@ -69,7 +69,7 @@ struct Selection {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// Only alarms of this area
+    /// Only alarms in this area
     #[arg(long, value_name = "AREA")]
     area: Option<String>,
 
@@ -78,8 +78,16 @@ struct Selection {
     priority: Option<u16>,
 }
 
+/// An action without any option or name could concern every alarm by mistake, so it is refused.
+const NAMES_TO_ACT_ON: &str = "Variables, as names or patterns such as 'boiler/**'; NAME#ALARM is one \
+                               alarm of a variable. Can be left out with --area or --priority";
+
 // The alarms that an action is for.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "names" => arg.help(NAMES_TO_ACT_ON),
+    _ => arg,
+}))]
 pub(crate) struct ActArgs {
     #[command(flatten)]
     selection: Selection,
@@ -91,7 +99,7 @@ pub(crate) struct ActArgs {
 
 /// Hide alarms for a limited time
 ///
-/// A shelved alarm returns when the time is over, or with `unshelve`.
+/// A shelved alarm is shown again when the time is up, or with `unshelve`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ShelveArgs {
     #[command(flatten)]
@@ -337,6 +345,18 @@ fn states_for(action: AlarmAction) -> Vec<AlarmState> {
     AlarmState::ALL.into_iter().filter(applies).collect()
 }
 
+/// Returns the sentence for a selection without any alarm in the states of [`states_for`].
+fn no_match(action: AlarmAction) -> &'static str {
+    match action {
+        AlarmAction::Acknowledge => "no unacknowledged alarm matches",
+        AlarmAction::Reset => "no acknowledged latched alarm matches",
+        AlarmAction::Shelve(_) => "no alarm that can be shelved matches",
+        AlarmAction::Unshelve => "no shelved alarm matches",
+        AlarmAction::TakeOutOfService => "no alarm in service matches",
+        AlarmAction::ReturnToService => "no alarm out of service matches",
+    }
+}
+
 fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, CliError> {
     let selection = &args.selection;
     if selection.names.is_empty() && selection.area.is_none() && selection.priority.is_none() {
@@ -368,14 +388,15 @@ fn act(args: &ActArgs, action: AlarmAction, context: &Context) -> Result<Exit, C
         tally.item_failed(problem.exit);
         context.terminal.problem(&problem, 0)?;
     }
+    let no_match = no_match(action);
     for operand in missing {
-        let sentence = "no alarm to which this applies; `trunkline alarm ls --all` lists all";
+        let hint = "`trunkline alarm ls --all` lists all alarms with their states";
         tally.item_failed(Exit::Failed);
-        let problem = Problem::failed("no-match", sentence);
+        let problem = Problem::failed("no-match", format!("{no_match}; {hint}"));
         context.terminal.problem(&problem.of(&operand), 0)?;
     }
     if alarms.is_empty() && selection.names.is_empty() {
-        context.terminal.note("no alarm to which this applies")?;
+        context.terminal.note(no_match)?;
     }
     Ok(tally.exit())
 }

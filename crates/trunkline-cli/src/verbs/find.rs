@@ -26,8 +26,8 @@ pub(crate) struct Args {
 
     /// Only variables with a field that meets this condition: FIELD=VALUE, FIELD!=VALUE,
     /// FIELD~TEXT (contains), 'FIELD>NUMBER' or 'FIELD<NUMBER', such as units=degC,
-    /// description~pump, 'range.high>100'; the field * is any text field. If given several times,
-    /// all conditions must be met
+    /// description~pump, 'range.high>100'; `*` as FIELD stands for any text field. If the option is
+    /// given several times, all conditions must be met
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Condition>,
 
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long)]
     bad: bool,
 
-    /// Only variables whose value is older than their max_age
+    /// Only variables whose value is older than the `max_age` in their configuration
     #[arg(long)]
     stale: bool,
 

@@ -15,8 +15,8 @@ use crate::{CliError, Context, Exit, Tally};
 /// time in the style of --time and --clock; {ts} and {engine_ts}, when the value was measured and
 /// when the engine accepted it, as ISO times in UTC; {age}, the time since the measurement;
 /// {epoch}, the number of the engine's current run; {seq}, the sequence number of the update;
-/// {lost} and {coalesced}, the updates before this one that were lost, or that the contract let
-/// the engine skip.
+/// {lost} and {coalesced}, the number of updates before this one that were lost, or that the engine
+/// skipped, as `monitor --contract` allows.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/**'

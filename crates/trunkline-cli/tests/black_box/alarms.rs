@@ -140,7 +140,7 @@ fn wrong_command_lines_name_what_is_wrong() {
         (
             &["alarm", "ack", "plant/nope"],
             1,
-            "no alarm to which this applies",
+            "no unacknowledged alarm matches",
         ),
         (&["alarm", "shelve", "plant/pump"], 2, "--for"),
         (

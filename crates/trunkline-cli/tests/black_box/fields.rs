@@ -26,13 +26,13 @@ fn fields_are_read_followed_and_found_like_variables() {
     assert!(
         wrong
             .err
-            .contains("rig/level has no field unit (there are access,"),
+            .contains("rig/level has no field unit (its fields are access,"),
         "{}",
         wrong.err
     );
     let refused = rig.run(&["put", "rig/level#units", "bar"]);
     assert_eq!(refused.code, Some(6), "{}", refused.err);
-    let sentence = "the engine writes the fields of a variable";
+    let sentence = "only the engine writes the fields of a variable";
     assert!(refused.err.contains(sentence), "{}", refused.err);
 
     let found = rig.run(&["find", "rig/level#range.*", "--json"]);

@@ -66,7 +66,7 @@ fn until_ends_with_the_reading_that_was_waited_for() {
     let output = rig.run(&["monitor", "rig/mode", "--until", "value > AUTO"]);
     assert_eq!(output.code, Some(2));
     assert!(
-        output.err.contains("does not fit rig/mode"),
+        output.err.contains("cannot be used for rig/mode"),
         "{}",
         output.err
     );

@@ -318,9 +318,11 @@ impl Resolver<'_, '_> {
         let text = &at.value;
         let reason = match Name::parse(text) {
             _ if text.contains("://") => {
-                "an alias refers to a variable of the same engine".to_owned()
+                "an alias refers to a variable of the same engine; write library/path".to_owned()
             }
-            Ok(name) if name.field().is_some() => "an alias refers to a whole variable".to_owned(),
+            Ok(name) if name.field().is_some() => {
+                "an alias refers to a whole variable; write library/path".to_owned()
+            }
             Ok(name) => return Some(name.as_str().to_owned()),
             Err(error) => error.to_string(),
         };

@@ -26,7 +26,7 @@ pub(crate) struct EngineBudget {
     /// Bytes borrowed by consumers and rings.
     used: AtomicUsize,
     /// Number of times that usage fell to half of the limit.
-    ebbs: AtomicUsize,
+    recoveries: AtomicUsize,
     refusals: AtomicUsize,
     parked: Mutex<Vec<Parked>>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Budget {
     used: AtomicUsize,
     /// Number of times that the consumer released bytes and at least half of its limit was free
     /// afterwards.
-    ebbs: AtomicUsize,
+    recoveries: AtomicUsize,
     parked: Mutex<Vec<Parked>>,
     /// The engine's budget to borrow from; `None` if the engine does not limit its memory.
     engine: Option<Arc<EngineBudget>>,
@@ -73,7 +73,7 @@ impl EngineBudget {
         Self {
             max,
             used: AtomicUsize::new(0),
-            ebbs: AtomicUsize::new(0),
+            recoveries: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             parked: Mutex::new(Vec::new()),
         }
@@ -138,7 +138,7 @@ impl EngineBudget {
         let before = self.used.fetch_sub(bytes, Ordering::SeqCst);
         let half = self.max / 2;
         if before > half && before - bytes <= half {
-            self.ebbs.fetch_add(1, Ordering::SeqCst);
+            self.recoveries.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -183,7 +183,7 @@ impl Budget {
         Self {
             max: AtomicUsize::new(usize::MAX),
             used: AtomicUsize::new(0),
-            ebbs: AtomicUsize::new(0),
+            recoveries: AtomicUsize::new(0),
             parked: Mutex::new(Vec::new()),
             engine: engine.map(Arc::clone),
             borrowed: AtomicUsize::new(0),
@@ -304,12 +304,12 @@ impl Budget {
 
     /// Returns a number that changes when the consumer has caught up or half of the engine's bytes
     /// are free again. A caller that found no bytes free may find some once it has changed.
-    pub(crate) fn ebbs(&self) -> usize {
+    pub(crate) fn recoveries(&self) -> usize {
         let engine = self
             .engine
             .as_ref()
-            .map_or(0, |engine| engine.ebbs.load(Ordering::SeqCst));
-        self.ebbs.load(Ordering::Acquire).wrapping_add(engine)
+            .map_or(0, |engine| engine.recoveries.load(Ordering::SeqCst));
+        self.recoveries.load(Ordering::Acquire).wrapping_add(engine)
     }
 
     /// Releases bytes that the consumer has taken, and wakes the writers that now find enough.
@@ -318,7 +318,7 @@ impl Budget {
             return;
         }
         if self.subtract(cost, wakes) <= self.max() / 2 {
-            self.ebbs.fetch_add(1, Ordering::AcqRel);
+            self.recoveries.fetch_add(1, Ordering::AcqRel);
         }
         self.wake_satisfied(wakes);
     }
@@ -342,7 +342,7 @@ impl Budget {
         }
         let used = self.used.fetch_sub(cost, Ordering::SeqCst) - cost;
         if used <= self.max() / 2 {
-            self.ebbs.fetch_add(1, Ordering::AcqRel);
+            self.recoveries.fetch_add(1, Ordering::AcqRel);
         }
         let lent = self.take_surplus(|used| used);
         self.wake_satisfied(wakes);

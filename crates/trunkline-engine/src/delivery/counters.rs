@@ -10,7 +10,7 @@ pub(crate) struct Counters {
     /// Subscribed variables over all subscriptions, except those of the engine's own services and
     /// libraries.
     pub(crate) subscribed: Counter,
-    /// Updates that bounded subscriptions did not get.
+    /// Updates that `last`, `first` and `all` subscriptions did not receive.
     pub(crate) lost: Counter,
     /// Subscriptions that ended with `overrun`.
     pub(crate) overruns: Counter,

@@ -39,7 +39,9 @@ pub enum Refusal {
         "the variable is read-only: only its source can write it; its configuration sets this with `access`"
     )]
     ReadOnly,
-    #[error("the engine writes the fields of a variable; change the variable or its configuration")]
+    #[error(
+        "only the engine writes the fields of a variable; write the variable itself, or change its configuration"
+    )]
     Field,
     #[error("you may not write this variable; ask its administrator for the right to write")]
     Denied,
@@ -155,7 +157,7 @@ pub enum AccessError {
         /// The nearest existing name, if it was looked up with `Engine::suggest`.
         suggestion: Option<String>,
     },
-    #[error("{name} has no field {field}; there are {known}")]
+    #[error("{name} has no field {field}; its fields are {known}")]
     UnknownField {
         name: String,
         field: String,

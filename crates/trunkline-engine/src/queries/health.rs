@@ -127,7 +127,7 @@ impl Health<'_> {
         (counters.repaired.get(), counters.marked.get())
     }
 
-    /// Returns two counts: updates that bounded subscriptions did not get, and `all` subscriptions
+    /// Returns two counts: updates that subscriptions lost, and `all` subscriptions
     /// that ended with `overrun`.
     pub fn lost_and_overruns(&self) -> (u64, u64) {
         let counters = &self.core.counters;

@@ -76,12 +76,12 @@ impl Matcher {
             DataType::F64 | DataType::U64 => {
                 let number = value.parse().ok().map(Wanted::Number);
                 let fits = comparison != Comparison::Contains;
-                let what = "a number: use =, !=, < or > and a number";
+                let what = "a number: use =, !=, < or > with a number";
                 (what, number.filter(|_| fits))
             }
             DataType::Bool => {
                 let is = value.parse().ok().map(Wanted::Bool);
-                let what = "true or false: use = or != and true or false";
+                let what = "true or false: use = or !=, with one of these values";
                 (what, is.filter(|_| is_equality(comparison)))
             }
             DataType::String => {

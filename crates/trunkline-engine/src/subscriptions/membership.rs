@@ -50,7 +50,7 @@ impl Membership {
         let terms = Terms {
             outbox: Arc::clone(outbox),
             mark,
-            elements_max: elements as usize,
+            updates_max: elements as usize,
             bytes_max: bytes as usize,
         };
         Self {

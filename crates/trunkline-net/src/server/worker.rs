@@ -33,13 +33,13 @@ const EVENTS_MAX: usize = 256;
 const LINGERING_MAX: usize = 64;
 
 /// Number of memory polls per system call while the thread spins.
-const GLANCES: usize = 16;
+const MEMORY_POLLS_PER_SYSTEM_CALL: usize = 16;
 
 /// Maximum number of timers that fire before newly arrived input has its turn.
 const TIMERS_MAX: usize = 16;
 
 /// Maximum number of sessions whose memory is polled while the thread spins.
-const GLANCED_MAX: usize = 8;
+const MEMORY_POLLED_MAX: usize = 8;
 
 /// The token of the mailbox; no session has it.
 pub(super) const MAILBOX: Token = Token(usize::MAX);
@@ -82,7 +82,7 @@ pub(super) struct Worker {
     buffer: Box<[u8]>,
     spin: Spin,
     /// Number of polls in all spins so far.
-    looks: usize,
+    polls: usize,
     mail: Vec<Mail>,
     shutdown: Option<Tick>,
 }
@@ -112,7 +112,7 @@ impl Worker {
             timers: BTreeSet::new(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             spin: Spin::new(spin),
-            looks: 0,
+            polls: 0,
             mail: Vec::new(),
             shutdown: None,
         }
@@ -139,7 +139,7 @@ impl Worker {
             self.read_mail(moment);
             self.fire_timers(moment.now);
             self.run_turns(&mut moment);
-            // Send what those turns marked before the thread sleeps.
+            // Before the thread sleeps, send what those turns have marked.
             self.read_mail(moment);
             self.run_turns(&mut moment);
         }
@@ -150,32 +150,33 @@ impl Worker {
             .for_each(|s| s.abandon(now));
     }
 
-    /// Polls for work for a short time. Returns true if there is some, perhaps in `events`.
+    /// Polls for work for a short time. Returns true if it found some; `events` then has the events
+    /// found by the system, if any.
     fn spin(&mut self, events: &mut Events, now: Tick) -> bool {
         if !self.spin.is_on() {
             return false;
         }
         events.clear();
-        if self.to_arm.len() > GLANCED_MAX {
-            // Too many to poll one by one: arm them, so that they ring.
+        if self.to_arm.len() > MEMORY_POLLED_MAX {
+            // Too many to poll one by one: arm them, so that they wake the thread.
             self.arm();
             if !self.turns.is_empty() {
                 return true;
             }
         }
         let longest = self.next_timer().map(|due| due.since(now));
-        let looks = &mut self.looks;
+        let polls = &mut self.polls;
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
         let (slots, turns, to_arm) = (&mut self.slots, &mut self.turns, &self.to_arm);
-        // Polling memory is much cheaper than a system call, so only one of every `seldom` polls,
-        // counted over all spins, asks the system. Sessions on sockets thus get their turn beside
-        // busy memory.
-        let seldom = match to_arm.is_empty() {
+        // Polling memory is much cheaper than a system call, so only one of every `period` polls,
+        // counted over all spins, also makes a system call. Sessions on sockets thus get their turn
+        // even if shared memory is busy.
+        let period = match to_arm.is_empty() {
             true => 1,
-            false => GLANCES,
+            false => MEMORY_POLLS_PER_SYSTEM_CALL,
         };
         self.spin.run(longest, || {
-            for key in to_arm.iter().take(GLANCED_MAX) {
+            for key in to_arm.iter().take(MEMORY_POLLED_MAX) {
                 if let Some(session) = session(slots, *key)
                     && session.glance()
                 {
@@ -183,8 +184,8 @@ impl Worker {
                     turns.queue(session, *key);
                 }
             }
-            *looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(seldom) {
+            *polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(period) {
                 let polled = poll.poll(events, Some(Duration::ZERO));
                 if polled.is_err() {
                     events.clear();
@@ -194,8 +195,8 @@ impl Worker {
         })
     }
 
-    /// Makes every session announce that its thread sleeps, and plans turns for those that have new
-    /// input.
+    /// Makes the sessions in `to_arm` announce that their thread sleeps, and plans turns for those
+    /// that have new input.
     fn arm(&mut self) {
         for key in self.to_arm.drain(..) {
             if let Some(session) = session(&mut self.slots, key) {
@@ -218,7 +219,7 @@ impl Worker {
             true => self.next_timer().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
         };
-        // An error is a signal of the system, or lack of memory; the loop continues either way.
+        // Fails if a signal interrupts it or memory is lacking; the loop continues either way.
         let polled = self.poll.poll(events, timeout);
         self.mailbox.wake_up();
         polled.is_ok()
@@ -250,6 +251,7 @@ impl Worker {
 
     fn accept_event(&mut self, event: &Event) {
         if event.token() == MAILBOX {
+            // The main loop reads the mail in every round.
             return;
         }
         let key = SessionKey::from_token(event.token());
@@ -331,8 +333,9 @@ impl Worker {
             self.install(key, Session::refused(transport, bytes, now));
             return;
         }
-        // In a crowd the thread waits for no single peer. Most have sent their request already and
-        // get their answer: reading the input first keeps the system from discarding the answer.
+        // With so many connections lingering, the thread does not wait for this one. Most peers
+        // have already sent their request and still receive the answer: reading their input first
+        // keeps the system from discarding it.
         let _ = transport.receive.try_read(&mut self.buffer);
         let _ = transport.send.try_write(bytes);
         transport.send.finish();
@@ -404,7 +407,7 @@ impl Worker {
         }
     }
 
-    /// Runs one turn for each session that has one planned now, those that have used least time
+    /// Runs one turn for each session that has one planned now, those that have used the least time
     /// first. Stops after the time of one turn, to check for new input.
     fn run_turns(&mut self, moment: &mut Moment) {
         moment.closing = self.shutdown.is_some();
@@ -422,6 +425,7 @@ impl Worker {
                 continue;
             };
             session.queued = false;
+            // This session is not charged for the time that another one has used.
             if moment.used_by.take().is_some_and(|other| other != key) {
                 moment.began = clock.now();
             }
@@ -430,8 +434,8 @@ impl Worker {
             // A panic is a defect of one session's endpoint; the other sessions continue.
             let turn = catch_unwind(AssertUnwindSafe(|| session.turn(buffer, *moment)));
             let mut turn = turn.unwrap_or(Turn::Over);
-            // A session that is alone on its thread shares the time with none, and reading the
-            // clock costs as much as a small request.
+            // A session that is alone on its thread has no one to share the time with, so the turn
+            // is not timed: reading the clock costs as much as a small request.
             if !is_alone || matches!(turn, Turn::Again) {
                 let ended = clock.now();
                 session.share.use_up(ended.since(moment.began));
@@ -460,7 +464,7 @@ impl Worker {
             if session.wants_arming() && !std::mem::replace(&mut session.to_arm, true) {
                 self.to_arm.push(key);
             }
-            if poll_for_room(&self.poll, session, key).is_err() {
+            if update_interest(&self.poll, session, key).is_err() {
                 self.remove(key);
                 continue;
             }
@@ -505,15 +509,16 @@ impl Worker {
     }
 }
 
-fn interest(room: bool) -> Interest {
-    match room {
+fn interest(polls_room: bool) -> Interest {
+    match polls_room {
         true => Interest::READABLE | Interest::WRITABLE,
         false => Interest::READABLE,
     }
 }
 
-/// Switches polling for room on or off. Registering again reports events that are already there.
-fn poll_for_room(poll: &Poll, session: &mut Session, key: SessionKey) -> io::Result<()> {
+/// Switches polling for room to send on or off, if the session requires it. Registering again
+/// reports events that are already there.
+fn update_interest(poll: &Poll, session: &mut Session, key: SessionKey) -> io::Result<()> {
     let Some(room) = session.room_wanted() else {
         return Ok(());
     };

@@ -180,7 +180,7 @@ forms! {
         |source, _| cut_text(source.text(), MAX).into();
     [T: From<&'a str> + AsRef<str>, const MAX: usize] Whole<MAX>: T, 0,
         |out, text, _| out.extend_from_slice(cut_text(text.as_ref(), MAX).as_bytes()),
-        |field, _| field.whole_text().map(|text| cut_text(text, MAX).into()),
+        |field, _| field.rest_text().map(|text| cut_text(text, MAX).into()),
         |text, name, to| to.field(name, Shown::Text(text.as_ref())),
         |source, _| cut_text(source.text(), MAX).into();
     [const N: usize] Fixed: [u8; N], N,

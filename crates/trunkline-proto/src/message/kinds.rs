@@ -1,6 +1,6 @@
 //! One match that knows the message of each kind of frame.
 
-use super::alarm::{AlarmActFrame, AlarmActedFrame, AlarmPageForm, Alarms};
+use super::alarm::{AlarmActForm, AlarmActedForm, AlarmPageForm, Alarms};
 use super::audit::{Audit, AuditPageForm};
 use super::closing::{Goodbye, Refused};
 use super::convergence::{CheckFrame, CompareFrame};
@@ -90,8 +90,8 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         FrameKind::AuditPage => visitor.list::<AuditPageForm>(),
         FrameKind::Alarms => visitor.single::<Alarms<'a>>(),
         FrameKind::AlarmPage => visitor.list::<AlarmPageForm>(),
-        FrameKind::AlarmAct => visitor.list::<AlarmActFrame>(),
-        FrameKind::AlarmActed => visitor.list::<AlarmActedFrame>(),
+        FrameKind::AlarmAct => visitor.list::<AlarmActForm>(),
+        FrameKind::AlarmActed => visitor.list::<AlarmActedForm>(),
         FrameKind::StreamLookup => visitor.single::<Lookup>(),
         FrameKind::StreamTicket => visitor.single::<TicketGrant>(),
         FrameKind::StreamRegister => visitor.single::<Register>(),

@@ -315,7 +315,7 @@ impl<'a> Writing<'a> {
 
     /// Returns the undelivered elements.
     fn left(&self, closed: Closed) -> Left {
-        if let Some(error) = closed.journal {
+        if let Some(error) = closed.journal_error {
             self.ctx.say(|| error.to_string());
         }
         Left {

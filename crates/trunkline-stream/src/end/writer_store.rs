@@ -84,7 +84,7 @@ impl WriterStore {
             if len == 0 || !self.ring.push(&next[..len], count).unwrap_or(false) {
                 break;
             }
-            self.journal.pushed(len);
+            self.journal.note_pushed(len);
         }
         self.ring.written() > before
     }
@@ -108,7 +108,7 @@ impl WriterStore {
         self.journal.append(bytes, elements)?;
         let is_next = self.journal.is_next(bytes.len());
         if is_next && self.ring.push(bytes, elements).unwrap_or(false) {
-            self.journal.pushed_last();
+            self.journal.note_last_pushed();
         }
         self.wake_sync();
         Ok(Some(self.journal.mark()))

@@ -8,7 +8,10 @@ use std::sync::Arc;
 /// for users.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error("the journal in {} cannot be {action}: {cause}; {}", folder.display(), hint(cause.kind()))]
+    #[error(
+        "the journal in {} cannot be {action}: {}; {}",
+        folder.display(), reason(cause), hint(cause.kind())
+    )]
     Disk {
         folder: PathBuf,
         /// The operation that failed.
@@ -100,6 +103,13 @@ impl JournalError {
 /// After this operation fails, everything written to the disk must be considered lost.
 pub(super) const SYNCED: &str = "brought to the disk";
 
+fn reason(cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        _ => cause.to_string(),
+    }
+}
+
 fn hint(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -111,6 +121,6 @@ fn hint(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::WouldBlock => {
             "another endpoint uses it: close that endpoint, or give each its own folder"
         }
-        _ => "check the folder and the disk, then create the endpoint again",
+        _ => "check the folder and the disk, then try again",
     }
 }

@@ -17,22 +17,22 @@ use super::{Durability, form_of, forward_to_log};
 
 /// The journal of a writer.
 ///
-/// Bytes go through it in this order:
+/// Four positions in the stream describe its state:
 /// ```text
 ///   kept <= pushed <= visible <= written
 /// ```
-/// `kept` is the position of the reader's acknowledgements, `pushed` that of the data put into the
-/// ring for sending. `visible` is the limit for pushing: everything written, or only the durable
-/// part.
+/// The reader has acknowledged everything before `kept`. Everything before `pushed` was put into
+/// the ring for sending. `visible` is the limit for pushing: everything written, or only the
+/// durable part.
 #[derive(Debug)]
 pub struct WriterJournal {
     log: Log,
     durability: Durability,
     form: ElementForm,
     written_elements: u64,
-    /// Data read back and not pushed yet, in whole elements.
+    /// Data read back from the files, in whole elements.
     pending: Vec<u8>,
-    /// Number of its bytes already pushed.
+    /// Number of bytes of `pending` that are already pushed.
     taken: usize,
     /// The place of the records after `pending`; only used while there are any.
     place: Option<Place>,
@@ -44,11 +44,11 @@ pub struct WriterJournal {
 pub struct WriterStart {
     pub lineage: Lineage,
     pub is_new: bool,
-    /// Position from which the journal has the stream.
+    /// Position at which the part of the stream in the journal begins.
     pub kept: u64,
-    /// Elements before `kept`.
+    /// Number of elements before `kept`.
     pub kept_elements: u64,
-    /// Position up to which the journal has the stream.
+    /// Position at which the part of the stream in the journal ends.
     pub written: u64,
     /// The secret from which the endpoint's shared secrets are derived.
     pub secret: Secret,
@@ -88,6 +88,7 @@ impl WriterJournal {
             pushed: start.kept,
             log,
         };
+        // Counting reads the data, so it goes back to the beginning before and after.
         journal.rewind(start.kept)?;
         journal.written_elements = journal.count(start.kept_elements)?;
         journal.rewind(start.kept)?;
@@ -113,18 +114,20 @@ impl WriterJournal {
             at += self.pending.len() as u64;
         }
         // The bytes after `position` are at the end of the last data read.
-        let behind = usize::try_from(at.saturating_sub(position)).unwrap_or(0);
-        self.taken = self.pending.len().saturating_sub(behind);
+        let after = usize::try_from(at.saturating_sub(position)).unwrap_or(0);
+        self.taken = self.pending.len().saturating_sub(after);
         self.place = Some(place);
         Ok(())
     }
 
-    /// Number of elements up to the end of the journal.
-    fn count(&mut self, before: u64) -> Result<u64, JournalError> {
+    /// Number of elements up to the end of the journal, `kept_elements` of which precede the next
+    /// byte to push. If elements vary in size, the data is read to its end, and then counts as
+    /// pushed.
+    fn count(&mut self, kept_elements: u64) -> Result<u64, JournalError> {
         if let ElementForm::Fixed(size) = self.form {
             return Ok(self.log.end / u64::from(size.max(1)));
         }
-        let mut walk = ElementWalk::new(self.form, u64::MAX, self.pushed, before);
+        let mut walk = ElementWalk::new(self.form, u64::MAX, self.pushed, kept_elements);
         loop {
             let rest = self.next_bytes()?;
             if rest.is_empty() {
@@ -133,7 +136,7 @@ impl WriterJournal {
             // Cannot fail: there is no bound on the length of an element.
             let _ = walk.advance(rest, u64::MAX);
             let count = rest.len();
-            self.pushed(count);
+            self.note_pushed(count);
         }
     }
 
@@ -142,23 +145,25 @@ impl WriterJournal {
         self.log.end
     }
 
-    /// Elements before that position.
+    /// Number of elements before [`written`](Self::written).
     pub fn written_elements(&self) -> u64 {
         self.written_elements
     }
 
-    /// Returns true if a run of this length fits the size limit.
+    /// Returns true if a run of this length fits within the size limit. Frees space for it if
+    /// necessary and possible.
     pub fn has_room(&mut self, bytes: usize) -> Result<bool, JournalError> {
         self.log.has_room(bytes as u64)
     }
 
-    /// Appends `bytes`, which are `elements` whole elements. They count as written once
-    /// [`is_safe`](Self::is_safe) returns true for [`mark`](Self::mark).
+    /// Appends `bytes`, which are `elements` whole elements. They are as durable as configured once
+    /// [`is_safe`](Self::is_safe) returns true for the current [`mark`](Self::mark).
     pub fn append(&mut self, bytes: &[u8], elements: u64) -> Result<(), JournalError> {
         let is_next = self.pushed == self.log.end;
         self.log.append(RecordKind::Data, self.log.end, bytes)?;
         self.written_elements += elements;
         if is_next {
+            // Everything before is pushed, so these bytes are the next data to read back.
             self.pending.clear();
             self.taken = 0;
             self.place = self.log.last_place().map(|last| Place {
@@ -196,7 +201,7 @@ impl WriterJournal {
     }
 
     /// Marks this many bytes of [`next_bytes`](Self::next_bytes) as pushed.
-    pub fn pushed(&mut self, bytes: usize) {
+    pub fn note_pushed(&mut self, bytes: usize) {
         self.taken += bytes;
         self.pushed += bytes as u64;
     }
@@ -207,18 +212,18 @@ impl WriterJournal {
         self.durability == Durability::Process && self.pushed + bytes as u64 == self.log.end
     }
 
-    /// Marks the last run as pushed, by a caller that still had its bytes.
-    pub fn pushed_last(&mut self) {
+    /// Marks the last appended run as pushed. The caller pushed the bytes that it had passed to
+    /// [`append`](Self::append), without reading them back.
+    pub fn note_last_pushed(&mut self) {
         self.pushed = self.log.end;
         self.place = self.log.last_place();
     }
 
     /// Releases everything before `position`, where `elements` elements end, because it is durable
-    /// at the reader. Data that was not pushed is kept until it was, even if it is no longer
-    /// needed.
+    /// at the reader. Does nothing if some of it is not pushed yet.
     ///
     /// # Errors
-    /// The disk failed; it is tried again the next time.
+    /// The disk failed. The next call tries again.
     pub fn trim(&mut self, position: u64, elements: u64) -> Result<(), JournalError> {
         if position > self.pushed {
             return Ok(());

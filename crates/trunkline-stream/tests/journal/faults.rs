@@ -168,7 +168,7 @@ fn worn_disk(synced: bool) -> SimDisk {
     .unwrap();
     while !sut.next_bytes().unwrap().is_empty() {
         let count = sut.next_bytes().unwrap().len();
-        sut.pushed(count);
+        sut.note_pushed(count);
     }
     sut.trim(2 * ELEMENT, 2).unwrap();
     disk
@@ -237,7 +237,7 @@ fn cursor_never_passes_unsynced_data_after_a_failed_sync() {
         append(&mut sut, 9).unwrap();
         while !sut.next_bytes().unwrap().is_empty() {
             let count = sut.next_bytes().unwrap().len();
-            sut.pushed(count);
+            sut.note_pushed(count);
         }
     }
     let job = sut.sync_job_now().unwrap();
@@ -302,7 +302,7 @@ fn full_journal_has_room_after_the_reader_syncs() {
         assert!(held > 900, "{held} bytes in round {round}");
         while !sut.next_bytes().unwrap().is_empty() {
             let count = sut.next_bytes().unwrap().len();
-            sut.pushed(count);
+            sut.note_pushed(count);
         }
         // Finally also the part in the current file.
         trimmed = sut.written() - 8 * (round % 7);

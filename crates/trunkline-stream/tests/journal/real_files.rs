@@ -48,7 +48,7 @@ fn journal_is_read_back_after_reopening() {
             assert_eq!(next, bytes(at, at + next.len() as u64));
             let count = next.len();
             at += count as u64;
-            sut.pushed(count);
+            sut.note_pushed(count);
         }
         assert_eq!(at, sut.written());
         kept = at - 3000 * ELEMENT;

@@ -267,7 +267,7 @@ impl World {
                         reader.append(piece)?;
                         self.arrived.extend_from_slice(piece);
                     }
-                    writer.pushed(len);
+                    writer.note_pushed(len);
                     left = left.saturating_sub(len as u64);
                 }
             }

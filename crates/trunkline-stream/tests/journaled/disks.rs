@@ -111,7 +111,7 @@ fn close_reports_a_journal_that_was_not_emptied() {
     };
     let closed = closing.join().unwrap();
     assert_eq!((closed.elements, closed.in_doubt), (0, 0));
-    let told = [closed.journal, Some(of_reader)];
+    let told = [closed.journal_error, Some(of_reader)];
     for side in [0, 1] {
         let said = told[side].as_ref().unwrap().to_string();
         let folder = pair.journal(side);
@@ -146,8 +146,8 @@ fn abort_reports_a_journal_that_was_not_emptied() {
     let monitor = writer.monitor();
     assert_eq!(monitor.properties().journal, None);
     let aborted = writer.abort();
-    assert!(aborted.journal.is_some(), "{aborted:?}");
-    assert_eq!(monitor.properties().journal, aborted.journal);
+    assert!(aborted.journal_error.is_some(), "{aborted:?}");
+    assert_eq!(monitor.properties().journal, aborted.journal_error);
 }
 
 /// The end itself cannot be stored: closing does not wait for an unreachable reader, and the stream
@@ -183,7 +183,7 @@ fn close_that_cannot_be_stored_fails_and_the_stream_continues() {
     }
     let closed = writer.close(None);
     assert_eq!(closed.elements, count);
-    assert!(closed.journal.unwrap().is_passing());
+    assert!(closed.journal_error.unwrap().is_passing());
     fs::remove_dir(file(&pair, 0, &next)).unwrap();
     let mut writer = Writer::<u64>::create(&pair.url(0), of_writer()).unwrap();
     assert_eq!(writer.properties().total, count);

@@ -282,7 +282,7 @@ impl<'a, R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'a, R, I> {
             Err(Stop::Refused(finding)) => Err(OpenError::Refused(finding)),
             Err(Stop::Rest(finding)) => {
                 self.map.find(finding.position, finding.fault);
-                self.map.objects.lose();
+                self.map.objects.record_loss();
                 self.layout = None;
                 Ok(())
             }
@@ -302,9 +302,9 @@ fn take_objects<R: ReadAt + ?Sized>(
     map.objects.begin_block();
     for _ in 0..count {
         let position = block.position();
-        let taken = map.objects.take(block, limits)?;
-        is_changed |= taken.is_changed;
-        if let Some(path) = taken.duplicate {
+        let effect = map.objects.read_entry(block, limits)?;
+        is_changed |= effect.is_changed;
+        if let Some(path) = effect.duplicate {
             map.find(position, Fault::DuplicatePath { path });
         }
     }

@@ -127,7 +127,7 @@ impl<R: ReadAt + ?Sized, I: ReadAt + ?Sized> Walk<'_, R, I> {
         self.map.bytes_skipped += next - self.at;
         self.map.bytes_lost = 0;
         // The skipped part may have described channels.
-        self.map.objects.lose();
+        self.map.objects.record_loss();
         self.layout = None;
         self.index = None;
         (self.at, self.position) = (next, next);

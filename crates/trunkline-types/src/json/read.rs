@@ -357,11 +357,10 @@ fn gather<'a>(
         return Ok(());
     };
     let Json::Array(items) = json else {
-        let expected = format!(
-            "a list (array({}) has {} dimensions)",
-            ty.element,
-            ty.shape.len()
-        );
+        let dimensions = ty.shape.len();
+        let plural = if dimensions == 1 { "" } else { "s" };
+        let ty = clip(&DataType::Array(Arc::new(ty.clone())).to_string());
+        let expected = format!("a list: {ty} has {dimensions} dimension{plural}");
         return Err(wrong_text(&describe(json), &expected));
     };
     match *slot {

@@ -154,21 +154,21 @@ fn lossless_conversions_are_accepted() {
 #[test]
 fn lossy_conversions_are_refused_with_the_reason() {
     for (json, text, expected) in [
-        (json!(300), "u8", "300 is outside u8 (0 to 255)"),
+        (json!(300), "u8", "300 is outside the range of u8, 0 to 255"),
         (
             json!(-1),
             "u64",
-            "-1 is outside u64 (0 to 18446744073709551615)",
+            "-1 is outside the range of u64, 0 to 18446744073709551615",
         ),
         (
             json!(9_223_372_036_854_775_808_u64),
             "i64",
-            "9223372036854775808 is outside i64 (-9223372036854775808 to 9223372036854775807)",
+            "9223372036854775808 is outside the range of i64, -9223372036854775808 to 9223372036854775807",
         ),
         (
             json!(1e300),
             "i32",
-            "1e+300 is outside i32 (-2147483648 to 2147483647)",
+            "1e+300 is outside the range of i32, -2147483648 to 2147483647",
         ),
         (json!(1.5), "i32", "1.5 is not an i32"),
         (json!(1e17), "i64", "1e+17 cannot be kept exactly in an i64"),
@@ -185,17 +185,17 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!(1e39),
             "f32",
-            "1e+39 is outside f32 (-3.4028235e38 to 3.4028235e38)",
+            "1e+39 is outside the range of f32, -3.4028235e38 to 3.4028235e38",
         ),
         (json!("5"), "i32", "\"5\" is not an i32"),
         (json!("x"), "u64", "\"x\" is not a u64"),
         (json!(null), "f64", "null is not an f64"),
-        (json!(1), "bool", "1 is not a bool"),
+        (json!(1), "bool", "1 is not a bool: write true or false"),
         (json!([1]), "string", "a list of 1 is not a string"),
         (
             json!({}),
             "array(f64, *)",
-            "an object is not a list (array(f64) has 1 dimensions)",
+            "an object is not a list: array(f64, *) has 1 dimension",
         ),
         (
             json!("STOP"),
@@ -213,12 +213,12 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!([1, 2]),
             "array(f64, 3)",
-            "dimension 1 has 2 elements, but the type fixes it to 3",
+            "dimension 1 has length 2, but the type requires 3",
         ),
         (
             json!([[1, 2], [3]]),
             "array(f64, *, *)",
-            "dimension 2 has 1 elements here and 2 before: all must have the same length",
+            "dimension 2 has length 1 here and 2 before: all must have the same length",
         ),
         (
             json!([1, [2]]),
@@ -248,7 +248,7 @@ fn lossy_conversions_are_refused_with_the_reason() {
         (
             json!({"a": {"x": 256}}),
             "struct(a: struct(x: u8))",
-            "a: x: 256 is outside u8 (0 to 255)",
+            "a: x: 256 is outside the range of u8, 0 to 255",
         ),
         (
             json!({"t0": "2026-01-01T00:00:00Z"}),

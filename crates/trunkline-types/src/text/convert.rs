@@ -10,10 +10,10 @@ pub enum ConvertError {
     WrongType {
         /// The text as given, shortened.
         text: String,
-        /// The type with its article, shortened.
+        /// The type with its article, shortened; how to write a value, unless its name says that.
         ty: String,
     },
-    #[error("{text} is outside {ty} ({low} to {high})")]
+    #[error("{text} is outside the range of {ty}, {low} to {high}")]
     OutOfRange {
         /// The text as given, shortened.
         text: String,
@@ -39,7 +39,7 @@ pub enum ConvertError {
         labels: String,
     },
     /// The length of a dimension differs from the one fixed by its type.
-    #[error("dimension {dimension} has {found} elements, but the type fixes it to {fixed}")]
+    #[error("dimension {dimension} has length {found}, but the type requires {fixed}")]
     FixedLength {
         /// The dimension, from 1, outermost first.
         dimension: usize,
@@ -48,7 +48,7 @@ pub enum ConvertError {
         fixed: u32,
     },
     #[error(
-        "dimension {dimension} has {found} elements here and {before} before: all must have the same length"
+        "dimension {dimension} has length {found} here and {before} before: all must have the same length"
     )]
     Ragged {
         /// The dimension, from 1, outermost first.
@@ -120,7 +120,7 @@ impl ConvertError {
     pub(crate) fn wrong_type(text: &str, ty: &DataType) -> Self {
         ConvertError::WrongType {
             text: quoted(text),
-            ty: with_article(ty),
+            ty: with_article(ty) + notation(ty),
         }
     }
 
@@ -176,6 +176,17 @@ pub fn with_article(ty: &DataType) -> String {
         "a"
     };
     format!("{article} {}", clip(&name))
+}
+
+/// Returns how to write a value of the type, as the end of a sentence; empty if the name of the type
+/// says that.
+fn notation(ty: &DataType) -> &'static str {
+    match ty {
+        DataType::Bool => ": write true or false",
+        DataType::Struct(_) => ": write a JSON object with all its fields",
+        DataType::Waveform(_) => ": write a JSON object with t0, dt and samples",
+        _ => "",
+    }
 }
 
 /// Returns a given text as a sentence shows it: in quotes if its edges would not be visible.

@@ -282,29 +282,29 @@ mod values {
             (
                 "1e400",
                 "f64",
-                "1e400 is outside f64 (-1.7976931348623157e308 to 1.7976931348623157e308)",
+                "1e400 is outside the range of f64, -1.7976931348623157e308 to 1.7976931348623157e308",
             ),
             (
                 "1e39",
                 "f32",
-                "1e39 is outside f32 (-3.4028235e38 to 3.4028235e38)",
+                "1e39 is outside the range of f32, -3.4028235e38 to 3.4028235e38",
             ),
             (
                 "9007199254740993",
                 "f64",
                 "9007199254740993 cannot be kept exactly in an f64",
             ),
-            ("300", "u8", "300 is outside u8 (0 to 255)"),
-            ("-1", "u8", "-1 is outside u8 (0 to 255)"),
-            ("0x100", "u8", "0x100 is outside u8 (0 to 255)"),
-            ("1e300", "u8", "1e300 is outside u8 (0 to 255)"),
+            ("300", "u8", "300 is outside the range of u8, 0 to 255"),
+            ("-1", "u8", "-1 is outside the range of u8, 0 to 255"),
+            ("0x100", "u8", "0x100 is outside the range of u8, 0 to 255"),
+            ("1e300", "u8", "1e300 is outside the range of u8, 0 to 255"),
             ("3.7", "i32", "3.7 is not an i32"),
             ("inf", "i32", "inf is not an i32"),
             ("0x", "i32", "0x is not an i32"),
             ("0x-1", "i32", "0x-1 is not an i32"),
             ("--1", "i32", "--1 is not an i32"),
             ("", "i32", "\"\" is not an i32"),
-            ("2", "bool", "2 is not a bool"),
+            ("2", "bool", "2 is not a bool: write true or false"),
             ("STOP", "enum(OFF, AUTO)", "STOP is not one of OFF, AUTO"),
             ("auto", "enum(OFF, AUTO)", "auto is not one of OFF, AUTO"),
             ("2", "enum(OFF, AUTO)", "2 is not one of OFF, AUTO"),
@@ -335,7 +335,7 @@ mod values {
         let long = "9".repeat(64 << 10);
         let error = refused(&long, "i64");
         assert!(
-            error.contains("is outside i64") && error.len() < 200,
+            error.contains("is outside the range of i64") && error.len() < 200,
             "{error}"
         );
         assert!(refused(&long, "bool").len() < 200);

@@ -60,7 +60,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONDITION")]
     until: Option<String>,
 
-    /// Print the number of readings once per second, instead of the readings
+    /// Instead of the readings, print a line per variable once per second: readings per second, lost
+    /// updates and coalesced updates
     #[arg(long)]
     rate: bool,
 

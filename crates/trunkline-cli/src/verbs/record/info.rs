@@ -27,7 +27,7 @@ pub(super) fn info(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let file = open(path)?;
     if let Some(finding) = file.report().incomplete {
         let finding = escaped(&finding.to_string());
-        let line = format!("{} was cut off: {finding}", escaped_path(path));
+        let line = format!("{} was cut off at {finding}", escaped_path(path));
         context.terminal.note(&line)?;
     }
     let variables = RecordedVariables::open(path).map_err(|error| of_playback(&error))?;

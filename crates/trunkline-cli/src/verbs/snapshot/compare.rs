@@ -156,7 +156,7 @@ pub(super) fn with_engine(
 fn value_of(path: &Path, saved: &Variable, data_type: &DataType) -> Result<Value, Problem> {
     from_json(&saved.value, data_type).map_err(|error| {
         let what = format!("{}: {error}", saved.name);
-        let hint = "correct the value, or save it again";
+        let hint = "correct the value, or save the snapshot again";
         wrong(path, Some(saved.line), &what, hint)
     })
 }

@@ -125,7 +125,7 @@ impl Saved {
         };
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         for (text, line) in lines {
-            let hint = "correct the line, or save it again";
+            let hint = "correct the line, or save the snapshot again";
             let variable = variable(text, line);
             let variable = variable.map_err(|what| wrong(path, Some(line), &what, hint))?;
             if let Some(before) = seen.insert(variable.name.clone(), line) {
@@ -139,7 +139,7 @@ impl Saved {
             && promised > there as u64
         {
             let what = format!(
-                "the file is cut off: {promised} variables were saved, the file has {there}"
+                "the file is cut off: {promised} variables were saved, but it has only {there}"
             );
             let hint = "to use the remaining variables, correct the number in the first line";
             return Err(wrong(path, None, &what, hint));
@@ -152,7 +152,7 @@ impl Saved {
 fn variable(text: &str, line: usize) -> Result<Variable, String> {
     let object = object(text)?;
     let needed = |key: &str| match text_of(&object, key) {
-        text if text.is_empty() => Err(format!("there is no \"{key}\"")),
+        text if text.is_empty() => Err(format!("\"{key}\" is missing, empty or not text")),
         text => Ok(text),
     };
     Ok(Variable {
@@ -249,7 +249,8 @@ mod tests {
         assert!(
             message(&format!("{HEAD}}}\n[1]\n")).starts_with("f:2: the line is not a JSON object")
         );
-        assert!(message(&format!("{HEAD}}}\n{{\"name\":\"a\"}}\n")).contains("no \"type\""));
+        let untyped = message(&format!("{HEAD}}}\n{{\"name\":\"a\"}}\n"));
+        assert!(untyped.contains("\"type\" is missing"), "{untyped}");
         let twice = message(&format!("{HEAD}}}\n{line}\n\n{line}\n"));
         assert_eq!(twice, "f:4: a is already in line 2");
         let cut = message(&format!("{HEAD},\"variables\":3}}\n{line}\n"));

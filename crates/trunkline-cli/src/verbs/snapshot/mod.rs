@@ -35,7 +35,7 @@ pub(crate) enum Subcommand {
 /// The file is JSON Lines: a header, then one line for each variable, with its type, value, quality
 /// and time. Up to 4096 variables are read at one instant; more are read in several steps, and the
 /// header says so. Names that cannot be read are reported and left out; the exit code is then 1, or
-/// 5 if none of them may be read.
+/// 5 if the only reason is that reading is not permitted.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SaveArgs {
     /// The file; `-` is standard output
@@ -64,7 +64,7 @@ pub(crate) struct DiffArgs {
     with: Option<PathBuf>,
 }
 
-/// The saved variables that a verb is about.
+/// The file to compare or restore, and a selection of its variables.
 #[derive(Clone, Debug, clap::Args)]
 struct SavedArgs {
     /// The file; `-` is standard input
@@ -76,13 +76,13 @@ struct SavedArgs {
     names: Vec<String>,
 }
 
-/// The line of `snapshot save`.
+/// The output line of `snapshot save`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Trunkline saved snapshot, version 1")]
 pub(crate) struct SavedLine {
     /// The file that was written.
     file: String,
-    /// Variables in it.
+    /// Number of variables in the file.
     variables: u64,
     /// Whether all of them were read at one instant, which is possible for at most 4096.
     instant: bool,
@@ -129,7 +129,9 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     let entries = connection.expand(targets, context)?;
     let mut tally = Tally::default();
     let mut opened = Vec::new();
-    for (name, opened_one) in connection.open_all(&entries, opening(true, true))? {
+    // With values and descriptions.
+    let options = opening(true, true);
+    for (name, opened_one) in connection.open_all(&entries, options)? {
         match opened_one.and_then(|opened| readable(&name, opened)) {
             Ok(one) => opened.push((name, one)),
             Err(problem) => tally.item_failed(context.show(&problem, entries.width())?),
@@ -155,17 +157,17 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
             }
         };
         let sample = reading.sample;
-        let is_written = reading.position.sequence > 0;
+        let has_value = reading.position.sequence > 0;
         saved.variables.push(Variable {
             name: name.clone(),
             data_type: opened.data_type.to_string(),
-            value: match is_written {
+            value: match has_value {
                 true => to_json(&sample.value, &opened.data_type).into_plain(),
                 false => Json::Null,
             },
             units: metadata(opened).units,
             quality: sample.quality.to_string(),
-            timestamp: match is_written {
+            timestamp: match has_value {
                 true => sample.source_timestamp.to_string(),
                 false => String::new(),
             },
@@ -174,11 +176,11 @@ fn save(args: &SaveArgs, context: &Context) -> Result<Exit, CliError> {
     }
     saved.variables.sort_by(|a, b| a.name.cmp(&b.name));
     if saved.variables.is_empty() {
-        let sentence = "nothing could be read, so no file was written; see `trunkline ls`";
-        return Err(Problem::failed("no-match", sentence).into());
+        context.remark("nothing could be read, so no file was written")?;
+        return Ok(tally.exit());
     }
     saved.write(&args.file, &context.terminal)?;
-    // Unless the file itself is printed.
+    // If the file is standard output, it is the only output.
     if !is_stdio(&args.file) {
         context.list([SavedLine {
             file: args.file.display().to_string(),
@@ -195,13 +197,13 @@ fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
     let saved = Saved::read(&args.saved.file)?;
     let differences = match &args.with {
         Some(other) => {
-            let [before, after] = wanted(&args.saved, [saved, Saved::read(other)?])?;
+            let [before, after] = select(&args.saved, [saved, Saved::read(other)?])?;
             compare::files(&before, &after)
         }
         None => {
-            let [saved] = wanted(&args.saved, [saved])?;
+            let [saved] = select(&args.saved, [saved])?;
             let connection = Connection::to_engine(context)?;
-            with_engine(&args.saved, &saved, &connection, context)?
+            compare_with_engine(&args.saved, &saved, &connection, context)?
         }
     };
     let is_different = !differences.is_empty();
@@ -212,8 +214,9 @@ fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::ProblemsFound.when(is_different))
 }
 
-/// Selects the variables of the files that the operands name; all if there are no operands.
-fn wanted<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Saved; N], CliError> {
+/// Keeps only those variables of the files that match a NAME argument, or all of them if there are
+/// no such arguments.
+fn select<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Saved; N], CliError> {
     if args.names.is_empty() {
         return Ok(files);
     }
@@ -223,20 +226,22 @@ fn wanted<const N: usize>(args: &SavedArgs, mut files: [Saved; N]) -> Result<[Sa
         let pattern = pattern.map_err(|error| Problem::usage(format!("{name}: {error}")))?;
         let mut saved = files.iter().flat_map(|file| &file.variables);
         // A pattern may match variables of the engine, which is asked only if there is one file.
-        let is_elsewhere = N == 1 && Pattern::has_wildcards(name);
-        if !is_elsewhere && !saved.any(|one| pattern.matches(&one.name)) {
+        let may_match_engine = N == 1 && Pattern::has_wildcards(name);
+        if !may_match_engine && !saved.any(|one| pattern.matches(&one.name)) {
             return Err(no_match(name, "no saved variable matches").into());
         }
         patterns.push(pattern);
     }
     for file in &mut files {
-        let is_wanted = |one: &Variable| patterns.iter().any(|all| all.matches(&one.name));
+        let is_wanted = |one: &Variable| patterns.iter().any(|pattern| pattern.matches(&one.name));
         file.variables.retain(is_wanted);
     }
     Ok(files)
 }
 
-fn with_engine(
+/// Compares the saved variables with the engine. Variables of the engine that match a pattern and
+/// are not saved count as added.
+fn compare_with_engine(
     args: &SavedArgs,
     saved: &Saved,
     connection: &Connection,
@@ -245,13 +250,15 @@ fn with_engine(
     let names = saved.variables.iter().map(|one| Ok(one.name.clone()));
     let entries = Entries(names.collect());
     let mut differences = Vec::new();
-    let opened = connection.open_all(&entries, opening(true, true))?;
+    // With values and descriptions.
+    let options = opening(true, true);
+    let opened = connection.open_all(&entries, options)?;
     for (saved, (_, opened)) in saved.variables.iter().zip(opened) {
         let style = context.settings.values;
         let difference = compare::with_engine(&args.file, saved, opened, style);
         differences.extend(difference?);
     }
-    let mut there = Vec::new();
+    let mut matched = Vec::new();
     for pattern in args
         .names
         .iter()
@@ -266,14 +273,15 @@ fn with_engine(
         };
         let entries = connection.expand(targets, context)?;
         if !is_saved && entries.names().is_empty() {
-            let sentence = "no saved variable matches, and no variable of the engine";
+            let sentence = "no saved variable matches, nor does any variable of the engine";
             return Err(no_match(pattern, sentence).into());
         }
-        there.push(entries);
+        matched.push(entries);
     }
-    let names: Vec<&str> = there.iter().flat_map(Entries::names).collect();
+    let names: Vec<&str> = matched.iter().flat_map(Entries::names).collect();
     differences.extend(compare::added(saved, &names));
     differences.sort_by(|a, b| a.name.cmp(&b.name));
+    // A variable that several patterns match was added once for each.
     differences.dedup_by(|a, b| a.name == b.name);
     Ok(differences)
 }

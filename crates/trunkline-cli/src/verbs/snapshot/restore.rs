@@ -6,14 +6,14 @@ use trunkline::{GROUP_MAX, Write, WriteOutcome};
 
 use super::compare::{Back, Difference, Kind};
 use super::file::Saved;
-use super::{SavedArgs, wanted, with_engine};
+use super::{SavedArgs, compare_with_engine, select};
 use crate::arguments::Form;
 use crate::connection::{Connection, SUPERSEDED, not_known, written};
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::terminal::{Style, escaped, width};
 use crate::{CliError, Context, Exit, Problem, Tally, counted};
 
-/// Write the values of a file back to the variables
+/// Write the values in a file back to the variables
 ///
 /// Without --yes, only show what would be written.
 #[derive(Clone, Debug, clap::Args)]
@@ -103,9 +103,9 @@ enum Step<'d> {
 }
 
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
-    let [saved] = wanted(&args.saved, [Saved::read(&args.saved.file)?])?;
+    let [saved] = select(&args.saved, [Saved::read(&args.saved.file)?])?;
     let connection = Connection::to_engine(context)?;
-    let differences = with_engine(&args.saved, &saved, &connection, context)?;
+    let differences = compare_with_engine(&args.saved, &saved, &connection, context)?;
     let planned: Vec<Planned<'_>> = differences.iter().map(plan).collect();
     if !args.yes {
         preview(&planned, context)?;

@@ -311,12 +311,12 @@ impl Display for StreamEvent {
                 kept,
             } => {
                 moved.sum_up("written", f)?;
+                if let Some(readers) = readers {
+                    write!(f, "; {} connected", counted(*readers, "reader"))?;
+                }
                 if let Some(left) = left {
                     let in_doubt = on_their_way(in_doubt.unwrap_or_default());
                     write!(f, "; {} not delivered{in_doubt}", counted(*left, "element"))?;
-                }
-                if let Some(readers) = readers {
-                    write!(f, ", of {}", counted(*readers, "reader"))?;
                 }
                 if let Some(lost @ 1..) = lost {
                     write!(f, "; {lost} were lost by those that were too slow")?;

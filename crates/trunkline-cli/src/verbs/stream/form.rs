@@ -13,11 +13,12 @@ use crate::{Context, Problem};
 pub(super) enum ElementForm {
     /// As in memory, little-endian, without separators; for types of fixed size
     Raw,
-    /// Comma-separated values; the first line names the columns
+    /// Comma-separated values; the first line names the columns: the fields of a struct, otherwise
+    /// `value`. On standard input, this line can be missing
     Csv,
     /// A JSON value per line
     Jsonl,
-    /// Arrow IPC, the stream format: batches of columns
+    /// Arrow IPC streaming format: batches of columns
     Arrow,
 }
 
@@ -29,7 +30,7 @@ impl EndArgs {
         });
         if form == ElementForm::Raw && element_bytes(&self.buffer.data_type).is_none() {
             let sentence = format!(
-                "elements of {} vary in size, so they have no raw form; use --as jsonl or csv",
+                "elements of type {} vary in size, so they have no raw form; use --as jsonl or csv",
                 self.buffer.data_type
             );
             return Err(Problem::usage(sentence));

@@ -34,7 +34,7 @@ use crate::arguments;
 use crate::targets;
 use crate::{CliError, Context, Exit, Problem};
 
-/// Send elements from program to program without loss
+/// Send streams of data from program to program without loss
 ///
 /// `stream write` writes standard input to a stream, and `stream read` prints the elements. Each
 /// endpoint has a name: `daq/raw` if an engine on this machine manages the names, or

@@ -89,8 +89,8 @@ pub(super) fn readers_text(readers: &[Present]) -> String {
     text
 }
 
-/// Returns true if a reader has left at its own program's request.
-pub(super) fn has_wanted_it(fault: &StreamFault) -> bool {
+/// Returns true if a reader that left with this fault was destroyed by its own program.
+pub(super) fn is_voluntary(fault: &StreamFault) -> bool {
     matches!(fault, StreamFault::PeerDestroyed { .. })
 }
 

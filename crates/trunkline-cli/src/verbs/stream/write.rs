@@ -24,7 +24,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const FORM: &str =
     "Format of the elements on standard input (default: csv with `-o csv`, otherwise jsonl)";
 
-/// Write the elements on standard input to a stream
+/// Write elements from standard input to a stream
 ///
 /// With --readers, any number of readers can connect, each with --from. Every reader gets all
 /// elements. The writer waits for the slowest reader, unless --quota limits how many elements may
@@ -256,16 +256,16 @@ impl Write<'_> {
             self.deliver()?;
         }
         let properties = self.writer.properties();
-        let rest = match failure {
+        let report = match failure {
             Some(reason) => self.writer.abort(&reason),
             // Given up: does not wait any longer.
             None if self.is_given_up() => self.writer.close(Duration::ZERO),
             // Otherwise everything was delivered, or its time has passed.
             None => self.writer.close(SLICE * 10),
         };
-        self.pace.tell_peer_events(&properties, &rest.events)?;
-        let left = rest.left;
-        let (readers, lost) = rest.readers.unzip();
+        self.pace.tell_peer_events(&properties, &report.events)?;
+        let left = report.left;
+        let (readers, lost) = report.readers.unzip();
         self.pace.context.tell(&StreamEvent::Written {
             moved: self.pace.transferred(&properties),
             left: Some(left.elements),
@@ -274,7 +274,7 @@ impl Write<'_> {
             lost,
             kept: None,
         })?;
-        let unfinished = rest.journal.map(|error| Halt::Stream(error.into()));
+        let unfinished = report.journal_error.map(|error| Halt::Stream(error.into()));
         let halted = match halted.or(unfinished) {
             None => None,
             Some(Halt::Interrupted) => {

@@ -1,4 +1,4 @@
-//! The end that `stream write` writes to: with one reader, or with several.
+//! The endpoint of `stream write`: a writer with one reader, or with several.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use trunkline::stream::{
 };
 use trunkline_types::Value;
 
-use super::peers::{Endpoint, PeerEvent, has_wanted_it, readers_text};
+use super::peers::{Endpoint, PeerEvent, is_voluntary, readers_text};
 use super::problem;
 use super::write::Args;
 use crate::{Context, Problem};
 
 pub(super) enum WriterEndpoint {
     One(ValueWriter),
-    Many(Spreading),
+    Many(FanOut),
 }
 
-pub(super) struct Spreading {
+pub(super) struct FanOut {
     writer: FanOutValueWriter,
     known: BTreeSet<u64>,
-    /// Elements not fetched by the reader that left last; they are kept while there is no other
-    /// reader.
+    /// Number of elements that the last reader to leave had not received. They stay in the buffer
+    /// while there is no other reader.
     unfetched: u64,
     tally: Tally,
 }
@@ -35,14 +35,15 @@ struct Tally {
     lost: u64,
 }
 
-/// The remainder of a writer that was closed: what was not delivered.
+/// The report of a writer that was closed: the elements not delivered, and the last events of its
+/// readers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rest {
+pub(super) struct CloseReport {
     pub(super) left: Left,
     /// The reason why its journal still has the stream.
-    pub(super) journal: Option<JournalError>,
-    /// For an end with several readers: the number of readers so far, and of the elements they
-    /// lost.
+    pub(super) journal_error: Option<JournalError>,
+    /// With several readers: the number of readers so far, and the number of elements lost to them
+    /// because they were too slow.
     pub(super) readers: Option<(u64, u64)>,
     pub(super) events: Vec<PeerEvent>,
 }
@@ -65,7 +66,7 @@ impl WriterEndpoint {
                     readers_max: FanOutOptions::default().readers_max.max(readers),
                 };
                 let created = FanOutValueWriter::create(url, data_type, options);
-                created.map(|writer| Self::Many(Spreading::new(writer)))
+                created.map(|writer| Self::Many(FanOut::new(writer)))
             }
         };
         created.map_err(|error| problem(&error))
@@ -82,15 +83,19 @@ impl WriterEndpoint {
         }
     }
 
+    /// Writes at most `elements_max` elements in place: `fill` writes them into the buffer and
+    /// returns the number of bytes. Returns the number of elements written.
     pub(super) fn write_bytes_with<E: From<StreamError>>(
         &mut self,
-        most: usize,
+        elements_max: usize,
         timeout: Duration,
         fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         match self {
-            Self::One(writer) => writer.write_bytes_with(most, Some(timeout), fill),
-            Self::Many(many) => many.writer.write_bytes_with(most, Some(timeout), fill),
+            Self::One(writer) => writer.write_bytes_with(elements_max, Some(timeout), fill),
+            Self::Many(many) => many
+                .writer
+                .write_bytes_with(elements_max, Some(timeout), fill),
         }
     }
 
@@ -102,19 +107,18 @@ impl WriterEndpoint {
         }
     }
 
-    /// Closes the end once everything is delivered, or after `timeout`.
-    pub(super) fn close(self, timeout: Duration) -> Rest {
+    /// Closes the endpoint once everything is delivered, or after `timeout`.
+    pub(super) fn close(self, timeout: Duration) -> CloseReport {
         match self {
-            Self::One(writer) => Rest::of_one(writer.close(Some(timeout))),
+            Self::One(writer) => CloseReport::of_one(writer.close(Some(timeout))),
             Self::Many(many) => many.end(|writer| writer.close(Some(timeout))),
         }
     }
 
-    /// Closes the end at once, and tells its readers that this is not the end of the stream, and
-    /// why.
-    pub(super) fn abort(self, reason: &str) -> Rest {
+    /// Closes the endpoint at once, and tells its readers that the stream is incomplete, and why.
+    pub(super) fn abort(self, reason: &str) -> CloseReport {
         match self {
-            Self::One(writer) => Rest::of_one(writer.abort_because(reason)),
+            Self::One(writer) => CloseReport::of_one(writer.abort_because(reason)),
             Self::Many(many) => many.end(|writer| writer.abort_because(reason)),
         }
     }
@@ -147,22 +151,22 @@ impl Endpoint for WriterEndpoint {
     }
 }
 
-impl Rest {
+impl CloseReport {
     fn of_one(closed: Closed) -> Self {
         let Closed {
             elements,
             in_doubt,
-            journal,
+            journal_error,
         } = closed;
         Self {
             left: Left { elements, in_doubt },
-            journal,
+            journal_error,
             ..Self::default()
         }
     }
 }
 
-impl Spreading {
+impl FanOut {
     fn new(writer: FanOutValueWriter) -> Self {
         Self {
             writer,
@@ -174,14 +178,17 @@ impl Spreading {
 
     fn peer_events(&mut self) -> Vec<PeerEvent> {
         let mut events = Vec::new();
-        // Asked first: a reader that leaves after this call is reported next time.
+        // Called before `readers`: a reader that leaves between the two calls is reported by the
+        // next `peer_events`.
         let departed = self.writer.departed();
         let present = self.writer.readers();
-        let there = present.iter().map(|reader| &reader.member);
-        for member in departed.iter().map(|lacking| &lacking.member).chain(there) {
+        let present = present.iter().map(|reader| &reader.member);
+        let departed_members = departed.iter().map(|lacking| &lacking.member);
+        for member in departed_members.chain(present) {
             if self.known.insert(member.number) {
                 self.tally.readers += 1;
-                // The output does not depend on which reader it is.
+                // Readers may have the same name: all of them get the same elements, so nothing has
+                // to distinguish them.
                 events.push(PeerEvent::Connected {
                     member: member.clone(),
                     is_twin: false,
@@ -197,7 +204,7 @@ impl Spreading {
         events
     }
 
-    fn end(mut self, let_go: impl FnOnce(FanOutValueWriter) -> Vec<Lacking>) -> Rest {
+    fn end(mut self, close: impl FnOnce(FanOutValueWriter) -> Vec<Lacking>) -> CloseReport {
         let mut events = self.peer_events();
         let kept = self.writer.properties().in_buffer;
         let Self {
@@ -207,16 +214,17 @@ impl Spreading {
             mut tally,
         } = self;
         if known.is_empty() {
-            // Elements for which there was no reader.
+            // The elements written since the last reader left, which no reader reports as missing.
+            // Those that it had not received were accounted for when it left.
             tally.left.elements += kept.saturating_sub(unfetched);
         }
-        for lacking in let_go(writer) {
+        for lacking in close(writer) {
             tally.take(&lacking);
             events.push(PeerEvent::ReaderLeft(lacking));
         }
-        Rest {
+        CloseReport {
             left: tally.left,
-            journal: None,
+            journal_error: None,
             readers: Some((tally.readers, tally.lost)),
             events,
         }
@@ -226,7 +234,8 @@ impl Spreading {
 impl Tally {
     fn take(&mut self, lacking: &Lacking) {
         self.lost += lacking.lost;
-        if !lacking.fault.as_ref().is_some_and(has_wanted_it) {
+        // A reader that was destroyed by its own program does not want the rest.
+        if !lacking.fault.as_ref().is_some_and(is_voluntary) {
             self.left.elements += lacking.left.elements;
             self.left.in_doubt += lacking.left.in_doubt;
         }

@@ -152,7 +152,7 @@ enum OutForm {
     Csv,
     /// A JSON object per row
     Jsonl,
-    /// Arrow IPC, the file format; the stream format on standard output
+    /// Arrow IPC file format; on standard output, the streaming format
     Arrow,
     /// Parquet, compressed with Snappy
     Parquet,

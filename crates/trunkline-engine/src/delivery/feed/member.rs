@@ -18,7 +18,7 @@ const CLAIM: usize = 64 << 10;
 const CLAIM_ALONE: usize = 4 << 10;
 /// Minimum budget for claims in advance. They also require that most of the budget is free. This
 /// keeps subscriptions with little queued from using up the budget of others.
-const LARGE: usize = 16 * CLAIM;
+const CLAIM_BUDGET_MIN: usize = 16 * CLAIM;
 
 /// The subscriber, and the bounds of its queue.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Terms {
     pub(crate) outbox: Arc<Outbox>,
     /// The index in the outbox that represents the subscription.
     pub(crate) mark: u32,
-    pub(crate) elements_max: usize,
+    pub(crate) updates_max: usize,
     pub(crate) bytes_max: usize,
 }
 
@@ -47,7 +47,7 @@ impl Moved {
 
 /// The wake-up state of a member that has not ended.
 ///
-/// The thread that marks a member may lose its processor before it wakes the consumer. A mark alone
+/// The thread that marks a member may be preempted before it wakes the consumer. A mark alone
 /// therefore does not relieve later writers: each of them wakes the consumer too, until one sees
 /// that a wake-up was delivered after the mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +56,8 @@ pub(super) enum Attention {
     Asleep,
     /// It is marked, and the wake-up of its consumer may still be on a writer's list.
     Marked,
-    /// Its consumer was woken after the mark, or is taking entries. It takes until it finds
-    /// nothing.
+    /// Its consumer was woken after the mark, or is taking entries. It continues until it finds no
+    /// more.
     Coming,
 }
 
@@ -69,25 +69,27 @@ pub(super) struct Member {
     pub(super) backlog: VecDeque<FeedEntry>,
     /// Its place in the log: the number of the next entry to take.
     pub(super) cursor: u64,
-    /// The log's total at the point up to which it has delivered. The difference to the current
-    /// total is the room taken by its queue. Wraps.
+    /// The log's total at the point up to which it has delivered. The difference between this and
+    /// the current total is the room taken by its queue. Wraps.
     pub(super) passed: Room,
     /// The total up to which its consumer's budget is charged. Wraps.
     pub(super) charged: Room,
-    /// Bytes claimed beyond that, for future updates.
-    pub(super) ahead: usize,
-    /// Time since which writers have found it full without it taking anything.
+    /// Bytes claimed in advance for future updates, in addition to `charged`.
+    pub(super) claimed_ahead: usize,
+    /// Time at which a writer first found it full since it last had room or its consumer last took
+    /// something.
     pub(super) full_since: Option<Tick>,
-    /// The smallest need of those writers, if the consumer's budget lacked room.
-    short_of: Option<usize>,
-    /// The budget's ebbs when a writer was last told to wait.
-    ebbs: usize,
+    /// The smallest number of free bytes of the budget that one of those writers needs, if the
+    /// budget lacked room.
+    least_need: Option<usize>,
+    /// The [`recoveries`](Budget::recoveries) of the budget when a writer last found it full.
+    recoveries: usize,
     pub(super) ended: bool,
-    /// The log's turn from its end on.
-    ended_at: u32,
+    /// The log's turn since it ended. A reservation made in an earlier turn includes it.
+    end_turn: u32,
     pub(super) attention: Attention,
-    /// Set if its session broke: data that precedes what it holds for the session's return. No
-    /// writer waits for an absent member.
+    /// Set if its session broke: the data that precedes its queue, kept for the return of the
+    /// session. Such a member is absent, and no writer waits for it.
     pub(super) older: Option<Box<dyn Older>>,
 }
 
@@ -99,12 +101,12 @@ impl Member {
             cursor: 0,
             passed: Room::default(),
             charged: Room::default(),
-            ahead: 0,
+            claimed_ahead: 0,
             full_since: None,
-            short_of: None,
-            ebbs: 0,
+            least_need: None,
+            recoveries: 0,
             ended: false,
-            ended_at: 0,
+            end_turn: 0,
             attention: Attention::Asleep,
             older: None,
         }
@@ -120,20 +122,20 @@ impl Member {
     pub(super) fn fits(&self, total: Room, room: Room) -> bool {
         let waiting = total.minus(self.passed);
         waiting.is_none()
-            || (waiting.updates + room.updates <= self.terms.elements_max
+            || (waiting.updates + room.updates <= self.terms.updates_max
                 && waiting.bytes.saturating_add(room.bytes) <= self.terms.bytes_max)
     }
 
     /// Returns true if both its bound and the consumer's budget have room.
     pub(super) fn has_room(&self, total: Room, room: Room) -> bool {
-        let need = room.cost();
+        let cost = room.cost();
         self.fits(total, room)
-            && (self.ahead >= need || self.budget().has(self.budget().need(need, 0)))
+            && (self.claimed_ahead >= cost || self.budget().has(self.budget().need(cost, 0)))
     }
 
     /// Drops all older data kept for it, unless others need it. Returns false if nothing was
     /// dropped.
-    pub(super) fn miss_all(&mut self, wakes: &mut Wakes) -> bool {
+    pub(super) fn drop_older(&mut self, wakes: &mut Wakes) -> bool {
         self.older.as_mut().is_some_and(|older| {
             older.miss_all();
             older.forget_missed(wakes)
@@ -157,12 +159,12 @@ impl Member {
     /// Charges the consumer for `room`. Returns false if the bytes are not free.
     pub(super) fn claim(&mut self, room: Room, is_shared: bool) -> bool {
         let cost = room.cost();
-        if self.ahead >= cost {
-            self.ahead -= cost;
+        if self.claimed_ahead >= cost {
+            self.claimed_ahead -= cost;
         } else {
             let claim = if is_shared { CLAIM } else { CLAIM_ALONE }.max(cost);
-            if self.budget().is_ample(LARGE) && self.budget().claim(claim) {
-                self.ahead += claim - cost;
+            if self.budget().is_ample(CLAIM_BUDGET_MIN) && self.budget().claim(claim) {
+                self.claimed_ahead += claim - cost;
             } else if !self.budget().claim(cost) {
                 return false;
             }
@@ -176,11 +178,11 @@ impl Member {
         let waiting = total.minus(self.passed);
         AtHand {
             room: Room {
-                updates: self.terms.elements_max.saturating_sub(waiting.updates),
+                updates: self.terms.updates_max.saturating_sub(waiting.updates),
                 bytes: self.terms.bytes_max.saturating_sub(waiting.bytes),
             },
             claimed: match self.budget().counts() {
-                true => self.ahead,
+                true => self.claimed_ahead,
                 false => usize::MAX,
             },
         }
@@ -189,27 +191,28 @@ impl Member {
     /// Like [`claim`](Self::claim), for room that was [at hand](Self::at_hand).
     pub(super) fn spend(&mut self, room: Room) {
         if self.budget().counts() {
-            self.ahead = self.ahead.saturating_sub(room.cost());
+            self.claimed_ahead = self.claimed_ahead.saturating_sub(room.cost());
         }
         self.charged.add(room);
     }
 
-    /// Returns the bytes that [`claim`](Self::claim) took, because the write was not committed.
+    /// Gives back the bytes that [`claim`](Self::claim) took, because the write was not committed,
+    /// and those claimed in advance.
     pub(super) fn unclaim(&mut self, room: Room, wakes: &mut Wakes) {
         self.charged = self.charged.minus(room);
-        let cost = room.cost() + std::mem::take(&mut self.ahead);
+        let cost = room.cost() + std::mem::take(&mut self.claimed_ahead);
         self.budget().give_back(cost, wakes);
     }
 
-    /// Called when it has no room. Returns the time until which writers may wait for it, or `None`
-    /// if that time is over.
-    pub(super) fn full(&mut self, stall: Stall) -> Option<Tick> {
-        let ebbs = self.budget().ebbs();
-        if self.short_of.is_some() && self.ebbs != ebbs {
+    /// Records that a writer found it full. Returns the time until which writers may wait for it,
+    /// or `None` if that time is over.
+    pub(super) fn note_full(&mut self, stall: Stall) -> Option<Tick> {
+        let recoveries = self.budget().recoveries();
+        if self.least_need.is_some() && self.recoveries != recoveries {
             // The consumer has caught up since, so the wait that began then has ended.
             self.forget_full();
         }
-        self.ebbs = ebbs;
+        self.recoveries = recoveries;
         let since = *self.full_since.get_or_insert(stall.now);
         let until = since.saturating_add(stall.limit);
         (stall.now < until).then_some(until)
@@ -217,24 +220,25 @@ impl Member {
 
     /// Records the budget that a write waiting for it needs.
     pub(super) fn note_need(&mut self, total: Room, room: Room, held: usize) {
-        let known = self.short_of.filter(|need| !self.budget().has(*need));
+        // A recorded need that the budget meets now is no longer waited for.
+        let known = self.least_need.filter(|need| !self.budget().has(*need));
         let need = self
             .fits(total, room)
             .then(|| self.budget().need(room.cost(), held));
-        self.short_of = known.into_iter().chain(need).min();
+        self.least_need = known.into_iter().chain(need).min();
     }
 
     pub(super) fn forget_full(&mut self) {
         self.full_since = None;
-        self.short_of = None;
+        self.least_need = None;
     }
 
-    /// Registers `outbox` to be woken when it has room. Returns false if this member is not the
-    /// full one.
+    /// Registers `outbox` to be woken when this member has room. Returns false if it is not full or
+    /// has ended, or if the bytes that it lacked are free.
     pub(super) fn park(&self, outbox: &Arc<Outbox>) -> bool {
         let full = self.full_since.is_some() && !self.ended;
         full && self
-            .short_of
+            .least_need
             .is_none_or(|need| self.budget().park(outbox, need))
     }
 
@@ -261,7 +265,7 @@ impl Member {
         self.forget_full();
         let mut freed = room.cost();
         if is_last {
-            freed += std::mem::take(&mut self.ahead);
+            freed += std::mem::take(&mut self.claimed_ahead);
         }
         freed
     }
@@ -270,10 +274,10 @@ impl Member {
     /// before `turn`.
     pub(super) fn end(&mut self, turn: u32, wakes: &mut Wakes) {
         self.ended = true;
-        self.ended_at = turn;
-        let too_much = std::mem::take(&mut self.ahead);
-        if too_much > 0 {
-            self.budget().give_back(too_much, wakes);
+        self.end_turn = turn;
+        let unused = std::mem::take(&mut self.claimed_ahead);
+        if unused > 0 {
+            self.budget().give_back(unused, wakes);
         }
         self.budget().wake_parked(wakes);
         self.terms.outbox.mark(self.terms.mark, wakes);
@@ -281,11 +285,11 @@ impl Member {
 
     /// Returns true if a reservation made at `turn` includes it.
     pub(super) fn has_reserved(&self, turn: u32) -> bool {
-        !self.ended || turn < self.ended_at
+        !self.ended || turn < self.end_turn
     }
 
     pub(super) fn close(mut self, wakes: &mut Wakes) {
-        let rest = self.charged.minus(self.passed).cost() + std::mem::take(&mut self.ahead);
+        let rest = self.charged.minus(self.passed).cost() + std::mem::take(&mut self.claimed_ahead);
         self.budget().release(rest, wakes);
         self.budget().wake_parked(wakes);
     }

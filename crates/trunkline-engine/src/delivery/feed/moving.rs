@@ -16,7 +16,7 @@ impl Log {
         let Some(mut gone) = self.remove(member) else {
             return;
         };
-        gone.miss_all(wakes);
+        gone.drop_older(wakes);
         gone.close(wakes);
         self.wake_parked(wakes);
     }
@@ -245,7 +245,7 @@ impl Log {
             true => (1, room.cost()),
             false => (1 + waiting.updates / 8, 0),
         };
-        let (updates, bytes) = (one.terms.elements_max, one.terms.bytes_max);
+        let (updates, bytes) = (one.terms.updates_max, one.terms.bytes_max);
         let fits = |freed: Room| {
             let left = waiting.minus(freed);
             freed.updates >= least.0
@@ -287,7 +287,7 @@ impl Log {
     /// updates. Returns false if there was none.
     #[cold]
     pub(super) fn drop_older(&mut self, at: usize, wakes: &mut Wakes) -> bool {
-        self.member_mut(at).is_some_and(|one| one.miss_all(wakes))
+        self.member_mut(at).is_some_and(|one| one.drop_older(wakes))
     }
 }
 

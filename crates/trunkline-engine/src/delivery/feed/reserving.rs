@@ -78,7 +78,7 @@ impl Log {
                 }
                 continue;
             }
-            match member.full(stall) {
+            match member.note_full(stall) {
                 None => self.end_member(at, wakes),
                 Some(until) if look => {
                     blocked = Some(blocked.map_or(until, |known| known.min(until)));
@@ -190,7 +190,7 @@ impl Log {
         member.backlog.append(&mut own);
         let was_unattended = member.is_unattended();
         member.end(turn, wakes);
-        member.miss_all(wakes);
+        member.drop_older(wakes);
         self.unattended -= usize::from(was_unattended);
         self.live -= 1;
         self.drop_runs();

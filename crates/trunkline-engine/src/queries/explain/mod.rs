@@ -166,10 +166,14 @@ impl Queries<'_> {
             return WhyStep::fault(
                 WhyStage::Library,
                 format!("library {library} is not deployed, so there is no {name}"),
-                format!("deploy it: trunkline deploy {library}.toml; or look for it with find"),
+                format!(
+                    "deploy it: trunkline deploy {library}.toml; or look for the name with \
+                     `trunkline find`"
+                ),
             );
         }
-        let next = "look for it with find, or deploy its library again with it";
+        let next = "look for the name with `trunkline find`, or add the variable to its library and \
+                    deploy the library again";
         WhyStep::fault(WhyStage::Resolution, error.to_string(), next)
     }
 }

@@ -268,7 +268,7 @@ mapped! {
 forms! {
     Url: String, 0,
         |out, url, _| out.extend_from_slice(cut_text(url, URL_BYTES_MAX).as_bytes()),
-        |field, _| match field.whole_text()? {
+        |field, _| match field.rest_text()? {
             url if url.len() <= URL_BYTES_MAX => Ok(url.to_owned()),
             url => Err(field.unexpected("a URL of at most 1024 bytes", url.len() as u64)),
         },

@@ -9,37 +9,37 @@ use crate::end::{StreamEndpoint, WriterEnd};
 use crate::journal::JournalError;
 use crate::wait::Waits;
 
-/// Default time that closing waits until the reader has everything.
+/// Default time for which closing a writer waits for the reader to receive everything.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reason that the reader of a closed writer gets if it is missing elements.
+/// Reason given to the reader when its writer is closed before it has received everything.
 pub(crate) const NOT_TAKEN_IN_TIME: &str =
-    "it was closed, and the reader did not take what was left in time";
+    "it was closed, and the reader did not take the remaining elements in time";
 
-/// Reason that the reader of an aborted writer gets if the program gave none.
+/// Reason given to the reader when its writer is aborted and the program states none.
 pub(crate) const ABORTED: &str = "its program aborted it";
 
-/// Reason for aborting the writer of a program that panics.
+/// Reason given to the reader when the writer's program panics.
 pub(crate) const PANICKED: &str = "its program panicked";
 
 /// The result of closing or destroying a writer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Closed {
-    /// Elements written that the reader is not known to have.
+    /// Number of elements that were written and that the reader is not known to have.
     pub elements: u64,
-    /// Number of `elements` that were in flight when the connection was lost: the reader may have
-    /// them. 0 once the two ends have settled it.
+    /// Of these, the number that were in flight when the connection was lost: the reader may have
+    /// them. 0 once the two ends have determined how many arrived.
     pub in_doubt: u64,
     /// The reason why the end of the stream is not in the journal, or why the journal was not
     /// emptied. An endpoint created with the same journal continues this stream, and can then be
     /// closed.
-    pub journal: Option<JournalError>,
+    pub journal_error: Option<JournalError>,
 }
 
 impl WriterCore {
-    /// Ends the stream: waits until the reader has everything, and returns what it lacks. On
-    /// timeout the rest is given up, and the reader is notified, because it would otherwise wait
-    /// for it. With a journal the rest is kept.
+    /// Ends the stream: waits until the reader has received everything, and returns what it
+    /// has not received. After a timeout, a journal keeps those elements. Without a journal they
+    /// are given up, and the reader is notified, because it would otherwise wait for them.
     pub(crate) async fn close(&mut self, waits: &impl Waits, timeout: Option<Duration>) -> Closed {
         let ended = self.link.with(|end, _, _| {
             end.end_journal()?;
@@ -64,21 +64,23 @@ impl WriterCore {
         }
     }
 
-    /// Stops sending, and sends the reader the reason.
+    /// Sends no more elements, and tells the reader why. Waits at most a second to learn what the
+    /// reader has received.
     pub(crate) async fn abort(&mut self, waits: &impl Waits, reason: &str) -> Closed {
         self.link.with(|end, _, _| {
             end.poll_ring();
             end.link.abort(reason);
         });
         let soon = self.link.now().saturating_add(Duration::from_secs(1));
-        // Until the reader has reported its position, or the connection is gone.
+        // The link is closed once the reader has reported its position, or the connection is gone.
         let settled = |end: &mut StreamEndpoint<WriterEnd>, _| end.link.is_closed().then_some(());
         let _is_settled = self.link.wait(waits, Some(soon), settled).await;
         self.end(None)
     }
 
-    /// `failed`: the error of the journal, if the end could not be written to it.
-    fn end(&mut self, failed: Option<JournalError>) -> Closed {
+    /// Closes the link and leaves the journal. `journal_error` is the reason why the end of the
+    /// stream could not be recorded in the journal, if any.
+    fn end(&mut self, journal_error: Option<JournalError>) -> Closed {
         let Left { elements, in_doubt } = self.link.with(|end, _, _| end.left());
         let emptied = self.leave_journal();
         self.link.close(self.link.now());
@@ -86,7 +88,7 @@ impl WriterCore {
         Closed {
             elements,
             in_doubt,
-            journal: failed.or(emptied.err()),
+            journal_error: journal_error.or(emptied.err()),
         }
     }
 }
@@ -96,9 +98,10 @@ impl Drop for WriterCore {
         if self.journal.is_some() {
             self.leave();
         } else if self.link.is_closed() {
+            // The program has closed or aborted it.
         } else if std::thread::panicking() {
-            // The stream is incomplete, and the reader must not take it for complete. There is no
-            // wait, because it could be for the part of the program that panicked.
+            // The stream is incomplete, and the reader must not take it for complete. Does not
+            // wait, because the reader may belong to the part of the program that panicked.
             self.link.with(|end, _, _| {
                 end.poll_ring();
                 end.link.abort(PANICKED);
