@@ -29,12 +29,14 @@ pub fn put_text(out: &mut Vec<u8>, id: u64, text: &str) {
     }
 }
 
-/// Appends what `put` appends, after its size in bytes.
+/// Appends the size in bytes of what `put` writes, followed by what it writes.
 pub(crate) fn put_sized(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     put(out);
     let size = out.len().saturating_sub(start);
     put_varint(out, size as u64);
+    // The number of bytes that the size takes is known only now: the size is appended after the
+    // content, and then rotated to the front.
     let content = out.get_mut(start..).unwrap_or_default();
     content.rotate_left(size);
 }
@@ -56,12 +58,12 @@ pub(crate) fn read_fields<'a>(
 }
 
 impl<'a> Payload<'a> {
-    pub(crate) fn whole_text(&mut self) -> Result<&'a str, DecodeError> {
-        let bytes = self.rest();
-        std::str::from_utf8(bytes).map_err(|_| self.unexpected("text in UTF-8", 0))
+    /// Takes all remaining bytes as text.
+    pub(crate) fn rest_text(&mut self) -> Result<&'a str, DecodeError> {
+        self.read(|reader| reader.rest_str())
     }
 
-    /// Splits off what follows its size in bytes.
+    /// Reads a size in bytes, and splits off that many bytes as a payload.
     pub(crate) fn sized(&mut self) -> Result<Payload<'a>, DecodeError> {
         let size = self.varint_u32("a size in bytes")?;
         self.sub(size as usize)

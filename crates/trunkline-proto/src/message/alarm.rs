@@ -1,9 +1,10 @@
-//! ALARMS and ALARM_PAGE: the alarms of variables with their states. ALARM_ACT and ALARM_ACTED: what
-//! an operator does with alarms.
+//! ALARMS and ALARM_PAGE: a request for the alarms of variables with their states, and the answer.
+//! ALARM_ACT and ALARM_ACTED: an operator's action on alarms, and its results.
 //!
-//! Agreed as the feature ALARMS. ALARMS is answered with one page; a `next` other than 0 is the
-//! `after` of the ALARMS for the next page. A page may be empty although more pages follow. In
-//! ALARM_ACT each alarm has its own result: the state after the action, or the reason why it was
+//! The two ends agree on these frames as the feature ALARMS. An ALARMS frame is answered with one
+//! page. If the `next` of the page is not 0, there may be more alarms: the ALARMS frame for the
+//! next page has that number as its `after`. A page may be empty although more pages follow. In
+//! ALARM_ACTED each alarm has its own result: the state after the action, or the reason why it was
 //! refused.
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use trunkline_types::alarm::{
 use trunkline_types::wire::{decode_alarm, encode_alarm, put_f64};
 
 use super::fields::{Always, IfSet, Mark, Maybe, fields};
-use super::form::{Millis, Name, Nanos, Number, Text, Varint, Whole, forms, numbered};
+use super::form::{Fixed, Millis, Name, Nanos, Number, Text, Varint, Whole, forms, numbered};
 use super::layout::{Field, Record, Run, Show, Shown, record};
 use super::list::{AnswerHead, list_frame};
 #[cfg(test)]
@@ -30,7 +31,7 @@ fields! {
     /// Asks for a page of alarms.
     #[derive(Copy, Eq, Default)]
     pub struct Alarms<'a> {
-        /// The `next` of the page before; 0 for the first page.
+        /// The `next` of the previous page; 0 for the first page.
         1: pub after: u32 = IfSet<Varint>,
         /// Only alarms of variables with a matching name; empty for all. The engine checks the
         /// pattern.
@@ -52,8 +53,8 @@ single_frame! { Alarms, Alarms<'a> }
 record! {
     #[derive(Copy, Eq, Default)]
     pub struct AlarmPageHead {
-        /// The `after` of the next page; 0 if this is the last.
-        pub next: u32 = Varint,
+        /// The `after` of the request for the next page; 0 if this is the last page.
+        pub next: u32 = Fixed,
     }
 }
 
@@ -108,6 +109,7 @@ numbered! {
 }
 
 fields! {
+    /// An [`AlarmStatus`] on the wire, with the text borrowed from the frame.
     #[derive(Default)]
     struct StatusFields<'a> (sized) {
         1: pub handle: u32 = Always<Varint>,
@@ -115,7 +117,9 @@ fields! {
         3: pub definition: Option<Arc<AlarmDefinition>> = Maybe<Definition>,
         4: pub state: AlarmState = Always<Number>,
         5: pub is_active: bool = Mark as "active",
+        /// The limit or the setpoint now.
         6: pub operand: Option<f64> = Maybe<Real>,
+        /// The value when the alarm was last raised.
         7: pub value: Option<f64> = Maybe<Real>,
         8: pub raised: Option<Timestamp> = Maybe<Nanos>,
         9: pub cleared: Option<Timestamp> = Maybe<Nanos>,
@@ -123,6 +127,7 @@ fields! {
         11: pub acknowledged_by: &'a str = IfSet<Whole>,
         12: pub comment: &'a str = IfSet<Whole>,
         13: pub shelved_until: Option<Timestamp> = Maybe<Nanos>,
+        /// The limit or the setpoint when the alarm was raised.
         14: pub raised_operand: Option<f64> = Maybe<Real>,
     }
 }
@@ -167,6 +172,8 @@ impl<'a> StatusFields<'a> {
     }
 
     fn to_status(&self) -> AlarmStatus {
+        // `of` always sets the definition. If a peer omits it, the alarm is a `Stale` one with
+        // defaults.
         let definition = self.definition.clone();
         AlarmStatus {
             handle: self.handle,
@@ -215,7 +222,7 @@ impl<'a> Record<'a> for AlarmStatus {
     }
 }
 
-/// The verb of an action, without its time.
+/// An [`AlarmAction`] without the time for which it shelves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AlarmVerb {
     Acknowledge,
@@ -288,7 +295,7 @@ record! {
 }
 
 list_frame! {
-    AlarmActFrame: AlarmAct, AlarmAct, AlarmActBuilder,
+    AlarmActForm: AlarmAct, AlarmAct, AlarmActBuilder,
     head AlarmActHead<'a>, item AlarmActItem<'a>, empty kept
 }
 
@@ -301,6 +308,6 @@ record! {
 }
 
 list_frame! {
-    AlarmActedFrame: AlarmActed, AlarmActed, AlarmActedBuilder,
+    AlarmActedForm: AlarmActed, AlarmActed, AlarmActedBuilder,
     head AnswerHead, item Result<ActedAlarm, FaultRef<'a>>, empty kept
 }

@@ -35,6 +35,7 @@ pub struct ListBuilder<'o, F: ListFrame> {
     frame: FrameWriter<'o>,
     run: Run,
     head_at: usize,
+    head_bytes: usize,
     form: PhantomData<F>,
 }
 
@@ -56,10 +57,12 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         let head_at = frame.payload().len();
         head.put(&mut run, frame.payload());
         run.head_flags = run.flags;
+        let head_bytes = frame.payload().len().saturating_sub(head_at);
         Self {
             frame,
             run,
             head_at,
+            head_bytes,
             form: PhantomData,
         }
     }
@@ -75,6 +78,11 @@ impl<'o, F: ListFrame> ListBuilder<'o, F> {
         let payload = self.frame.payload();
         let end = payload.len();
         head.put(&mut Run::default(), payload);
+        debug_assert_eq!(
+            payload.len(),
+            end.saturating_add(self.head_bytes),
+            "the head has a different size"
+        );
         payload.copy_within(end.., self.head_at);
         payload.truncate(end);
     }

@@ -8,6 +8,7 @@
 )]
 
 mod agreed;
+mod alarms;
 mod audit;
 mod budget;
 mod bulk;

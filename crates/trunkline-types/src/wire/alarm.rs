@@ -89,7 +89,11 @@ pub(super) fn decode_alarms(reader: &mut Reader<'_>) -> Result<Vec<AlarmDefiniti
 /// [`DecodeError`] if the kind is missing, a field appears twice, or the bytes are malformed.
 pub fn decode_alarm(reader: &mut Reader<'_>) -> Result<AlarmDefinition, DecodeError> {
     let offset = reader.offset();
-    let mut alarm = AlarmDefinition::new(AlarmKind::BadQuality);
+    let mut alarm = AlarmDefinition {
+        // An empty text is left out, so an absent name is empty.
+        name: String::new(),
+        ..AlarmDefinition::new(AlarmKind::BadQuality)
+    };
     let mut has_kind = false;
     decode_fields(reader, |id, field| {
         match id {

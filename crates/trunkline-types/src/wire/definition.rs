@@ -233,12 +233,7 @@ impl Fields {
 }
 
 pub(super) fn text(field: &mut Reader<'_>) -> Result<String, DecodeError> {
-    let offset = field.offset();
-    let bytes = field.rest();
-    let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::InvalidUtf8 {
-        offset: offset.saturating_add(error.valid_up_to()),
-    })?;
-    Ok(text.to_owned())
+    field.rest_str().map(str::to_owned)
 }
 
 fn put_pair(out: &mut Vec<u8>, pair: [f64; 2]) {

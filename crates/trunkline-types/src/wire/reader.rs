@@ -316,6 +316,20 @@ impl<'a> Reader<'a> {
     /// Same as [`Reader::count`]; [`DecodeError::InvalidUtf8`].
     pub fn str(&mut self, max: usize) -> Result<&'a str, DecodeError> {
         let bytes = self.prefixed("a text length in bytes", max)?;
+        self.utf8(bytes)
+    }
+
+    /// Reads all remaining bytes as UTF-8.
+    ///
+    /// # Errors
+    /// [`DecodeError::InvalidUtf8`].
+    pub fn rest_str(&mut self) -> Result<&'a str, DecodeError> {
+        let bytes = self.rest();
+        self.utf8(bytes)
+    }
+
+    /// Returns the bytes read last as text.
+    fn utf8(&self, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(bytes).map_err(|error| {
             let start = self.offset().saturating_sub(bytes.len());
             DecodeError::InvalidUtf8 {
