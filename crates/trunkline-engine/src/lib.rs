@@ -53,7 +53,9 @@ pub use delivery::mail::{ProviderId, ProviderOrder, SourceItem, Ticket};
 pub use delivery::outbox::{Reader, Wake, Wakes, Whose};
 pub use delivery::rings::BUFFER_BYTES_MAX;
 pub use engine::{Engine, EngineOptions};
-pub use features::alarms::{ALARM_EVENTS_MAX, AlarmRefusal, SHELVE_MAX};
+pub use features::alarms::{
+    ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot, SHELVE_MAX,
+};
 pub use features::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use features::audit::{
     AUDIT_BEST_EFFORT_MAX, AUDIT_NOTES_MAX, AUDIT_PATIENCE, AuditKeeping, AuditRoom, NoAuditRoom,

@@ -43,6 +43,27 @@ impl Encoded {
         bytes: Words([0; INLINE_BYTES]),
     });
 
+    /// Returns a number as `f64`; NaN for a value of another type, which is not decoded.
+    #[inline]
+    pub(crate) fn to_f64(&self, data_type: &DataType) -> f64 {
+        let bytes = self.as_slice();
+        let word = match (<[u8; 8]>::try_from(bytes), <[u8; 4]>::try_from(bytes)) {
+            (Ok(bytes), _) => u64::from_le_bytes(bytes),
+            (_, Ok(bytes)) => u64::from(u32::from_le_bytes(bytes)),
+            _ => return self.small_to_f64(data_type),
+        };
+        f64_of_word(word, data_type)
+    }
+
+    /// [`to_f64`](Self::to_f64) for values of other lengths than 4 and 8 bytes.
+    #[cold]
+    fn small_to_f64(&self, data_type: &DataType) -> f64 {
+        match data_type.fixed_size() {
+            Some(_) => self.decode(data_type).as_f64().unwrap_or(f64::NAN),
+            None => f64::NAN,
+        }
+    }
+
     /// Copies `bytes`, which must be a value's wire form.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut inline = [0; INLINE_BYTES];
@@ -291,6 +312,22 @@ impl Update {
             writer,
             value,
         }
+    }
+}
+
+/// Converts a number of 4 or 8 bytes, given as a word in wire form, to `f64`; NaN for a value of
+/// another type.
+#[inline]
+#[expect(clippy::wildcard_enum_match_arm, reason = "it selects from types")]
+pub(crate) fn f64_of_word(word: u64, data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::F64 => f64::from_bits(word),
+        DataType::F32 => f64::from(f32::from_bits(word as u32)),
+        DataType::I64 => word as i64 as f64,
+        DataType::I32 => f64::from(word as u32 as i32),
+        DataType::U64 => word as f64,
+        DataType::U32 => f64::from(word as u32),
+        _ => f64::NAN,
     }
 }
 

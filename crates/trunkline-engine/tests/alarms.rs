@@ -1,4 +1,5 @@
-//! Alarms of variables in an engine: evaluated with each update, acted on, and entered for the journal.
+//! Alarms of variables in an engine: evaluated with each update, acted on, read by readers of changes, and
+//! continued after a restart.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 #![cfg(not(shuttle))]
@@ -10,10 +11,13 @@ use std::time::Duration;
 
 use rig::{Bell, Rig, applied, define, library_of};
 use trunkline_alarm::{Event, Refused, State};
-use trunkline_engine::{AlarmRefusal, Caller, Variable, Wakes, WriteOutcome};
+use trunkline_engine::{
+    ALARM_CHANGES_MAX, AlarmReader, AlarmRefusal, AlarmSnapshot, Caller, Variable, Wakes,
+    WriteOutcome,
+};
 use trunkline_types::alarm::{
-    Acknowledge, AlarmAction, AlarmChange, AlarmDefinition, AlarmKind, AlarmStatus, LimitLevel,
-    Operand,
+    Acknowledge, AlarmAction, AlarmChange, AlarmDefinition, AlarmKind, AlarmStatus, KeptAlarm,
+    LimitLevel, Operand,
 };
 use trunkline_types::{DataType, Deadband, Moment, Properties, Value};
 
@@ -38,13 +42,16 @@ fn with(alarms: &[AlarmDefinition]) -> Properties {
     }
 }
 
-/// An engine with `rig/x`, whose alarms are entered for a journal.
+/// An engine with `rig/x`.
 fn rig(alarms: &[AlarmDefinition]) -> (Rig, Arc<Variable>) {
     let rig = Rig::new();
-    rig.engine.alarms().keep_journal(Box::new(Bell::default()));
     rig.deploy("rig", vec![define("x", with(alarms))]);
     let x = rig.variable("rig/x");
     (rig, x)
+}
+
+fn reader(rig: &Rig) -> AlarmReader {
+    rig.engine.alarms().reader(Box::new(Bell::default()), false)
 }
 
 fn status(rig: &Rig, variable: &Variable) -> AlarmStatus {
@@ -55,10 +62,10 @@ fn state(rig: &Rig, variable: &Variable) -> State {
     status(rig, variable).record.state
 }
 
-fn events(rig: &Rig) -> Vec<AlarmChange> {
-    let (events, lost) = rig.engine.alarms().take_events(usize::MAX);
+fn changes(reader: &AlarmReader) -> Vec<AlarmChange> {
+    let (notes, lost) = reader.take(usize::MAX);
     assert_eq!(lost, 0);
-    events
+    notes.iter().map(|note| note.change.clone()).collect()
 }
 
 fn act(
@@ -81,19 +88,23 @@ fn act(
 #[test]
 fn update_raises_and_clears_alarms_and_each_change_is_entered() {
     let (rig, x) = rig(&[hi(), limit(LimitLevel::HiHi, 90.0)]);
+    let reader = reader(&rig);
     for value in [50.0, 85.0, 95.0, 96.0, 50.0] {
         rig.write(&x, value);
     }
-    let seen = events(&rig);
+    let seen = changes(&reader);
     let seen: Vec<_> = seen
         .iter()
-        .map(|event| (event.number, &*event.alarm, event.event, event.record.value))
+        .map(|change| {
+            let status = &change.status;
+            (&*status.definition.name, change.event, status.record.value)
+        })
         .collect();
     let expected = [
-        (1, "hi", Event::Raise, Some(85.0)),
-        (2, "hi_hi", Event::Raise, Some(95.0)),
-        (3, "hi", Event::Clear, Some(85.0)),
-        (4, "hi_hi", Event::Clear, Some(95.0)),
+        ("hi", Event::Raise, Some(85.0)),
+        ("hi_hi", Event::Raise, Some(95.0)),
+        ("hi", Event::Clear, Some(85.0)),
+        ("hi_hi", Event::Clear, Some(95.0)),
     ];
     assert_eq!(seen, expected);
     assert_eq!(state(&rig, &x), State::ReturnedUnacknowledged);
@@ -119,16 +130,17 @@ fn change_within_the_deadband_that_raises_an_alarm_is_committed() {
 #[test]
 fn operator_acknowledges_with_a_comment_and_the_journal_names_them() {
     let (rig, x) = rig(&[hi()]);
+    let reader = reader(&rig);
     rig.write(&x, 85.0);
     let operator = Caller::local(7, 1000);
     let state = act(&rig, &operator, &x, AlarmAction::Acknowledge);
     assert_eq!(state, Ok(State::Acknowledged));
-    let event = events(&rig).pop().unwrap();
-    assert_eq!(event.event, Event::Acknowledge);
-    assert_eq!(event.who, "local:1000");
-    assert_eq!(event.comment, "seen");
-    assert_eq!(event.record.acknowledged_by, "local:1000");
-    assert_eq!(event.record.acknowledged, Some(rig.wall()));
+    let change = changes(&reader).pop().unwrap();
+    assert_eq!(change.event, Event::Acknowledge);
+    assert_eq!(change.who, "local:1000");
+    assert_eq!(change.comment, "seen");
+    assert_eq!(change.status.record.acknowledged_by, "local:1000");
+    assert_eq!(change.status.record.acknowledged, Some(rig.wall()));
     let again = act(&rig, &operator, &x, AlarmAction::Acknowledge);
     let refused = Refused::NothingToAcknowledge(State::Acknowledged);
     assert_eq!(again, Err(AlarmRefusal::State(refused)));
@@ -175,6 +187,7 @@ fn delayed_alarm_is_raised_by_poll_at_its_time() {
 #[test]
 fn shelved_alarm_returns_at_its_time() {
     let (rig, x) = rig(&[hi()]);
+    let reader = reader(&rig);
     rig.write(&x, 85.0);
     let shelve = AlarmAction::Shelve(60 * SECOND);
     assert_eq!(act(&rig, &rig.caller, &x, shelve), Ok(State::Shelved));
@@ -189,7 +202,8 @@ fn shelved_alarm_returns_at_its_time() {
     rig.advance(SECOND);
     rig.poll();
     assert_eq!(state(&rig, &x), State::Unacknowledged);
-    assert_eq!(events(&rig).last().unwrap().event, Event::Unshelve);
+    let last = changes(&reader).pop().unwrap();
+    assert_eq!(last.event, Event::Unshelve);
 }
 
 #[test]
@@ -306,4 +320,212 @@ fn list_has_the_alarms_of_all_variables_in_pages() {
     }
     assert_eq!(names.len(), 20);
     assert_eq!((&*names[0], &*names[19]), ("rig/x0 hi", "rig/x9 lo"));
+}
+
+/// Fast writes go past the alarms only while no state can change.
+#[test]
+fn fast_path_serves_values_that_change_no_alarm() {
+    let (rig, x) = rig(&[hi(), limit(LimitLevel::Lo, 3.0)]);
+    let plain = |value: f64| {
+        let mut wakes = Wakes::new();
+        x.write_plain(&rig.caller, rig.wall(), &Value::F64(value), &mut wakes)
+    };
+    assert_eq!(plain(50.0), None, "the alarms have seen no value yet");
+    rig.write(&x, 50.0);
+    assert_eq!(plain(80.0), Some(2));
+    assert_eq!(plain(80.1), None);
+    assert_eq!(plain(f64::NAN), None);
+    rig.write(&x, 81.0);
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+    assert_eq!(plain(80.1), Some(4));
+    assert_eq!(plain(79.0), None);
+}
+
+/// Every reader sees every change once, from its beginning on.
+#[test]
+fn readers_take_the_changes_each_at_its_own_pace() {
+    let (rig, x) = rig(&[hi()]);
+    rig.write(&x, 85.0);
+    let (early, slow) = (reader(&rig), reader(&rig));
+    assert!(early.is_idle());
+    rig.write(&x, 75.0);
+    assert_eq!(changes(&early).len(), 1);
+    let late = reader(&rig);
+    rig.write(&x, 85.0);
+    assert_eq!(changes(&early).len(), 1);
+    assert_eq!(changes(&late).len(), 1);
+    assert!(early.is_idle() && !slow.is_idle());
+    let (first, lost) = slow.take(1);
+    assert_eq!((first[0].change.event, lost), (Event::Clear, 0));
+    assert_eq!(changes(&slow)[0].event, Event::Raise);
+    drop(early);
+    rig.write(&x, 75.0);
+    assert_eq!((changes(&slow).len(), changes(&late).len()), (1, 1));
+}
+
+/// Behaviour: SV-04.
+#[test]
+fn slow_reader_learns_how_many_changes_it_lost() {
+    let (rig, x) = rig(&[hi()]);
+    let (sut, other) = (reader(&rig), reader(&rig));
+    let surplus = 10;
+    for number in 0..ALARM_CHANGES_MAX + surplus {
+        rig.write(&x, if number % 2 == 0 { 85.0 } else { 75.0 });
+        if number % 1000 == 0 {
+            assert_eq!(other.take(usize::MAX).1, 0);
+        }
+    }
+    let (notes, lost) = sut.take(usize::MAX);
+    assert_eq!((notes.len(), lost), (ALARM_CHANGES_MAX, surplus as u64));
+    assert_eq!(sut.take(usize::MAX).1, 0, "it is reported once");
+}
+
+/// The states after everything that a reader that keeps states has to keep.
+fn kept(rig: &Rig, reader: &AlarmReader) -> Vec<KeptAlarm> {
+    let mut snapshots = rig.engine.alarms().unkept();
+    let (notes, _) = reader.take(usize::MAX);
+    snapshots.extend(notes.iter().map(|note| note.snapshot()));
+    let mut newest: Vec<AlarmSnapshot> = Vec::new();
+    for one in snapshots {
+        let same = |known: &&mut AlarmSnapshot| known.kept.alarm == one.kept.alarm;
+        match newest.iter_mut().find(same) {
+            Some(known) if known.version < one.version => *known = one,
+            Some(_) => {}
+            None => newest.push(one),
+        }
+    }
+    newest.into_iter().map(|one| one.kept).collect()
+}
+
+/// Runs an engine with `alarms`, and then another one that continues what the first one kept,
+/// `pause` later. The second engine has a reader of its own.
+fn restarted(
+    alarms: &[AlarmDefinition],
+    first: impl FnOnce(&Rig, &Variable),
+    pause: Duration,
+) -> (Rig, Arc<Variable>, AlarmReader) {
+    let before = Rig::new();
+    let keeper = before
+        .engine
+        .alarms()
+        .reader(Box::new(Bell::default()), true);
+    before.deploy("rig", vec![define("x", with(alarms))]);
+    let x = before.variable("rig/x");
+    first(&before, &x);
+    let kept = kept(&before, &keeper);
+    let after = Rig::new();
+    after.set_wall(before.wall().saturating_add_nanos(pause.as_nanos() as i64));
+    after.engine.alarms().restore(kept);
+    let reader = reader(&after);
+    after.deploy("rig", vec![define("x", with(alarms))]);
+    let x = after.variable("rig/x");
+    (after, x, reader)
+}
+
+/// Behaviour: SV-04, H-11.
+#[test]
+fn states_continue_after_a_restart_without_a_change() {
+    let (rig, x, reader) = restarted(
+        &[hi()],
+        |rig, x| {
+            rig.write(x, 85.0);
+            act(rig, &rig.caller, x, AlarmAction::Acknowledge).unwrap();
+        },
+        SECOND,
+    );
+    let record = status(&rig, &x).record;
+    assert_eq!(record.state, State::Acknowledged);
+    assert_eq!((record.value, &*record.comment), (Some(85.0), "seen"));
+    rig.write(&x, 90.0);
+    assert!(changes(&reader).is_empty(), "it was raised before");
+    rig.write(&x, 75.0);
+    assert_eq!(changes(&reader)[0].event, Event::Clear);
+    assert_eq!(state(&rig, &x), State::Normal);
+}
+
+/// Behaviour: SV-04.
+#[test]
+fn delays_continue_after_a_restart() {
+    let mut alarm = hi();
+    alarm.on_delay = 10 * SECOND;
+    let alarms = [alarm];
+    let begin = |rig: &Rig, x: &Variable| {
+        rig.write(x, 85.0);
+    };
+    let (rig, x, _reader) = restarted(&alarms, begin, 4 * SECOND);
+    rig.advance(5 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Normal);
+    rig.advance(SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+
+    let (rig, x, _reader) = restarted(&alarms, begin, 3600 * SECOND);
+    rig.poll();
+    assert_eq!(
+        state(&rig, &x),
+        State::Unacknowledged,
+        "it passed meanwhile"
+    );
+
+    let ended = |rig: &Rig, x: &Variable| {
+        rig.write(x, 85.0);
+        rig.write(x, 75.0);
+    };
+    let (rig, x, _reader) = restarted(&alarms, ended, 3600 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Normal, "the delay had ended");
+}
+
+/// A clock that was set back must not let a delay last longer than it is.
+#[test]
+fn delay_does_not_grow_if_the_clock_was_set_back() {
+    let mut alarm = hi();
+    alarm.on_delay = 10 * SECOND;
+    let begin = |rig: &Rig, x: &Variable| {
+        rig.advance(5 * SECOND);
+        rig.write(x, 85.0);
+        rig.advance(5 * SECOND);
+        rig.set_wall(rig.wall().saturating_add_nanos(-3_600_000_000_000));
+    };
+    let (rig, x, _reader) = restarted(&[alarm], begin, SECOND);
+    rig.advance(10 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+}
+
+#[test]
+fn shelved_alarm_returns_after_a_restart() {
+    let shelve = |rig: &Rig, x: &Variable| {
+        rig.write(x, 85.0);
+        let action = AlarmAction::Shelve(60 * SECOND);
+        act(rig, &rig.caller, x, action).unwrap();
+    };
+    let (rig, x, _reader) = restarted(&[hi()], shelve, 20 * SECOND);
+    rig.advance(39 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Shelved);
+    rig.advance(SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+}
+
+#[test]
+fn changed_definition_starts_with_a_new_state() {
+    let before = Rig::new();
+    let keeper = before
+        .engine
+        .alarms()
+        .reader(Box::new(Bell::default()), true);
+    before.deploy("rig", vec![define("x", with(&[hi()]))]);
+    before.write(&before.variable("rig/x"), 85.0);
+    let kept = kept(&before, &keeper);
+    assert_eq!(kept.len(), 1);
+    let after = Rig::new();
+    after.engine.alarms().restore(kept);
+    after.deploy(
+        "rig",
+        vec![define("x", with(&[limit(LimitLevel::Hi, 70.0)]))],
+    );
+    assert_eq!(state(&after, &after.variable("rig/x")), State::Normal);
 }

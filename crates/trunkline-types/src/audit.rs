@@ -233,18 +233,44 @@ impl AuditQuery {
         &self,
         entries: impl Iterator<Item = Result<AuditEntry, E>>,
     ) -> Result<(Vec<AuditEntry>, Option<u64>), E> {
-        let limit = match self.limit {
-            0 => AUDIT_PAGE_MAX,
-            limit => AUDIT_PAGE_MAX.min(limit as usize),
-        };
+        let matches =
+            |budget: &mut StepBudget, entry: &AuditEntry| self.matches_within(budget, entry);
+        PageScan::new(self.limit).take(entries, |entry| entry.number, matches)
+    }
+}
+
+/// The bounds of a scan for one page of the audit or of the alarm journal.
+pub(crate) struct PageScan {
+    limit: usize,
+}
+
+impl PageScan {
+    /// `limit` is the number of entries wanted; 0 stands for as many as a page may hold.
+    pub(crate) fn new(limit: u32) -> Self {
+        Self {
+            limit: match limit {
+                0 => AUDIT_PAGE_MAX,
+                limit => AUDIT_PAGE_MAX.min(limit as usize),
+            },
+        }
+    }
+
+    /// Takes the matching entries, until the page is full or the scan took long enough. Returns
+    /// them with the number of the entry at which the next page begins.
+    pub(crate) fn take<T, E>(
+        self,
+        entries: impl Iterator<Item = Result<T, E>>,
+        number: impl Fn(&T) -> u64,
+        matches: impl Fn(&mut StepBudget, &T) -> bool,
+    ) -> Result<(Vec<T>, Option<u64>), E> {
         let mut page = Vec::new();
         let mut budget = StepBudget::new(AUDIT_STEPS_MAX);
         for (looked, entry) in entries.enumerate() {
             let entry = entry?;
-            if page.len() >= limit || looked >= AUDIT_SCAN_MAX || budget.is_spent() {
-                return Ok((page, Some(entry.number)));
+            if page.len() >= self.limit || looked >= AUDIT_SCAN_MAX || budget.is_spent() {
+                return Ok((page, Some(number(&entry))));
             }
-            if self.matches_within(&mut budget, &entry) {
+            if matches(&mut budget, &entry) {
                 page.push(entry);
             }
         }

@@ -79,6 +79,11 @@ pub(crate) struct Subscribers {
 }
 
 impl Subscribers {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.feeds.is_empty()
+    }
+
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Subscriber> {
         self.list.iter()
     }

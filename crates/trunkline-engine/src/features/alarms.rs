@@ -1,14 +1,14 @@
 //! Alarms: evaluated with each update of their variable, and acted on by operators (SV-04, H-06..H-11).
 //!
 //! ```text
-//! commit --> VariableAlarms (extension) --change--> event --wake--> the host: journal
-//!                 |  due                               record ----> fields of the variable
+//! commit --> VariableAlarms (extension) --change--> log --wake--> AlarmReader: journal, sessions
+//!                 |  due                               record ---> fields of the variable
 //! Engine::poll <--+
 //! ```
 //!
 //! A variable with alarms has an extension that evaluates them under the variable's lock, after
-//! each commit. It remembers the range of numbers that change nothing, so that most updates
-//! evaluate no alarm. A change within the deadband of the variable that would change an alarm is
+//! each commit. The variable knows the range of numbers that change no alarm, so that most updates do
+//! not reach the extension. A change within the deadband of the variable that would change an alarm is
 //! committed all the same.
 //!
 //! Limits, setpoints and suppressing conditions that are other variables are read when those change:
@@ -22,13 +22,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use trunkline_alarm::condition::Input;
-use trunkline_alarm::{Alarm, Change, Event, Refused};
+use trunkline_alarm::{Alarm, Change, Event, Machine, Refused};
 use trunkline_types::alarm::{
-    AlarmAction, AlarmChange, AlarmDefinition, AlarmRecord, AlarmState, AlarmStatus,
+    AlarmAction, AlarmChange, AlarmDefinition, AlarmRecord, AlarmState, AlarmStatus, KeptAlarm,
 };
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
+use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
-    DataType, Fault, FaultCode, Level, Moment, Properties, Quality, Tick, Timestamp, Value,
+    DataType, Fault, FaultCode, Level, Moment, Properties, Tick, Timestamp, Value,
 };
 
 use crate::caller::Caller;
@@ -36,22 +37,24 @@ use crate::delivery::outbox::{Outbox, Wake, Wakes};
 use crate::outcome::Refusal;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
-use crate::variable::{Committed, Extension, State, Variable};
+use crate::variable::{Committed, Extension, QuietRange, State, Variable};
 use crate::write::View;
 
-/// Maximum number of events that wait for the host. Later events are counted as lost.
-pub const ALARM_EVENTS_MAX: usize = 100_000;
+/// Maximum number of changes that wait for a reader. Beyond it a reader loses the oldest, and learns
+/// how many.
+pub const ALARM_CHANGES_MAX: usize = 100_000;
 /// Longest time for which an alarm can be shelved.
 pub const SHELVE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub type Alarms<'e> = View<'e, AlarmTable>;
 
-/// The engine's index of alarms, and the events that wait for the journal.
+/// The engine's index of alarms, and the log of their changes.
 #[derive(Debug, Default)]
 pub struct AlarmTable {
     lists: Mutex<Lists>,
-    events: Mutex<Events>,
-    journal: Mutex<Option<Arc<Outbox>>>,
+    log: Mutex<Log>,
+    /// The states of an earlier run, by variable, until the variable is deployed.
+    restorable: Mutex<HashMap<String, Vec<KeptAlarm>>>,
 }
 
 #[derive(Debug, Default)]
@@ -68,11 +71,155 @@ struct Lists {
     referred: BTreeMap<String, BTreeSet<u32>>,
 }
 
+/// The changes that a reader has not taken yet.
 #[derive(Debug, Default)]
-struct Events {
-    waiting: VecDeque<AlarmChange>,
-    lost: u64,
+struct Log {
+    notes: VecDeque<Arc<AlarmNote>>,
+    /// The number of the first note, counted from 0 on.
+    first: u64,
+    readers: Vec<Option<Place>>,
+    /// Variables whose alarms have a state to keep that is in no note: a delay has begun or ended,
+    /// or the alarm is new. Empty unless a reader keeps states.
+    unkept: BTreeSet<u32>,
+    /// The version of the next snapshot of an alarm.
+    version: u64,
+}
+
+/// The place of a reader in the log.
+#[derive(Debug)]
+struct Place {
+    /// The number of the note that it takes next.
     next: u64,
+    outbox: Arc<Outbox>,
+    keeps_states: bool,
+}
+
+impl Log {
+    fn end(&self) -> u64 {
+        self.first + self.notes.len() as u64
+    }
+
+    fn keeps_states(&self) -> bool {
+        self.readers
+            .iter()
+            .flatten()
+            .any(|place| place.keeps_states)
+    }
+
+    /// Drops the notes that every reader has taken.
+    fn trim(&mut self) {
+        let nexts = self.readers.iter().flatten().map(|place| place.next);
+        let wanted = nexts.min().unwrap_or(self.end());
+        while self.first < wanted && self.notes.pop_front().is_some() {
+            self.first += 1;
+        }
+    }
+}
+
+/// A change of an alarm, with what must be kept of the alarm over restarts.
+#[derive(Debug)]
+pub struct AlarmNote {
+    pub change: AlarmChange,
+    machine: Machine,
+    delayed_since: Option<Timestamp>,
+    version: u64,
+}
+
+/// A snapshot of an alarm. Of two snapshots of one alarm, the one with the greater version is newer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlarmSnapshot {
+    pub version: u64,
+    pub kept: KeptAlarm,
+}
+
+impl AlarmNote {
+    /// The alarm after the change.
+    pub fn snapshot(&self) -> AlarmSnapshot {
+        let status = &self.change.status;
+        let machine = (self.machine, self.delayed_since);
+        AlarmSnapshot {
+            version: self.version,
+            kept: kept(
+                &status.variable,
+                &status.definition,
+                machine,
+                &status.record,
+            ),
+        }
+    }
+}
+
+fn kept(
+    variable: &str,
+    definition: &AlarmDefinition,
+    (machine, delayed_since): (Machine, Option<Timestamp>),
+    record: &AlarmRecord,
+) -> KeptAlarm {
+    let (process, hidden) = machine.parts();
+    KeptAlarm {
+        variable: variable.to_owned(),
+        alarm: definition.name.clone(),
+        definition: wire_form(definition),
+        process,
+        hidden,
+        delayed_since,
+        record: record.clone(),
+    }
+}
+
+fn wire_form(definition: &AlarmDefinition) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_alarm(definition, &mut bytes);
+    bytes
+}
+
+/// Reads the changes of all alarms from the time on at which it was made. Dropping it ends that.
+#[derive(Debug)]
+pub struct AlarmReader {
+    table: Arc<AlarmTable>,
+    slot: usize,
+}
+
+impl AlarmReader {
+    /// Takes the oldest changes, at most `limit`, with the number of changes that were lost before
+    /// them because this reader was too slow.
+    pub fn take(&self, limit: usize) -> (Vec<Arc<AlarmNote>>, u64) {
+        let mut log = self.table.log.lock();
+        let (first, end) = (log.first, log.end());
+        let Some(Some(place)) = log.readers.get_mut(self.slot) else {
+            return (Vec::new(), 0);
+        };
+        let lost = first.saturating_sub(place.next);
+        let from = place.next.max(first);
+        let count = (end - from).min(limit as u64);
+        place.next = from + count;
+        let notes = log.notes.iter().skip((from - first) as usize);
+        let taken = notes.take(count as usize).map(Arc::clone).collect();
+        log.trim();
+        (taken, lost)
+    }
+
+    /// Returns true if there is nothing to take, and no state to keep.
+    pub fn is_idle(&self) -> bool {
+        let log = self.table.log.lock();
+        let place = log.readers.get(self.slot).and_then(Option::as_ref);
+        place.is_none_or(|place| {
+            place.next == log.end() && (!place.keeps_states || log.unkept.is_empty())
+        })
+    }
+}
+
+impl Drop for AlarmReader {
+    fn drop(&mut self) {
+        let mut log = self.table.log.lock();
+        if let Some(place) = log.readers.get_mut(self.slot) {
+            *place = None;
+        }
+        if !log.keeps_states() {
+            log.unkept.clear();
+        }
+        log.trim();
+    }
 }
 
 /// The reason why an action on an alarm was refused.
@@ -109,33 +256,9 @@ impl From<&AlarmRefusal> for Fault {
 #[derive(Debug)]
 struct VariableAlarms {
     table: Arc<AlarmTable>,
-    /// The quality of the newest evaluated update, and the numbers that change nothing at this
-    /// quality, as an interval.
-    quiet: Cell<Quiet>,
     /// The time that the table has for this variable.
     due: Cell<Option<Tick>>,
     alarms: RefCell<Vec<Entry>>,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Quiet {
-    quality: Quality,
-    low: f64,
-    high: f64,
-}
-
-impl Quiet {
-    /// Every update is evaluated.
-    const NOTHING: Self = Self {
-        quality: Quality::GOOD,
-        low: f64::INFINITY,
-        high: f64::NEG_INFINITY,
-    };
-
-    #[inline]
-    fn contains(self, number: f64, quality: Quality) -> bool {
-        self.quality == quality && number >= self.low && number <= self.high
-    }
 }
 
 #[derive(Debug)]
@@ -144,6 +267,8 @@ struct Entry {
     alarm: Alarm,
     record: AlarmRecord,
     unshelve_at: Option<Tick>,
+    /// When the delay began that the alarm is in.
+    delayed_since: Option<Timestamp>,
 }
 
 impl Entry {
@@ -153,7 +278,52 @@ impl Entry {
             alarm: Alarm::new(definition),
             record: AlarmRecord::default(),
             unshelve_at: None,
+            delayed_since: None,
         }
+    }
+
+    /// Continues an alarm of an earlier run. Returns `None` if what was kept is not of this
+    /// definition.
+    fn restored(definition: &AlarmDefinition, kept: &KeptAlarm, moment: Moment) -> Option<Self> {
+        if kept.definition != wire_form(definition) {
+            return None;
+        }
+        let machine = Machine::from_parts(kept.process, kept.hidden)?;
+        let passed = |since: Timestamp| {
+            let nanos = moment.wall.as_nanos().saturating_sub(since.as_nanos());
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+        };
+        let delay = match machine.is_active() {
+            true => definition.off_delay,
+            false => definition.on_delay,
+        };
+        let left = kept
+            .delayed_since
+            .map(|since| delay.saturating_sub(passed(since)));
+        let mut alarm = Alarm::new(definition);
+        alarm.restore(machine, left, moment.now);
+        let unshelve_at = kept.record.shelved_until.map(|until| {
+            let nanos = until.as_nanos().saturating_sub(moment.wall.as_nanos());
+            let left = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+            moment.now.saturating_add(left.min(SHELVE_MAX))
+        });
+        Some(Self {
+            definition: Arc::new(definition.clone()),
+            alarm,
+            record: kept.record.clone(),
+            unshelve_at,
+            delayed_since: kept.delayed_since,
+        })
+    }
+
+    /// Notes whether a delay has begun or ended. Returns true if that has changed.
+    fn note_delay(&mut self, moment: Moment) -> bool {
+        let is_delayed = self.alarm.delay_left(moment.now).is_some();
+        let has_changed = is_delayed != self.delayed_since.is_some();
+        if has_changed {
+            self.delayed_since = is_delayed.then_some(moment.wall);
+        }
+        has_changed
     }
 
     fn status(&self, variable: &Variable) -> AlarmStatus {
@@ -200,19 +370,6 @@ impl Entry {
     }
 }
 
-/// Returns a scalar as a number. NaN for other types, which are not decoded.
-#[inline]
-fn number_of(update: &Update, data_type: &DataType) -> f64 {
-    if *data_type == DataType::F64
-        && let Ok(bytes) = update.value.as_slice().try_into()
-    {
-        return f64::from_le_bytes(bytes);
-    }
-    scalar(update, data_type)
-        .and_then(|value| value.as_f64())
-        .unwrap_or(f64::NAN)
-}
-
 fn input_of(update: &Update, data_type: &DataType) -> Input {
     match scalar(update, data_type) {
         Some(value) => Input::new(&value, update.quality),
@@ -235,11 +392,11 @@ impl Extension for VariableAlarms {
         3
     }
 
+    fn only_monitors(&self) -> bool {
+        true
+    }
+
     fn needs_commit(&self, variable: &Variable, update: &Update, moment: Moment) -> bool {
-        let number = number_of(update, variable.data_type());
-        if self.quiet.get().contains(number, update.quality) {
-            return false;
-        }
         let input = input_of(update, variable.data_type());
         let alarms = self.alarms.borrow();
         let mut alarms = alarms.iter().map(|entry| &entry.alarm);
@@ -247,46 +404,58 @@ impl Extension for VariableAlarms {
     }
 
     fn committed(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
-        let update = commit.update;
-        let number = number_of(update, commit.variable.data_type());
-        if !self.quiet.get().contains(number, update.quality) {
-            self.evaluate(commit.variable, update, commit.moment, wakes);
+        let (update, number) = (
+            commit.update,
+            commit.update.value.to_f64(commit.variable.data_type()),
+        );
+        // Another extension may be the reason for the call.
+        if !commit.state.is_quiet(number, update.quality) {
+            self.evaluate(commit, wakes);
         }
     }
 }
 
 impl VariableAlarms {
     #[cold]
-    fn evaluate(&self, variable: &Variable, update: &Update, moment: Moment, wakes: &mut Wakes) {
-        let input = input_of(update, variable.data_type());
-        let change = |entry: &mut Entry| entry.alarm.update(input, moment.now);
-        self.change_all(variable, input, moment, wakes, change);
+    fn evaluate(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
+        let input = input_of(commit.update, commit.variable.data_type());
+        let change = |entry: &mut Entry| entry.alarm.update(input, commit.moment.now);
+        let at = (commit.variable, commit.state);
+        self.change_all(at, input, commit.moment, wakes, change);
     }
 
     /// Lets `change` change each alarm, and enters the changes.
     fn change_all(
         &self,
-        variable: &Variable,
+        (variable, state): (&Variable, &State),
         input: Input,
         moment: Moment,
         wakes: &mut Wakes,
         mut change: impl FnMut(&mut Entry) -> Option<Change>,
     ) -> bool {
-        let mut has_changed = false;
+        let (mut has_changed, mut is_unkept) = (false, false);
         for entry in self.alarms.borrow_mut().iter_mut() {
-            if let Some(change) = change(entry) {
-                entry.note(change, input, moment.wall);
-                self.table
-                    .enter(variable, entry, change, None, moment, wakes);
-                has_changed = true;
+            let change = change(entry);
+            let has_new_delay = entry.note_delay(moment);
+            match change {
+                Some(change) => {
+                    entry.note(change, input, moment.wall);
+                    self.table
+                        .enter(variable, entry, change, None, moment, wakes);
+                    has_changed = true;
+                }
+                None => is_unkept |= has_new_delay,
             }
         }
-        self.settle(variable, input);
+        if is_unkept {
+            self.table.note_unkept(variable.handle(), wakes);
+        }
+        self.settle(variable, state, input);
         has_changed
     }
 
     /// Computes what depends on the states of the alarms: the quiet range, and the next time.
-    fn settle(&self, variable: &Variable, input: Input) {
+    fn settle(&self, variable: &Variable, state: &State, input: Input) {
         let alarms = self.alarms.borrow();
         let ranges = alarms.iter().map(|entry| entry.alarm.quiet_range());
         let all = Some((f64::NEG_INFINITY, f64::INFINITY));
@@ -295,13 +464,13 @@ impl VariableAlarms {
             Some((low.max(other_low), high.min(other_high)))
         });
         let is_usable = input.quality.level() != Level::Bad;
-        self.quiet.set(match quiet.filter(|_| is_usable) {
-            Some((low, high)) => Quiet {
+        state.set_quiet(match quiet.filter(|_| is_usable) {
+            Some((low, high)) => QuietRange {
                 quality: input.quality,
                 low,
                 high,
             },
-            None => Quiet::NOTHING,
+            None => QuietRange::EMPTY,
         });
         let due = alarms.iter().filter_map(Entry::due).min();
         if self.due.replace(due) != due {
@@ -327,7 +496,7 @@ impl AlarmTable {
         }
     }
 
-    /// Enters a change for the journal.
+    /// Enters a change in the log.
     fn enter(
         &self,
         variable: &Variable,
@@ -337,33 +506,47 @@ impl AlarmTable {
         moment: Moment,
         wakes: &mut Wakes,
     ) {
-        let Some(journal) = &*self.journal.lock() else {
-            return;
-        };
-        let mut events = self.events.lock();
-        events.next += 1;
-        if events.waiting.len() >= ALARM_EVENTS_MAX {
-            events.lost += 1;
+        let mut log = self.log.lock();
+        if log.readers.iter().all(Option::is_none) {
             return;
         }
-        let event = AlarmChange {
-            number: events.next,
-            when: moment.wall,
-            variable: variable.name().to_owned(),
-            alarm: entry.definition.name.clone(),
-            event: change.event,
-            from: change.from,
-            to: change.to,
-            who: who.map_or(String::new(), |caller| caller.principal.to_string()),
-            comment: match who {
-                Some(_) => entry.record.comment.clone(),
-                None => String::new(),
+        if log.notes.len() >= ALARM_CHANGES_MAX {
+            log.notes.pop_front();
+            log.first += 1;
+        }
+        let note = AlarmNote {
+            change: AlarmChange {
+                when: moment.wall,
+                event: change.event,
+                from: change.from,
+                who: who.map_or(String::new(), |caller| caller.principal.to_string()),
+                comment: match who {
+                    Some(_) => entry.record.comment.clone(),
+                    None => String::new(),
+                },
+                status: entry.status(variable),
             },
-            record: entry.record.clone(),
+            machine: entry.alarm.machine(),
+            delayed_since: entry.delayed_since,
+            version: log.version,
         };
-        events.waiting.push_back(event);
-        drop(events);
-        wakes.add(journal);
+        log.version += 1;
+        log.notes.push_back(Arc::new(note));
+        for place in log.readers.iter().flatten() {
+            wakes.add(&place.outbox);
+        }
+    }
+
+    /// Notes that the alarms of a variable have a state to keep that is in no note.
+    fn note_unkept(&self, handle: u32, wakes: &mut Wakes) {
+        let mut log = self.log.lock();
+        if !log.keeps_states() {
+            return;
+        }
+        log.unkept.insert(handle);
+        for place in log.readers.iter().flatten().filter(|one| one.keeps_states) {
+            wakes.add(&place.outbox);
+        }
     }
 }
 
@@ -446,17 +629,33 @@ impl Alarms<'_> {
             return;
         }
         let handle = variable.handle();
+        let is_new = known.is_none();
         let mut before = known.map_or(Vec::new(), |known| known.alarms.take());
         self.unlist(handle, &before);
         if properties.alarms.is_empty() {
             variable.detach::<VariableAlarms>(state);
             return;
         }
+        let of_earlier_run = match is_new {
+            true => self.table.restorable.lock().remove(variable.name()),
+            false => None,
+        };
+        let restored = |definition: &AlarmDefinition| {
+            let mut kept = of_earlier_run.iter().flatten();
+            let kept = kept.find(|kept| kept.alarm == definition.name)?;
+            Entry::restored(definition, kept, moment)
+        };
+        let mut is_restored = false;
         let alarms = properties.alarms.iter().map(|definition| {
             let place = before
                 .iter()
                 .position(|entry| *entry.definition == *definition);
-            place.map_or_else(|| Entry::new(definition), |place| before.swap_remove(place))
+            if let Some(place) = place {
+                return before.swap_remove(place);
+            }
+            let restored = restored(definition);
+            is_restored |= restored.is_some();
+            restored.unwrap_or_else(|| Entry::new(definition))
         });
         let alarms: Vec<Entry> = alarms.collect();
         {
@@ -470,15 +669,30 @@ impl Alarms<'_> {
         }
         let extension = VariableAlarms {
             table: Arc::clone(self.table),
-            quiet: Cell::new(Quiet::NOTHING),
             due: Cell::new(None),
             alarms: RefCell::new(alarms),
         };
-        let update = variable.update_locked(state);
-        if update.sequence > 0 {
-            extension.evaluate(variable, &update, moment, wakes);
-        }
         variable.attach(state, extension);
+        let update = variable.update_locked(state);
+        let Some(alarms) = state.extension::<VariableAlarms>() else {
+            return;
+        };
+        self.table.note_unkept(handle, wakes);
+        if is_restored {
+            // The alarms continue as they were until a sample arrives: the variable has its initial
+            // or its retained value, which was not measured now.
+            alarms.settle(variable, state, input_of(&update, variable.data_type()));
+            state.set_quiet(QuietRange::EMPTY);
+        } else if update.sequence > 0 {
+            let commit = Committed {
+                variable,
+                state,
+                update: &update,
+                moment,
+                redirect: None,
+            };
+            alarms.evaluate(&commit, wakes);
+        }
     }
 
     /// Watches the variables that alarms refer to, among those deployed.
@@ -596,7 +810,7 @@ impl Alarms<'_> {
             return;
         };
         let input = input_of(&variable.update_locked(&state), variable.data_type());
-        if alarms.change_all(&variable, input, moment, wakes, change) {
+        if alarms.change_all((&variable, &state), input, moment, wakes, change) {
             variable.reconfigured(&state, moment, wakes);
         }
     }
@@ -734,26 +948,81 @@ impl Alarms<'_> {
             table.enter(&variable, entry, change, Some(caller), moment, wakes);
         }
         let now = entry.record.state;
+        // Also if only the comment or the end of the shelving is new.
+        self.table.note_unkept(handle, wakes);
         drop(entries);
-        alarms.settle(&variable, input);
+        alarms.settle(&variable, &state, input);
         variable.reconfigured(&state, moment, wakes);
         Ok(now)
     }
 
-    /// Registers `wake`, which is called when there are events to take.
-    pub fn keep_journal(&self, wake: Box<dyn Wake>) {
-        *self.table.journal.lock() = Some(Arc::new(Outbox::new(wake, true, None)));
+    /// Returns a reader of the changes from now on. `wake` is called when there is something to take.
+    /// With `keeps_states`, it is also called when [`unkept`](Self::unkept) has something to keep.
+    pub fn reader(&self, wake: Box<dyn Wake>, keeps_states: bool) -> AlarmReader {
+        let mut log = self.table.log.lock();
+        let place = Place {
+            next: log.end(),
+            outbox: Arc::new(Outbox::new(wake, true, None)),
+            keeps_states,
+        };
+        let slot = match log.readers.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => {
+                log.readers.push(None);
+                log.readers.len() - 1
+            }
+        };
+        log.readers[slot] = Some(place);
+        AlarmReader {
+            table: Arc::clone(self.table),
+            slot,
+        }
     }
 
-    /// Takes the oldest events, at most `limit`, with the number of events lost after them.
-    pub fn take_events(&self, limit: usize) -> (Vec<AlarmChange>, u64) {
-        let mut events = self.table.events.lock();
-        let count = limit.min(events.waiting.len());
-        let taken: Vec<_> = events.waiting.drain(..count).collect();
-        let lost = match events.waiting.is_empty() {
-            true => std::mem::take(&mut events.lost),
-            false => 0,
-        };
-        (taken, lost)
+    /// Takes the states to keep that are in no note. A note that a reader takes afterwards may be
+    /// older or newer than these; their versions tell.
+    pub fn unkept(&self) -> Vec<AlarmSnapshot> {
+        let handles = std::mem::take(&mut self.table.log.lock().unkept);
+        self.snapshots(handles)
+    }
+
+    /// Returns the states of all alarms.
+    pub fn all_snapshots(&self) -> Vec<AlarmSnapshot> {
+        let handles = self.table.lists.lock().known.clone();
+        self.snapshots(handles)
+    }
+
+    fn snapshots(&self, handles: BTreeSet<u32>) -> Vec<AlarmSnapshot> {
+        let mut found = Vec::new();
+        for handle in handles {
+            let Some(variable) = self.core.variable(handle) else {
+                continue;
+            };
+            let state = variable.lock();
+            let Some(alarms) = state.extension::<VariableAlarms>() else {
+                continue;
+            };
+            for entry in alarms.alarms.borrow().iter() {
+                let version = {
+                    let mut log = self.table.log.lock();
+                    log.version += 1;
+                    log.version - 1
+                };
+                let machine = (entry.alarm.machine(), entry.delayed_since);
+                let kept = kept(variable.name(), &entry.definition, machine, &entry.record);
+                found.push(AlarmSnapshot { version, kept });
+            }
+        }
+        found
+    }
+
+    /// Gives the engine states of an earlier run. Each is used when its variable is deployed with
+    /// the same definition of the alarm, and dropped if the variable is deployed without it.
+    pub fn restore(&self, kept: Vec<KeptAlarm>) {
+        let mut restorable = self.table.restorable.lock();
+        for one in kept {
+            let of_variable = restorable.entry(one.variable.clone()).or_default();
+            of_variable.push(one);
+        }
     }
 }

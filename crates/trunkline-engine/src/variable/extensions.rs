@@ -2,6 +2,7 @@
 //! the variable; the variable knows no feature by name.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt::Debug;
 
 use trunkline_types::{Moment, Properties, Quality, WriteVerb};
@@ -17,6 +18,12 @@ use crate::update::Update;
 pub(crate) trait Extension: Any + Debug + Send {
     /// The extensions of a variable are called in ascending order of this number.
     fn order(&self) -> u8;
+
+    /// Returns true if the extension only follows the value: it refuses no change, and it needs no
+    /// update whose value lies in the variable's [quiet range](State::set_quiet).
+    fn only_monitors(&self) -> bool {
+        false
+    }
 
     /// Checks whether the variable may be changed. May keep what it refuses.
     fn admit(
@@ -66,8 +73,44 @@ pub(crate) struct Committed<'a> {
     pub(crate) redirect: Option<&'a Redirect<'a>>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Extensions(Vec<Box<dyn Extension>>);
+/// The numbers that concern no extension that [only monitors](Extension::only_monitors), as an
+/// interval that includes its ends, and the quality they must have.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct QuietRange {
+    pub(crate) quality: Quality,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl QuietRange {
+    /// Every update concerns an extension.
+    pub(crate) const EMPTY: Self = Self {
+        quality: Quality::GOOD,
+        low: f64::INFINITY,
+        high: f64::NEG_INFINITY,
+    };
+
+    /// NaN is in no range.
+    #[inline]
+    pub(crate) fn contains(self, number: f64, quality: Quality) -> bool {
+        self.quality == quality && number >= self.low && number <= self.high
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Extensions {
+    all: Vec<Box<dyn Extension>>,
+    quiet: Cell<QuietRange>,
+}
+
+impl Default for Extensions {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            quiet: Cell::new(QuietRange::EMPTY),
+        }
+    }
+}
 
 fn as_any<'a>(extension: &'a (dyn Extension + 'static)) -> &'a (dyn Any + 'static) {
     extension
@@ -75,23 +118,31 @@ fn as_any<'a>(extension: &'a (dyn Extension + 'static)) -> &'a (dyn Any + 'stati
 
 impl Extensions {
     fn get<E: Extension>(&self) -> Option<&E> {
-        self.0.iter().find_map(|one| as_any(&**one).downcast_ref())
+        self.all
+            .iter()
+            .find_map(|one| as_any(&**one).downcast_ref())
     }
 
     fn get_mut<E: Extension>(&mut self) -> Option<&mut E> {
-        let mut all = self.0.iter_mut();
+        let mut all = self.all.iter_mut();
         all.find_map(|one| (&mut **one as &mut dyn Any).downcast_mut())
     }
 
     fn remove<E: Extension>(&mut self) {
-        self.0.retain(|one| !as_any(&**one).is::<E>());
+        self.all.retain(|one| !as_any(&**one).is::<E>());
+    }
+
+    /// Returns true if the value lies in the quiet range.
+    #[inline]
+    pub(super) fn is_quiet(&self, number: f64, quality: Quality) -> bool {
+        self.quiet.get().contains(number, quality)
     }
 
     fn insert(&mut self, extension: Box<dyn Extension>) {
         let order = extension.order();
-        let place = self.0.partition_point(|one| one.order() < order);
-        self.0.reserve_exact(1);
-        self.0.insert(place, extension);
+        let place = self.all.partition_point(|one| one.order() < order);
+        self.all.reserve_exact(1);
+        self.all.insert(place, extension);
     }
 }
 
@@ -106,16 +157,31 @@ impl State {
 
     fn extensions(&self) -> &[Box<dyn Extension>] {
         match &self.extra {
-            Some(extra) => &extra.extensions.0,
+            Some(extra) => &extra.extensions.all,
             None => &[],
         }
     }
 
     fn extensions_mut(&mut self) -> &mut [Box<dyn Extension>] {
         match &mut self.extra {
-            Some(extra) => &mut extra.extensions.0,
+            Some(extra) => &mut extra.extensions.all,
             None => &mut [],
         }
+    }
+
+    /// Sets the range of numbers that concern no extension that only monitors. It is empty after
+    /// extensions were attached or detached.
+    pub(crate) fn set_quiet(&self, quiet: QuietRange) {
+        if let Some(extra) = &self.extra {
+            extra.extensions.quiet.set(quiet);
+        }
+    }
+
+    /// Returns true if the value lies in the quiet range.
+    #[inline]
+    pub(crate) fn is_quiet(&self, number: f64, quality: Quality) -> bool {
+        let extra = self.extra.as_ref();
+        extra.is_some_and(|extra| extra.extensions.is_quiet(number, quality))
     }
 }
 
@@ -125,14 +191,23 @@ impl Variable {
         let extensions = &mut state.extra.get_or_insert_default().extensions;
         extensions.remove::<E>();
         extensions.insert(Box::new(extension));
-        self.set_extended(state, true);
+        self.note_extensions(state);
     }
 
     pub(crate) fn detach<E: Extension>(&self, state: &mut State) {
         if let Some(extra) = &mut state.extra {
             extra.extensions.remove::<E>();
         }
-        self.set_extended(state, !state.extensions().is_empty());
+        self.note_extensions(state);
+    }
+
+    /// Sets the flags that say what extensions the variable has.
+    fn note_extensions(&self, state: &State) {
+        let extensions = state.extensions();
+        let only_monitor = extensions.iter().all(|one| one.only_monitors());
+        self.set_extended(state, !only_monitor);
+        self.set_monitored(state, only_monitor && !extensions.is_empty());
+        state.set_quiet(QuietRange::EMPTY);
     }
 
     /// Changes the extension of type `E`, which is added if there is none.

@@ -14,7 +14,7 @@ use trunkline_types::{
     Scope, Timestamp, Value,
 };
 
-pub(crate) use self::extensions::{Admission, Committed, Extension};
+pub(crate) use self::extensions::{Admission, Committed, Extension, QuietRange};
 pub(crate) use self::redirect::{Redirect, unreached};
 pub(crate) use self::state::{Extra, State};
 use crate::caller::Caller;
@@ -25,7 +25,7 @@ use crate::delivery::subscribers::{Pressure, Subscribers};
 use crate::fifo::VariableFifo;
 use crate::outcome::AccessError;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
-use crate::update::{Cell, Encoded, PlainUpdate, Update};
+use crate::update::{Cell, Encoded, PlainUpdate, Update, f64_of_word};
 
 /// A deployed variable. Kept small: a plain `f64` takes under 300 bytes, including its name and its
 /// slot.
@@ -47,7 +47,7 @@ const GONE: u32 = 1 << 31;
 const STOPPED: u32 = 1 << 30;
 const FORCED: u32 = 1 << 28;
 const EDITED: u32 = 1 << 29;
-/// The variable has [extensions](crate::variable::Extension).
+/// The variable has [extensions](crate::variable::Extension) that do more than monitor its value.
 const EXTENDED: u32 = 1 << 25;
 /// Writes by clients are recorded in the audit.
 const AUDITED: u32 = 1 << 24;
@@ -57,8 +57,10 @@ const PLAIN: u32 = 1 << 26;
 const ALIAS: u32 = 1 << 27;
 /// Set on a plain variable that has subscribers that the fast path does not serve.
 const SLOW_PATH: u32 = 1 << 23;
+/// The variable has extensions, and all of them [only monitor](Extension::only_monitors) its value.
+const MONITORED: u32 = 1 << 22;
 /// The bits that hold the index of the provider plus one.
-const PROVIDER: u32 = (1 << 23) - 1;
+const PROVIDER: u32 = (1 << 22) - 1;
 
 impl Variable {
     pub(crate) fn new(handle: u32, name: Box<str>, properties: Arc<Properties>) -> Self {
@@ -373,13 +375,40 @@ impl Variable {
     /// lock.
     #[inline]
     pub(crate) fn is_extended(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & EXTENDED != 0
+        self.flags.load(Ordering::Relaxed) & (EXTENDED | MONITORED) != 0
     }
 
-    pub(crate) fn set_extended(&self, state: &State, extended: bool) {
+    /// Returns true if the variable has extensions, and all of them only monitor its value. The result
+    /// holds as long as the caller holds the lock.
+    #[inline]
+    pub(crate) fn is_monitored(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & MONITORED != 0
+    }
+
+    /// Returns true if an extension must be called for this update. The caller holds the lock.
+    #[inline]
+    pub(crate) fn concerns_extensions(&self, state: &State, update: &Update) -> bool {
+        match self.flags.load(Ordering::Relaxed) & (EXTENDED | MONITORED) {
+            0 => false,
+            MONITORED => {
+                let number = update.value.to_f64(self.data_type());
+                !state.is_quiet(number, update.quality)
+            }
+            _ => true,
+        }
+    }
+
+    fn set_extended(&self, state: &State, extended: bool) {
         match extended {
             true => self.set(state, EXTENDED),
             false => self.clear(state, EXTENDED),
+        }
+    }
+
+    fn set_monitored(&self, state: &State, monitored: bool) {
+        match monitored {
+            true => self.set(state, MONITORED),
+            false => self.clear(state, MONITORED),
         }
     }
 
@@ -394,8 +423,9 @@ impl Variable {
         self.flags.load(Ordering::Relaxed) & flags != 0
     }
 
-    /// Returns true if something may refuse a write: the variable is gone, stopped or extended. The
-    /// result holds as long as the caller holds the lock.
+    /// Returns true if something may refuse a write: the variable is gone or stopped, or has
+    /// extensions that do more than monitor it. The result holds as long as the caller holds the
+    /// lock.
     #[inline]
     pub(crate) fn has_rules(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (GONE | STOPPED | EXTENDED) != 0
@@ -408,10 +438,11 @@ impl Variable {
     }
 
     /// Returns true if the variable is plain and nothing has changed that: no provider, not forced,
-    /// not edited, not stopped. The result holds as long as the caller holds the lock.
+    /// not edited, not stopped. It may be monitored. The result holds as long as the caller holds
+    /// the lock.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) == PLAIN
+        self.flags.load(Ordering::Relaxed) & !MONITORED == PLAIN
     }
 
     /// Marks the variable as one with subscribers that the fast path does not serve. The caller holds
@@ -513,7 +544,7 @@ impl Variable {
     ///
     /// Applies only if the write involves nothing but the variable, `latest` subscribers and
     /// subscribers of one `all` feed that has room: no rule, no other subscriber, no provider, no
-    /// alias and no edited configuration. Otherwise writes nothing and returns `None`; use the
+    /// alias, no edited configuration, and no alarm whose state may change. Otherwise writes nothing and returns `None`; use the
     /// ordinary path then.
     #[inline(always)]
     pub fn write_plain(
@@ -584,6 +615,13 @@ impl Variable {
         let sequence = match &mut state.extra {
             None => self.cell.publish_word(stamp, quality, caller.session, word),
             Some(extra) if extra.subscribers.is_feed_at_most() => {
+                if self.is_monitored()
+                    && !extra
+                        .extensions
+                        .is_quiet(f64_of_word(word, self.data_type()), quality)
+                {
+                    return None;
+                }
                 let publish = || self.cell.publish_word(stamp, quality, caller.session, word);
                 let update = Update {
                     sequence: 0,

@@ -74,12 +74,18 @@ impl State {
         self.extra.as_ref()?.edited.as_ref()
     }
 
+    /// Returns the subscriptions other than plain `latest` ones, if there are any.
+    #[inline]
     pub(crate) fn subscribers(&self) -> Option<&Subscribers> {
-        self.extra.as_ref().map(|extra| &extra.subscribers)
+        let subscribers = &self.extra.as_ref()?.subscribers;
+        (!subscribers.is_empty()).then_some(subscribers)
     }
 
+    /// Returns the subscriptions other than plain `latest` ones, if there are any.
+    #[inline]
     pub(crate) fn subscribers_mut(&mut self) -> Option<&mut Subscribers> {
-        self.extra.as_mut().map(|extra| &mut extra.subscribers)
+        let subscribers = &mut self.extra.as_mut()?.subscribers;
+        (!subscribers.is_empty()).then_some(subscribers)
     }
 
     /// Returns the subscriptions, allocating the place for them if there is none yet.

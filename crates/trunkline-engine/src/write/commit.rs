@@ -52,7 +52,7 @@ pub(crate) fn decide(
             });
         }
         if within_deadband(properties, write, accepted, &current)
-            && !(variable.is_extended()
+            && !(variable.concerns_extensions(state, &accepted.update)
                 && variable.needs_commit(state, &accepted.update, call.moment))
         {
             return Ok(Decision::Unchanged {
@@ -212,7 +212,7 @@ fn commit_to_one_feed(
     if let Err(until) = subscribers.commit_one(update, changed, stall, wakes, publish) {
         return Some(Attempt::WouldBlock { until });
     }
-    if variable.is_extended() {
+    if variable.concerns_extensions(state, update) {
         variable.committed(state, update, moment, call.redirect, wakes);
     }
     Some(Attempt::Done(WriteOutcome::Applied(update.sequence)))
@@ -258,7 +258,7 @@ pub(crate) fn commit_update(
     state.offered += 1;
     let sequence = variable.publish(state, update);
     state.announce(update, changed, group, wakes);
-    if variable.is_extended() {
+    if variable.concerns_extensions(state, update) {
         variable.committed(state, update, moment, redirect, wakes);
     }
     sequence

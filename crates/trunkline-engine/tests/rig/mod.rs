@@ -35,6 +35,8 @@ pub struct Rig {
     pub engine: Engine,
     pub caller: Caller,
     elapsed: Cell<Duration>,
+    /// What the wall clock was set forward since [`START`], in nanoseconds.
+    set_by: Cell<i64>,
     /// Every other write tries the short way first.
     short: Cell<bool>,
 }
@@ -45,6 +47,7 @@ impl Rig {
             engine: Engine::new(EngineOptions::new("sut", EPOCH)),
             caller: Caller::local(1, 1000),
             elapsed: Cell::new(Duration::ZERO),
+            set_by: Cell::new(0),
             short: Cell::new(false),
         }
     }
@@ -115,7 +118,13 @@ impl Rig {
     }
 
     pub fn wall(&self) -> Timestamp {
-        START.saturating_add_nanos(self.elapsed.get().as_nanos() as i64)
+        let elapsed = self.elapsed.get().as_nanos() as i64;
+        START.saturating_add_nanos(elapsed + self.set_by.get())
+    }
+
+    pub fn set_wall(&self, wall: Timestamp) {
+        let by = wall.as_nanos() - self.wall().as_nanos();
+        self.set_by.set(self.set_by.get() + by);
     }
 
     pub fn advance(&self, by: Duration) {

@@ -197,7 +197,9 @@ pub enum AlarmFault {
         what: &'static str,
         at_least: &'static str,
     },
-    #[error("alarm {name}: this kind of alarm is for {needed}; the variable is {data_type}")]
+    #[error(
+        "alarm {name}: this kind of alarm is for {needed}, but the variable has the type {data_type}"
+    )]
     Type {
         name: String,
         needed: &'static str,
@@ -459,7 +461,7 @@ mod tests {
         let error = check_alarms(&[bits], &DataType::F64).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "alarm bits: this kind of alarm is for integers; the variable is f64"
+            "alarm bits: this kind of alarm is for integers, but the variable has the type f64"
         );
         let bad = AlarmDefinition::new(AlarmKind::BadQuality);
         assert_eq!(

@@ -1,10 +1,15 @@
-//! Alarms of variables: how they are defined (`definition`), and their states (`status`).
+//! Alarms of variables: how they are defined (`definition`), their states (`status`), and the record
+//! of their changes (`journal`).
 
 mod definition;
+mod journal;
 mod status;
 
 pub use definition::{
     ALARM_NAME_BYTES_MAX, ALARMS_MAX, Acknowledge, AlarmDefinition, AlarmFault, AlarmKind,
     BitsNeeded, DELAY_MAX, LimitLevel, Operand, PRIORITY_RANGE, check_alarms,
 };
-pub use status::{AlarmAction, AlarmChange, AlarmEvent, AlarmRecord, AlarmState, AlarmStatus};
+pub use journal::{
+    AlarmChange, AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
+};
+pub use status::{AlarmAction, AlarmEvent, AlarmRecord, AlarmState, AlarmStatus};

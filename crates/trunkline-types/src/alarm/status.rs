@@ -64,6 +64,15 @@ impl AlarmState {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
+    /// The number of the state in stores and frames.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
     /// Returns true if the alarm waits for an acknowledgement.
     pub const fn is_unacknowledged(self) -> bool {
         matches!(
@@ -134,6 +143,26 @@ impl AlarmEvent {
             Self::ReturnToService => "return-to-service",
         }
     }
+
+    /// The number of the event in stores and frames.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Raise => 1,
+            Self::Clear => 2,
+            Self::Acknowledge => 3,
+            Self::Reset => 4,
+            Self::Shelve => 5,
+            Self::Unshelve => 6,
+            Self::Suppress => 7,
+            Self::Unsuppress => 8,
+            Self::TakeOutOfService => 9,
+            Self::ReturnToService => 10,
+        }
+    }
+
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.number() == number)
+    }
 }
 
 /// What is known of an alarm, besides its definition.
@@ -190,24 +219,4 @@ impl AlarmAction {
             Self::ReturnToService => AlarmEvent::ReturnToService,
         }
     }
-}
-
-/// A change of an alarm's state, for the journal (H-11).
-#[derive(Clone, PartialEq, Debug)]
-pub struct AlarmChange {
-    /// Consecutive number within the engine's epoch, from 1 on.
-    pub number: u64,
-    pub when: Timestamp,
-    /// Full name of the variable.
-    pub variable: String,
-    /// Name of the alarm.
-    pub alarm: String,
-    pub event: AlarmEvent,
-    pub from: AlarmState,
-    pub to: AlarmState,
-    /// The principal of the operator; empty if the engine changed the state.
-    pub who: String,
-    /// The operator's comment; may be empty.
-    pub comment: String,
-    pub record: AlarmRecord,
 }

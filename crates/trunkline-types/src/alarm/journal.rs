@@ -1,0 +1,215 @@
+//! The alarm journal: the record of every change of an alarm (H-11).
+//!
+//! ```text
+//! number | when | variable | alarm | event | from -> to | who | comment | value | limit | ..
+//! ```
+//!
+//! Entries are numbered from 1 without a gap, over restarts of the engine. The oldest entries are
+//! removed; the number of the oldest remaining entry shows how many.
+
+use super::{AlarmEvent, AlarmRecord, AlarmState, AlarmStatus};
+use crate::audit::PageScan;
+use crate::{Pattern, StepBudget, Timestamp};
+
+/// A change of an alarm.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlarmChange {
+    pub when: Timestamp,
+    pub event: AlarmEvent,
+    /// The state before; the state after is that of the record.
+    pub from: AlarmState,
+    /// The principal of the operator; empty if the engine changed the state.
+    pub who: String,
+    /// The operator's comment; may be empty.
+    pub comment: String,
+    /// The alarm after the change.
+    pub status: AlarmStatus,
+}
+
+/// What the journal records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JournalEvent {
+    Alarm(AlarmEvent),
+    /// Changes that found no room and are missing, with their number.
+    Lost(u64),
+    /// The oldest entries were removed.
+    Removed(u64),
+    /// An event of a newer version, by its number.
+    Other(u8),
+}
+
+impl JournalEvent {
+    /// The number of the event in stores and frames, and the count that belongs to it.
+    pub fn parts(self) -> (u8, u64) {
+        match self {
+            Self::Alarm(event) => (event.number(), 0),
+            Self::Lost(count) => (40, count),
+            Self::Removed(count) => (41, count),
+            Self::Other(number) => (number, 0),
+        }
+    }
+
+    pub fn from_parts(number: u8, count: u64) -> Self {
+        match number {
+            40 => Self::Lost(count),
+            41 => Self::Removed(count),
+            number => AlarmEvent::from_number(number).map_or(Self::Other(number), Self::Alarm),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alarm(event) => event.name(),
+            Self::Lost(_) => "lost",
+            Self::Removed(_) => "removed",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// An entry of the alarm journal.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlarmEntry {
+    /// Number of the entry: one more than the previous entry's.
+    pub number: u64,
+    /// Time of the change, by the engine's clock.
+    pub when: Timestamp,
+    pub event: JournalEvent,
+    /// Full name of the variable; empty for [`JournalEvent::Lost`] and [`JournalEvent::Removed`].
+    pub variable: String,
+    /// Name of the alarm.
+    pub alarm: String,
+    pub priority: u16,
+    pub area: String,
+    pub description: String,
+    pub from: AlarmState,
+    /// The principal of the operator; empty if the engine changed the state.
+    pub who: String,
+    /// The operator's comment; may be empty.
+    pub comment: String,
+    /// The alarm after the change.
+    pub record: AlarmRecord,
+}
+
+impl AlarmEntry {
+    /// The entry of a change.
+    pub fn of_change(number: u64, change: &AlarmChange) -> Self {
+        let AlarmStatus {
+            variable,
+            definition,
+            record,
+            ..
+        } = &change.status;
+        Self {
+            number,
+            when: change.when,
+            event: JournalEvent::Alarm(change.event),
+            variable: variable.clone(),
+            alarm: definition.name.clone(),
+            priority: definition.priority,
+            area: definition.area.clone(),
+            description: definition.description.clone(),
+            from: change.from,
+            who: change.who.clone(),
+            comment: change.comment.clone(),
+            record: record.clone(),
+        }
+    }
+
+    /// An entry that is about the journal itself.
+    pub fn of_journal(number: u64, when: Timestamp, event: JournalEvent, comment: String) -> Self {
+        Self {
+            number,
+            when,
+            event,
+            variable: String::new(),
+            alarm: String::new(),
+            priority: 0,
+            area: String::new(),
+            description: String::new(),
+            from: AlarmState::Normal,
+            who: String::new(),
+            comment,
+            record: AlarmRecord::default(),
+        }
+    }
+}
+
+/// Selects entries of the alarm journal.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct AlarmJournalQuery {
+    /// Number of the first entry of the page, in either order. `None` starts at the newest or the
+    /// oldest entry, according to the order.
+    pub from: Option<u64>,
+    /// Only entries from this time on.
+    pub since: Option<Timestamp>,
+    /// Only entries before this time.
+    pub until: Option<Timestamp>,
+    /// Only entries of variables with a matching name.
+    pub pattern: Option<Pattern>,
+    /// Only entries of alarms in this area; empty for all.
+    pub area: String,
+    /// Only entries of alarms of this priority and above.
+    pub priority_min: u16,
+    /// Only entries whose state after the change is one of these; empty for all.
+    pub states: Vec<AlarmState>,
+    /// Returns entries from newest to oldest; the default is oldest first.
+    pub newest_first: bool,
+    /// Maximum number of entries in the answer; 0 means as many as a page may hold.
+    pub limit: u32,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct AlarmJournalPage {
+    /// The entries in the requested order. A page may be empty although more pages follow.
+    pub entries: Vec<AlarmEntry>,
+    /// Number of the first entry of the next page; `None` if this is the last page.
+    pub next: Option<u64>,
+    /// Number of entries removed so far, oldest first.
+    pub removed: u64,
+    /// The place where the entries are stored and any problem of the store, in a sentence.
+    pub state: String,
+}
+
+impl AlarmJournalQuery {
+    fn matches(&self, budget: &mut StepBudget, entry: &AlarmEntry) -> bool {
+        let is_in_time = self.since.is_none_or(|since| entry.when >= since)
+            && self.until.is_none_or(|until| entry.when < until);
+        let is_selected = (self.area.is_empty() || self.area == entry.area)
+            && entry.priority >= self.priority_min
+            && (self.states.is_empty() || self.states.contains(&entry.record.state));
+        let mut is_named = || {
+            let pattern = self.pattern.as_ref();
+            pattern.is_none_or(|pattern| pattern.matches_within(budget, &entry.variable))
+        };
+        is_in_time && is_selected && is_named()
+    }
+
+    /// Takes a page out of `entries`, which start at [`from`](Self::from) and are in the requested
+    /// order. Returns the matching entries and the number at which the next page begins.
+    pub fn take_page<E>(
+        &self,
+        entries: impl Iterator<Item = Result<AlarmEntry, E>>,
+    ) -> Result<(Vec<AlarmEntry>, Option<u64>), E> {
+        let matches = |budget: &mut StepBudget, entry: &AlarmEntry| self.matches(budget, entry);
+        PageScan::new(self.limit).take(entries, |entry| entry.number, matches)
+    }
+}
+
+/// What an engine keeps of an alarm over restarts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KeptAlarm {
+    /// Full name of the variable.
+    pub variable: String,
+    /// Name of the alarm.
+    pub alarm: String,
+    /// Wire form of the definition. The state is dropped if the alarm has another one now.
+    pub definition: Vec<u8>,
+    /// The state that follows the process, whether or not the alarm is hidden.
+    pub process: AlarmState,
+    /// Whether the alarm is shelved, suppressed by design, and out of service.
+    pub hidden: [bool; 3],
+    /// When the delay began that passes before the state follows the condition.
+    pub delayed_since: Option<Timestamp>,
+    pub record: AlarmRecord,
+}
