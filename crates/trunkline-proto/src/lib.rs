@@ -20,9 +20,9 @@
 //! `docs/reference/protocol.md` draws every frame; `vectors/frames.json` holds golden frames.
 //!
 //! # Layout
-//! - [`frame`], [`kind`]: the header, received frames, the frame writer; the table of frame kinds.
-//! - [`frame_buffer`], [`part`]: splits bytes into frames under limits; messages longer than a
-//!   frame.
+//! - [`frame`], [`kind`]: the header, received frames, the frame writer, messages longer than a
+//!   frame; the table of frame kinds.
+//! - [`frame_buffer`]: splits bytes into frames under limits.
 //! - [`message`]: one module per group of frames, with the declaration or the codec of each.
 //! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.
@@ -52,7 +52,6 @@ pub mod limits;
 pub mod liveness;
 pub mod message;
 pub mod negotiation;
-pub mod part;
 pub mod stream;
 pub mod tlv;
 

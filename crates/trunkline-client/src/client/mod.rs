@@ -10,9 +10,9 @@ mod verbs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_proto::frame::split_oversized;
 use trunkline_proto::limits::{HELLO_DEADLINE, PAGE_BYTES};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
-use trunkline_proto::part::split_oversized;
 use trunkline_proto::{
     Agreement, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction, Throughput,
 };

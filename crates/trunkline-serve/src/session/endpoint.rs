@@ -5,6 +5,7 @@
 
 use trunkline_engine::Update;
 use trunkline_engine::search::Matcher;
+use trunkline_proto::frame::split_oversized;
 use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_DEFAULT, REQUEST_DEADLINE};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::hello::Hello;
@@ -463,7 +464,7 @@ impl Session {
         let mut sink = UpdateSink::new(out, room, window, context.records, epoch);
         let left = context.consumer.drain(&mut sink, &mut context.wakes);
         let is_full = sink.finish();
-        trunkline_proto::part::split_oversized(out, start, self.frame_max);
+        split_oversized(out, start, self.frame_max);
         self.put_answers_before(start, out);
         // Updates taken from a feed may have made the room that a parked write waits for.
         (left && is_full) || (self.context.parked_until.is_some() && out.len() > start)
