@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use trunkline_engine::{Refusal, WriteOutcome};
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
-use trunkline_proto::message::write::{WriteOptions, WriteRecord};
-use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+use trunkline_proto::message::write::{
+    WriteAnswersBuilder, WriteAnswersHead, WriteOptions, WriteRecord,
+};
 use trunkline_proto::{Disconnect, Fault};
 
 use crate::fault::out_of_memory;

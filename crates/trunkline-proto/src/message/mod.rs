@@ -64,4 +64,3 @@ pub mod updates;
 pub mod watch;
 pub mod why;
 pub mod write;
-pub mod write_answers;
