@@ -248,11 +248,11 @@ impl Session {
     /// Records the memory that waiting requests and incomplete frames take now. The bytes of one
     /// read from the transport are already taken over, so a session that may not keep them ends.
     fn settle_account(&mut self) -> Result<(), Disconnect> {
+        let held = self.frames.held_bytes();
         // A request was admitted with at least the memory that it takes.
         self.context
             .account
             .lower(Use::Requests, self.context.queue.bytes());
-        let held = self.frames.held_bytes();
         let settled = self.context.account.set(Use::Frames, held);
         settled.map_err(|fault| Disconnect::OutOfMemory {
             sentence: fault.sentence.to_string(),
