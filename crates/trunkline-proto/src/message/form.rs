@@ -471,3 +471,26 @@ numbered! {
         WriteOnly = 2, "write-only";
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Frame, FrameKind, FrameWriter};
+
+    #[test]
+    fn value_is_refused_if_no_type_precedes_it() {
+        let mut bytes = Vec::new();
+        let mut writer = FrameWriter::begin(&mut bytes, FrameKind::Forced, 1);
+        writer.payload().extend_from_slice(&1.5_f64.to_le_bytes());
+        writer.finish(false);
+        let frame = Frame::take_from(&mut &bytes[..]).unwrap().unwrap();
+        let read = |run: &mut Run| {
+            let mut payload = Payload::of(&frame, FrameKind::Forced).unwrap();
+            <Typed as Form<'_, Value>>::read(run, &mut payload)
+        };
+        let mut run = Run::default();
+        assert!(read(&mut run).is_err());
+        run.types.put(&mut Vec::new(), &DataType::F64);
+        assert_eq!(read(&mut run).unwrap(), Value::F64(1.5));
+    }
+}

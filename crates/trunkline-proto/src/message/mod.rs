@@ -59,7 +59,6 @@ pub mod single;
 pub mod snapshot;
 pub mod stream;
 pub mod subscribe;
-pub mod type_and_access;
 pub mod updates;
 pub mod watch;
 pub mod why;
