@@ -20,7 +20,7 @@ use crate::fault::not_agreed;
 use crate::request_budget::Use;
 use crate::requests::orders::answer_reports;
 use crate::requests::provider::Provided;
-use crate::requests::write::{answer_completions, retry_parked};
+use crate::requests::write::retry_parked;
 use crate::requests::{
     Rejection, alarm, engine, find, flush, forcing, group, lease, open, orders, read, snapshot,
     subscribe, why, write,
@@ -404,9 +404,12 @@ impl Session {
     /// Answers what others have done, and carries out requests. Returns true if there is more to do
     /// at once.
     fn run_work(&mut self, budget: usize) -> bool {
-        answer_completions(&mut self.context);
-        answer_reports(&mut self.context);
-        let more_orders = self.provided.send_provider_orders(&mut self.context);
+        let context = &mut self.context;
+        context
+            .unanswered
+            .answer_completions(&mut context.consumer, &mut context.answers.frames);
+        answer_reports(context);
+        let more_orders = self.provided.send_provider_orders(context);
         let mut more = self.run_requests(budget) || more_orders;
         let context = &mut self.context;
         more |= self.watches.run_watches(context, budget);
@@ -473,10 +476,13 @@ impl Session {
     /// Puts answers of providers that arrived while updates were taken before those updates,
     /// because the updates may include the result of the answered write.
     fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
-        answer_completions(&mut self.context);
-        if !self.context.answers.is_empty() {
+        let context = &mut self.context;
+        context
+            .unanswered
+            .answer_completions(&mut context.consumer, &mut context.answers.frames);
+        if !context.answers.is_empty() {
             let mut frames = Vec::new();
-            self.context
+            context
                 .answers
                 .send(&mut frames, usize::MAX, self.frame_max);
             out.splice(start..start, frames);
