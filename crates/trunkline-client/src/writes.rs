@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
-use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::message::write::{WriteAnswers, WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::{Agreement, Disconnect, Fault, FaultCode, Features, Frame};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encode_value, encoded_len};
 use trunkline_types::{Position, Tick, Value};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::quality::Reason;
 
-use crate::frame_buffer::FrameError;
+use crate::frame::FrameError;
 use crate::message::closing::{Goodbye, Refused};
 use crate::{FaultCode, VersionMismatch, VersionRange};
 

@@ -1,4 +1,5 @@
-//! The frame header, received frames, and the frame writer.
+//! Frames: the header, the writer, messages longer than a frame, and the buffer that splits incoming
+//! bytes into frames, under limits that are checked before anything is buffered.
 //!
 //! ```text
 //!  0        4    5     6         8          12         16
@@ -18,9 +19,29 @@
 //! of items of a list, and 0 in frames without a list. An extension field has the form `varint id,
 //! varint length, bytes`; unknown fields are skipped. Without EXT nothing may follow the payload
 //! that the kind defines.
+//!
+//! A message longer than a frame, such as a 16 MiB value over a connection whose frames have at most
+//! 1 MiB, is cut into parts:
+//!
+//! ```text
+//! +------------------+------------------+ ... +---------------------------------+
+//! | PART  first MiB  | PART  second MiB |     | UPDATES, WRITE, ...  the rest   |
+//! +------------------+------------------+ ... +---------------------------------+
+//! ```
+//!
+//! The payloads of the PART frames are prepended to the payload of the next frame of another kind.
+//! The receiver's [`FrameBuffer`] joins them, so decoders are not aware of parts. No other frame may
+//! come between the parts of one message. The deadline of a frame applies to every `frame_max` bytes
+//! of the message, regardless of the number of parts.
+
+use std::time::Duration;
+
+use trunkline_types::Tick;
 
 use crate::FrameKind;
-use crate::frame_buffer::FrameError;
+use crate::limits::{
+    FRAME_DEADLINE, FRAME_MAX_DEFAULT, HELLO_DEADLINE, HELLO_FRAME_MAX, MESSAGE_MAX_DEFAULT,
+};
 
 /// Size of the header, in bytes.
 pub const HEADER_BYTES: usize = 16;
@@ -135,7 +156,7 @@ impl<'a> Frame<'a> {
 
     /// Takes the first frame off `bytes` without any limit, for tests and tools that hold whole
     /// frames. Returns `None` if there is no complete frame. Connections use a
-    /// [`FrameBuffer`](crate::FrameBuffer).
+    /// [`FrameBuffer`].
     pub fn take_from(bytes: &mut &'a [u8]) -> Result<Option<Self>, FrameError> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -230,7 +251,7 @@ impl<'a> FrameWriter<'a> {
 
     /// Completes the frame; `more` is true if further frames of the same request or answer follow.
     /// A frame is shorter than 4 GiB. One longer than the connection's `frame_max` is cut by
-    /// [`part::split_oversized`](crate::part::split_oversized).
+    /// [`split_oversized`].
     pub fn finish(self, more: bool) {
         let flags = if more { MORE } else { 0 };
         self.finish_with(flags);
@@ -270,5 +291,493 @@ impl<'a> FrameWriter<'a> {
         if let Some(slot) = self.out.get_mut(self.start..end) {
             slot.copy_from_slice(&header.to_bytes());
         }
+    }
+}
+
+/// Cuts into parts the frames in `out`, from `start` on, that are longer than `frame_max`.
+///
+/// `out[start..]` must hold whole frames, as encoders write them. Each frame is only inspected;
+/// bytes are moved only if there is something to cut. The cut is done in place: if the caller has
+/// reserved [`part_bytes`] beforehand, `out` does not grow its allocation here.
+#[inline]
+pub fn split_oversized(out: &mut Vec<u8>, start: usize, frame_max: u32) {
+    // Nothing to inspect if all frames together are no longer than one frame may be.
+    if out.len().saturating_sub(start) > frame_max as usize {
+        split(out, start, frame_max.max(1) as usize);
+    }
+}
+
+fn split(out: &mut Vec<u8>, start: usize, frame_max: usize) {
+    let whole = out.get(start..).unwrap_or_default();
+    let more: usize = Pieces::of(whole, frame_max)
+        .filter(|piece| piece.is_new)
+        .count()
+        .saturating_mul(HEADER_BYTES);
+    if more == 0 {
+        return;
+    }
+    let pieces: Vec<Piece> = Pieces::of(whole, frame_max).collect();
+    let end = out.len();
+    out.reserve_exact(more);
+    out.resize(end.saturating_add(more), 0);
+    // From the last piece to the first, each moves past the headers that will be inserted before
+    // it.
+    let mut shift = more;
+    for piece in pieces.iter().rev() {
+        let from = start.saturating_add(piece.at);
+        let to = from.saturating_add(shift);
+        out.copy_within(from..from.saturating_add(piece.bytes), to);
+        let header = to.saturating_sub(HEADER_BYTES);
+        if let Some(place) = out.get_mut(header..to) {
+            place.copy_from_slice(&piece.header.to_bytes());
+        }
+        if piece.is_new {
+            shift = shift.saturating_sub(HEADER_BYTES);
+        }
+    }
+}
+
+/// Maximum number of bytes by which a message with a value of `value_bytes` grows when it is
+/// [cut](split_oversized).
+pub fn part_bytes(value_bytes: usize, frame_max: u32) -> usize {
+    let parts = value_bytes
+        .checked_div(frame_max.max(1) as usize)
+        .unwrap_or(value_bytes);
+    parts.saturating_add(2).saturating_mul(HEADER_BYTES)
+}
+
+struct Piece {
+    at: usize,
+    bytes: usize,
+    header: FrameHeader,
+    /// True if the header is inserted, false if it replaces the frame's own header.
+    is_new: bool,
+}
+
+/// Iterates over the payloads of frames, in pieces no longer than a frame may be.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    frame_max: usize,
+    /// Offset of the next piece.
+    at: usize,
+    /// The header of the frame being cut, and the number of payload bytes left.
+    open: Option<(FrameHeader, usize)>,
+}
+
+impl<'a> Pieces<'a> {
+    fn of(rest: &'a [u8], frame_max: usize) -> Self {
+        Self {
+            rest,
+            frame_max,
+            at: 0,
+            open: None,
+        }
+    }
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let is_new = self.open.is_some();
+        let (frame, left) = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let (header, frame, after) = take_frame(self.rest)?;
+                self.rest = after;
+                self.at = self.at.saturating_add(HEADER_BYTES);
+                (header, frame.len().saturating_sub(HEADER_BYTES))
+            }
+        };
+        let bytes = left.min(self.frame_max);
+        let header = match left > bytes {
+            true => {
+                self.open = Some((frame, left.saturating_sub(bytes)));
+                FrameHeader {
+                    length: bytes as u32,
+                    kind: FrameKind::Part.number(),
+                    request: frame.request,
+                    ..FrameHeader::default()
+                }
+            }
+            false => FrameHeader {
+                length: bytes as u32,
+                ..frame
+            },
+        };
+        let at = self.at;
+        self.at = self.at.saturating_add(bytes);
+        Some(Piece {
+            at,
+            bytes,
+            header,
+            is_new,
+        })
+    }
+}
+
+fn take_frame(bytes: &[u8]) -> Option<(FrameHeader, &[u8], &[u8])> {
+    let header = FrameHeader::from_bytes(bytes.first_chunk::<HEADER_BYTES>()?);
+    let whole = HEADER_BYTES.saturating_add(header.length as usize);
+    let (frame, after) = bytes.split_at_checked(whole)?;
+    Some((header, frame, after))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameLimits {
+    /// Longest payload of one frame, in bytes.
+    pub frame_max: u32,
+    /// Longest payload of a message in parts, in bytes, all parts together.
+    pub message_max: u32,
+    /// Longest time from the first byte of a frame to its last (against slow-loris attacks).
+    pub frame_deadline: Duration,
+    /// True until the hello is done: only the frames of the hello are accepted.
+    pub hello: bool,
+}
+
+/// The bytes are not a frame that is legal now. The connection is closed, because the bytes after
+/// them cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The first bytes of the connection are not a hello.
+    #[error("the first bytes are not a hello, but \"{}\"", first_bytes.escape_ascii())]
+    NotTrunkline { first_bytes: [u8; HEADER_BYTES] },
+    /// A frame exceeds the agreed length.
+    #[error("a frame of kind {kind} announces {length} bytes where at most {max} are agreed")]
+    TooLong { kind: u8, length: u32, max: u32 },
+    /// The parts of a message exceed the agreed length.
+    #[error("the parts of a message exceed {max} bytes")]
+    MessageTooLong { max: u32 },
+    /// The flag EXT is set, but the payload does not end with an extension block.
+    #[error("a frame of kind {kind} announces an extension block that is not there")]
+    Extension { kind: u8 },
+    #[error("there is no memory for {bytes} bytes of a frame")]
+    NoMemory { bytes: usize },
+    /// A frame did not arrive in time.
+    #[error("a frame was not complete within {} ms", deadline.as_millis())]
+    Slow { deadline: Duration },
+}
+
+/// Splits incoming bytes into frames.
+///
+/// Frames that are complete in the input are returned from there without a copy; only the
+/// incomplete rest is buffered. Memory grows with the bytes that have arrived, never with the
+/// length that a header announces.
+///
+/// ```
+/// # use trunkline_proto::{FrameBuffer, FrameLimits, message::why::Why};
+/// # use trunkline_types::Tick;
+/// # let (now, mut bytes) = (Tick::ZERO, Vec::new());
+/// # Why { name: "plant/level" }.encode(7, &mut bytes);
+/// # Why { name: "plant/flow" }.encode(9, &mut bytes);
+/// let mut frames = FrameBuffer::new(FrameLimits::default());
+/// let mut input = bytes.as_slice();
+/// let mut received = Vec::new();
+/// while let Some(frame) = frames.next_frame(now, &mut input).unwrap() {
+///     received.push(frame.request());
+/// }
+/// assert_eq!(received, [7, 9]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FrameBuffer {
+    limits: FrameLimits,
+    /// An incomplete frame, header first; or the frame returned last, if `spent`.
+    pending: Vec<u8>,
+    /// The parts of a message whose last frame has not arrived yet.
+    parts: Vec<u8>,
+    /// True if `pending` (and `parts`) hold the frame returned last.
+    spent: bool,
+    started_at: Option<Tick>,
+    /// The stretch of a message in parts that must arrive in time.
+    stretch: Option<Stretch>,
+}
+
+/// A stretch of a message in parts, as long as a frame may be. It has the deadline of one frame, in
+/// however many parts it arrives. Otherwise a message of small parts would get a new deadline with
+/// each part.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    began: Tick,
+    /// Bytes of the message before this stretch.
+    before: usize,
+}
+
+/// The location of a complete frame's payload.
+enum Place<'i> {
+    Input(&'i [u8]),
+    Pending,
+}
+
+impl FrameLimits {
+    pub const HELLO: FrameLimits = FrameLimits {
+        frame_max: HELLO_FRAME_MAX,
+        message_max: HELLO_FRAME_MAX,
+        frame_deadline: HELLO_DEADLINE,
+        hello: true,
+    };
+}
+
+impl Default for FrameLimits {
+    /// The limits after the hello if nothing else was agreed.
+    fn default() -> Self {
+        Self {
+            frame_max: FRAME_MAX_DEFAULT,
+            message_max: MESSAGE_MAX_DEFAULT,
+            frame_deadline: FRAME_DEADLINE,
+            hello: false,
+        }
+    }
+}
+
+impl FrameBuffer {
+    /// Creates an empty buffer.
+    pub fn new(limits: FrameLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    pub fn set_limits(&mut self, limits: FrameLimits) {
+        self.limits = limits;
+    }
+
+    /// Discards everything, for the next connection.
+    pub fn reset(&mut self, limits: FrameLimits) {
+        *self = Self::new(limits);
+    }
+
+    /// Returns the next complete frame; `None` if all of `input` is consumed and no frame is
+    /// complete. The parts of a message are joined here: PART frames are never returned.
+    ///
+    /// The limits may be changed between two calls. Call this with the same `input` until it
+    /// returns `None`.
+    ///
+    /// # Errors
+    /// [`FrameError`]; the connection can no longer be used.
+    pub fn next_frame<'a, 'i: 'a>(
+        &'a mut self,
+        now: Tick,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Frame<'a>>, FrameError> {
+        self.discard_spent();
+        loop {
+            let Some((header, place)) = self.complete_one(now, input)? else {
+                return Ok(None);
+            };
+            let is_part = header.kind == FrameKind::Part.number();
+            if is_part || !self.parts.is_empty() {
+                let bytes = match place {
+                    Place::Input(payload) => payload,
+                    Place::Pending => self.pending.get(HEADER_BYTES..).unwrap_or_default(),
+                };
+                let length = self.parts.len().saturating_add(bytes.len());
+                if length > self.limits.message_max as usize {
+                    return Err(FrameError::MessageTooLong {
+                        max: self.limits.message_max,
+                    });
+                }
+                append(&mut self.parts, bytes)?;
+                empty(&mut self.pending);
+                if is_part {
+                    self.note_part(now, length);
+                    continue;
+                }
+                self.stretch = None;
+                self.spent = true;
+                return Frame::new(header, &self.parts).map(Some);
+            }
+            return match place {
+                Place::Input(payload) => Frame::new(header, payload).map(Some),
+                Place::Pending => {
+                    self.spent = true;
+                    let payload = self.pending.get(HEADER_BYTES..).unwrap_or_default();
+                    Frame::new(header, payload).map(Some)
+                }
+            };
+        }
+    }
+
+    /// The time at which the incomplete frame began to arrive.
+    pub fn frame_started_at(&self) -> Option<Tick> {
+        self.started_at
+    }
+
+    /// The deadline of the incomplete frame, or of the next stretch of a message in parts.
+    pub fn poll_timeout(&self) -> Option<Tick> {
+        let stretch = self.stretch.map(|stretch| stretch.began);
+        let began = Tick::earliest([self.started_at, stretch]);
+        began.map(|began| began.saturating_add(self.limits.frame_deadline))
+    }
+
+    /// Checks the deadline of the incomplete frame or stretch.
+    ///
+    /// # Errors
+    /// [`FrameError::Slow`] if it has passed; the connection must be closed.
+    pub fn handle_timeout(&self, now: Tick) -> Result<(), FrameError> {
+        match self.poll_timeout() {
+            Some(due) if now >= due => Err(FrameError::Slow {
+                deadline: self.limits.frame_deadline,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn buffered_bytes(&self) -> usize {
+        if self.spent {
+            0
+        } else {
+            self.pending.len().saturating_add(self.parts.len())
+        }
+    }
+
+    /// Allocated memory in bytes, used or not.
+    pub fn held_bytes(&self) -> usize {
+        self.pending
+            .capacity()
+            .saturating_add(self.parts.capacity())
+    }
+
+    /// Records that a part has extended the message to `length` bytes.
+    fn note_part(&mut self, now: Tick, length: usize) {
+        let stretch = self.stretch.get_or_insert(Stretch {
+            began: now,
+            before: 0,
+        });
+        if length.saturating_sub(stretch.before) >= self.limits.frame_max as usize {
+            *stretch = Stretch {
+                began: now,
+                before: length,
+            };
+        }
+    }
+
+    fn discard_spent(&mut self) {
+        if self.spent {
+            self.spent = false;
+            empty(&mut self.pending);
+            empty(&mut self.parts);
+        }
+    }
+
+    /// Takes the bytes that complete one frame from `input`.
+    fn complete_one<'i>(
+        &mut self,
+        now: Tick,
+        input: &mut &'i [u8],
+    ) -> Result<Option<(FrameHeader, Place<'i>)>, FrameError> {
+        if self.pending.is_empty() {
+            if let Some((head, rest)) = input.split_first_chunk::<HEADER_BYTES>() {
+                let header = self.check(head)?;
+                if let Some((payload, rest)) = rest.split_at_checked(header.length as usize) {
+                    *input = rest;
+                    return Ok(Some((header, Place::Input(payload))));
+                }
+            }
+            if input.is_empty() {
+                return Ok(None);
+            }
+            self.started_at = Some(now);
+        }
+        self.take(input, HEADER_BYTES)?;
+        let Some(head) = self.pending.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
+        let header = self.check(head)?;
+        let whole = HEADER_BYTES.saturating_add(header.length as usize);
+        self.take(input, whole)?;
+        if self.pending.len() < whole {
+            return Ok(None);
+        }
+        self.started_at = None;
+        Ok(Some((header, Place::Pending)))
+    }
+
+    /// Moves bytes from `input` until `pending` has `whole` bytes or the input is empty.
+    fn take(&mut self, input: &mut &[u8], whole: usize) -> Result<(), FrameError> {
+        let missing = whole.saturating_sub(self.pending.len()).min(input.len());
+        let (taken, rest) = input.split_at(missing);
+        append(&mut self.pending, taken)?;
+        *input = rest;
+        Ok(())
+    }
+
+    fn check(&self, head: &[u8; HEADER_BYTES]) -> Result<FrameHeader, FrameError> {
+        let header = FrameHeader::from_bytes(head);
+        let FrameHeader { kind, length, .. } = header;
+        let max = self.limits.frame_max;
+        if self.limits.hello
+            && !(FrameKind::Hello.number()..=FrameKind::Goodbye.number()).contains(&kind)
+        {
+            return Err(FrameError::NotTrunkline { first_bytes: *head });
+        }
+        if length > max {
+            return Err(FrameError::TooLong { kind, length, max });
+        }
+        Ok(header)
+    }
+}
+
+/// Appends the bytes, or fails if there is no memory for them.
+fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> Result<(), FrameError> {
+    if buffer.try_reserve(bytes.len()).is_err() {
+        let bytes = buffer.len().saturating_add(bytes.len());
+        return Err(FrameError::NoMemory { bytes });
+    }
+    buffer.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Empties a buffer; one that a long frame has enlarged releases its memory (F25).
+fn empty(buffer: &mut Vec<u8>) {
+    const KEPT_BYTES_MAX: usize = 128 << 10;
+    if buffer.capacity() > KEPT_BYTES_MAX {
+        *buffer = Vec::new();
+    } else {
+        buffer.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: FrameKind, request: u32, payload: &[u8]) -> Vec<u8> {
+        let header = FrameHeader {
+            length: payload.len() as u32,
+            kind: kind.number(),
+            request,
+            ..FrameHeader::default()
+        };
+        [&header.to_bytes()[..], payload].concat()
+    }
+
+    #[test]
+    fn frames_are_split_in_place_and_other_bytes_are_kept() {
+        let max = 10;
+        let lengths = [0, 5, 10, 11, 3, 20, 21, 40, 0, 7, 95];
+        let (mut whole, mut expected) = (vec![99; 3], vec![99; 3]);
+        for (request, length) in (1..).zip(lengths) {
+            let payload: Vec<u8> = (0..length).collect();
+            whole.extend(frame(FrameKind::Updates, request, &payload));
+            let mut parts = payload.chunks(max).peekable();
+            if payload.is_empty() {
+                expected.extend(frame(FrameKind::Updates, request, &[]));
+            }
+            while let Some(part) = parts.next() {
+                let kind = match parts.peek() {
+                    Some(_) => FrameKind::Part,
+                    None => FrameKind::Updates,
+                };
+                expected.extend(frame(kind, request, part));
+            }
+        }
+        let before = whole.len();
+        split_oversized(&mut whole, 3, max as u32);
+        assert_eq!(whole, expected);
+        assert!(whole.len() - before <= lengths.len() * part_bytes(95, max as u32));
+        // Nothing is left to cut.
+        split_oversized(&mut whole, 3, max as u32);
+        assert_eq!(whole, expected);
     }
 }

@@ -20,9 +20,8 @@
 //! `docs/reference/protocol.md` draws every frame; `vectors/frames.json` holds golden frames.
 //!
 //! # Layout
-//! - [`frame`], [`kind`]: the header, received frames, the frame writer; the table of frame kinds.
-//! - [`frame_buffer`], [`part`]: splits bytes into frames under limits; messages longer than a
-//!   frame.
+//! - [`frame`], [`kind`]: the header, the frame writer, the buffer that splits bytes into frames under
+//!   limits, messages longer than a frame; the table of frame kinds.
 //! - [`message`]: one module per group of frames, with the declaration or the codec of each.
 //! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.
@@ -45,14 +44,12 @@ pub mod digest;
 pub mod disconnect;
 pub mod endpoint;
 pub mod frame;
-pub mod frame_buffer;
 pub mod gather;
 pub mod kind;
 pub mod limits;
 pub mod liveness;
 pub mod message;
 pub mod negotiation;
-pub mod part;
 pub mod stream;
 pub mod tlv;
 
@@ -60,8 +57,7 @@ pub use backoff::Backoff;
 pub use decode::DecodeError;
 pub use disconnect::Disconnect;
 pub use endpoint::{DirectBytes, Endpoint};
-pub use frame::{Frame, FrameHeader, FrameWriter};
-pub use frame_buffer::{FrameBuffer, FrameError, FrameLimits};
+pub use frame::{Frame, FrameBuffer, FrameError, FrameHeader, FrameLimits, FrameWriter};
 pub use gather::{Gather, Throughput};
 pub use kind::FrameKind;
 pub use liveness::{Liveness, LivenessAction};

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::BitOr;
 
-use crate::frame_buffer::FrameLimits;
+use crate::frame::FrameLimits;
 use crate::limits::{
     FRAME_DEADLINE, FRAME_MAX_DEFAULT, FRAME_MAX_MAX, FRAME_MAX_MIN, MESSAGE_MAX_DEFAULT,
 };

@@ -4,10 +4,9 @@
 
 use std::time::Duration;
 
-use trunkline_proto::frame::{Frame, FrameHeader, FrameWriter, HEADER_BYTES};
+use trunkline_proto::frame::{Frame, FrameHeader, FrameWriter, HEADER_BYTES, split_oversized};
 use trunkline_proto::limits::{FRAME_DEADLINE, HELLO_FRAME_MAX};
 use trunkline_proto::message::hello::Hello;
-use trunkline_proto::part::split_oversized;
 use trunkline_proto::{Disconnect, FrameBuffer, FrameError, FrameKind, FrameLimits};
 use trunkline_types::Tick;
 

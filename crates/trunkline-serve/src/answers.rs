@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use trunkline_proto::part::split_oversized;
+use trunkline_proto::frame::split_oversized;
 
 /// An emptied buffer with a larger capacity than this is freed.
 const KEPT_BYTES_MAX: usize = 128 << 10;

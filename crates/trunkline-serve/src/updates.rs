@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use trunkline_engine::{Delivery, LARGE_BYTES, PlainUpdate, SharedRun, Sink, Update};
-use trunkline_proto::frame::HEADER_BYTES;
+use trunkline_proto::frame::{HEADER_BYTES, part_bytes};
 use trunkline_proto::limits::PAGE_BYTES;
 use trunkline_proto::message::ended::{EndReason, EndedBuilder, EndedHead, EndedItem};
 use trunkline_proto::message::handles::HandlesBuilder;
@@ -11,7 +11,6 @@ use trunkline_proto::message::lost::{LostBuilder, LostRecord};
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::{RECORD_HEAD_BYTES_MAX, RunState, UpdateRecord};
 use trunkline_proto::message::updates::run_header;
-use trunkline_proto::part::part_bytes;
 use trunkline_proto::{Fault, FaultCode, digest};
 use trunkline_types::{Quality, Reason};
 

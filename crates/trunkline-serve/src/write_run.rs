@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use trunkline_engine::{Refusal, WriteOutcome};
+use trunkline_engine::{Consumer, Refusal, WriteOutcome};
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer};
-use trunkline_proto::message::write::{WriteOptions, WriteRecord};
-use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+use trunkline_proto::message::write::{
+    WriteAnswersBuilder, WriteAnswersHead, WriteOptions, WriteRecord,
+};
 use trunkline_proto::{Disconnect, Fault};
 
 use crate::fault::out_of_memory;
@@ -185,6 +186,16 @@ impl Unanswered {
         let bytes = self.provided.remove(&id).unwrap_or_default();
         self.provided_bytes -= bytes;
         self.give_back(1, bytes);
+    }
+
+    /// Appends the answers to writes whose provider has answered.
+    pub(crate) fn answer_completions(&mut self, consumer: &mut Consumer, out: &mut Vec<u8>) {
+        while let Some((id, outcome)) = consumer.take_completion() {
+            self.answer(id);
+            let answer = Packed::from(Answer::Outcome(outcome));
+            self.run.push(out, id, answer);
+        }
+        self.run.flush(out);
     }
 }
 

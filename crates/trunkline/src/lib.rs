@@ -42,7 +42,6 @@ pub mod client;
 mod deployments;
 mod device;
 pub mod engine;
-mod first_frame_router;
 mod health;
 mod io_host;
 pub mod local;

@@ -10,9 +10,9 @@ mod verbs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_proto::frame::split_oversized;
 use trunkline_proto::limits::{HELLO_DEADLINE, PAGE_BYTES};
 use trunkline_proto::message::keepalive::{AckBuilder, AckHead, Grant, Keepalive};
-use trunkline_proto::part::split_oversized;
 use trunkline_proto::{
     Agreement, Disconnect, Endpoint, Fault, FaultCode, Frame, FrameKind, LivenessAction, Throughput,
 };
@@ -174,7 +174,13 @@ impl ClientCore {
         self.parts.base.changes += 1;
     }
 
-    fn dispatch(&mut self, now: Tick, frame: &Frame<'_>) -> Result<(), Disconnect> {
+    /// Handles a frame of the session with this epoch; there is none before WELCOME.
+    fn dispatch(
+        &mut self,
+        now: Tick,
+        epoch: Option<u64>,
+        frame: &Frame<'_>,
+    ) -> Result<(), Disconnect> {
         let Self { parts, requests } = self;
         let Parts {
             base,
@@ -188,7 +194,7 @@ impl ClientCore {
             base.connection.counters.unknown_frames += 1;
             return Ok(());
         };
-        let Some(epoch) = base.connection.session().map(|session| session.epoch) else {
+        let Some(epoch) = epoch else {
             return match kind {
                 FrameKind::Welcome => self.handle_welcome(now, frame),
                 FrameKind::Refused | FrameKind::Goodbye => {
@@ -412,16 +418,19 @@ impl Endpoint for ClientCore {
             // The frame borrows the buffer, so the buffer is moved out of `self`; its limits may
             // change meanwhile.
             let mut frames = std::mem::take(&mut self.parts.base.connection.frames);
-            let was_greeting = self.parts.base.connection.session().is_none();
+            let session = self.parts.base.connection.session();
+            let epoch = session.map(|session| session.epoch);
             let result = match frames.next_frame(now, &mut input) {
-                Ok(Some(frame)) => self.dispatch(now, &frame),
+                Ok(Some(frame)) => self.dispatch(now, epoch, &frame),
                 Ok(None) => {
                     self.parts.base.connection.frames = frames;
                     break;
                 }
                 Err(error) => Err(error.into()),
             };
-            if was_greeting && let Some(agreement) = self.parts.base.connection.agreement() {
+            if epoch.is_none()
+                && let Some(agreement) = self.parts.base.connection.agreement()
+            {
                 frames.set_limits(agreement.frame_limits());
             }
             self.parts.base.connection.frames = frames;

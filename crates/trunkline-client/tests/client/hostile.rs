@@ -15,7 +15,7 @@ use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::record::UpdateRecord;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::updates::UpdatesBuilder;
-use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+use trunkline_proto::message::write::{WriteAnswersBuilder, WriteAnswersHead};
 use trunkline_proto::{Disconnect, Endpoint, FrameKind};
 use trunkline_types::{Access, ArrayType, Contract, DataType, ElementType, Quality, Value};
 

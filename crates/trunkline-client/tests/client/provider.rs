@@ -9,8 +9,9 @@ use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
     BoundVariable, ProviderBindBuilder, ProviderRequestBuilder, ProviderRequestHead,
 };
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
-use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+use trunkline_proto::message::write::{
+    WriteAnswersBuilder, WriteAnswersHead, WriteBuilder, WriteOptions,
+};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind, FrameWriter};
 use trunkline_types::wire::encode_value;
 use trunkline_types::{Access, DataType, Quality, Reason, Value};

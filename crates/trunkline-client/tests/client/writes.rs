@@ -6,8 +6,7 @@ use std::time::Duration;
 use trunkline_client::{ClientOptions, NotTried, Write, WriteError, WriteOptions, WriteOutcome};
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_proto::message::outcome::{WouldBlock, WriteAnswer as Wire};
-use trunkline_proto::message::write::WriteVerb;
-use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+use trunkline_proto::message::write::{WriteAnswersBuilder, WriteAnswersHead, WriteVerb};
 use trunkline_proto::{Endpoint, Fault, FaultCode, Features, FrameKind};
 use trunkline_types::{Position, Quality, Reason, Tick, Timestamp, Value};
 

@@ -17,7 +17,6 @@ mod arrivals;
 mod listen;
 mod mailbox;
 mod notifier;
-mod outlet;
 mod peer_user;
 mod session;
 mod turns;

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
 
 use super::mailbox::{Mailbox, Ring};
-use super::outlet::Outlet;
+use super::session::Outlet;
 use super::worker::{Mail, SessionKey};
 use crate::transport::{Peer, SHARED_MEMORY, SourceHint, Transport};
 

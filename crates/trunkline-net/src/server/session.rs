@@ -1,7 +1,19 @@
-//! One session on its connection thread, one turn at a time.
+//! A session: its receive half, which belongs to its connection thread, and its *outlet*, the endpoint
+//! with the send half, under a lock.
+//!
+//! The connection thread locks the outlet for a turn: input, timers, output. A thread that has changed
+//! something for the session tries the lock and sends what is there. If the lock is taken, or more
+//! than sending is due, it notifies the connection thread instead.
+//!
+//! Data to be sent is marked for the endpoint first, so the next thread with the lock finds it. Lock
+//! order: a thread takes an outlet's lock only while it holds no lock of a variable or a feed. A
+//! writer that holds it waits only for locks that are held briefly, and threads that hold those
+//! never wait for an outlet.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use trunkline_proto::{Disconnect, Endpoint};
 use trunkline_types::{Tick, Timestamp};
@@ -12,7 +24,6 @@ use crate::transport::{Peer, ReceiveHalf, Source, SourceKind, Transport};
 
 use super::admission::{Seat, SharedFile};
 use super::notifier::Notifier;
-use super::outlet::{Outlet, Seen};
 use super::turns::{Share, TURN_TIME};
 use super::worker::SessionKey;
 
@@ -22,6 +33,18 @@ const QUANTUM: usize = 256 << 10;
 /// Number of input bytes after which a turn reads the clock. A reading costs as much as a small
 /// request, and a session takes in this much input within a tenth of a turn.
 const CHECK_BYTES: usize = 16 << 10;
+
+/// For this long after a send, only the connection thread sends, and it gathers updates. A writer
+/// in a hurry therefore does not make a packet of every update.
+const QUIET: Duration = Duration::from_micros(20);
+
+/// After an update within `QUIET`, only the connection thread sends for this long. A fast writer
+/// usually continues at its rate, and a thread kept awake costs less than one woken behind every
+/// send.
+const BURST: Duration = Duration::from_millis(10);
+
+/// Maximum number of bytes that a writer sends at once. The connection thread sends the rest.
+const WRITER_QUANTUM: usize = 32 << 10;
 
 pub(super) struct Session {
     /// A turn is already planned.
@@ -443,3 +466,127 @@ impl Incoming {
         0
     }
 }
+
+pub(super) struct Outlet {
+    pub(super) endpoint: Box<dyn Endpoint>,
+    pub(super) outgoing: Outgoing,
+    /// Updates came too fast for writers to send them: until this time writers do not try again.
+    burst_until: Tick,
+    /// The error with which the transport failed on a writer's thread.
+    failed: Option<Disconnect>,
+    /// The endpoint panicked on a writer's thread. It is not called any more, and its half-written
+    /// output is not sent.
+    panicked: bool,
+    /// State recorded at the end of the connection thread's last turn.
+    seen: Seen,
+    /// The latest time passed to the endpoint. It is needed because two threads read their clocks
+    /// before they have the lock.
+    latest: Tick,
+}
+
+/// State that the connection thread acts on without the lock.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// The endpoint takes input.
+    pub(super) wants_input: bool,
+    /// The transport had no room.
+    pub(super) is_blocked: bool,
+    /// Time of the session's next turn if nothing happens before.
+    pub(super) deadline: Option<Tick>,
+}
+
+impl Outlet {
+    pub(super) fn new(endpoint: Box<dyn Endpoint>, outgoing: Outgoing) -> Self {
+        Self {
+            endpoint,
+            outgoing,
+            burst_until: Tick::ZERO,
+            failed: None,
+            panicked: false,
+            seen: Seen::default(),
+            latest: Tick::ZERO,
+        }
+    }
+
+    /// Returns the time of a turn, which never precedes one already passed to the endpoint.
+    pub(super) fn not_before(&mut self, now: Tick) -> Tick {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    /// Takes the error with which a writer's send failed.
+    pub(super) fn take_failure(&mut self) -> Option<Disconnect> {
+        self.failed.take()
+    }
+
+    /// Returns true if the endpoint has panicked: the session then ends without it.
+    pub(super) fn has_panicked(&self) -> bool {
+        self.panicked
+    }
+
+    /// Records the state at the end of the connection thread's turn, on which the thread acts until
+    /// the next one.
+    pub(super) fn check(&mut self) -> Seen {
+        self.seen = Seen {
+            wants_input: self.endpoint.wants_input(),
+            is_blocked: self.outgoing.is_blocked(),
+            deadline: Tick::earliest([self.endpoint.poll_timeout(), self.outgoing.close_by()]),
+        };
+        self.seen
+    }
+
+    /// Sends pending output on a thread other than the connection thread. Returns false if the
+    /// connection thread has work to do as well.
+    pub(super) fn send(&mut self, now: Tick, wall: Timestamp) -> bool {
+        if now.since(self.outgoing.wrote_at()) < QUIET {
+            self.burst_until = now.saturating_add(BURST);
+            return false;
+        }
+        let is_mine = now >= self.burst_until
+            && self.failed.is_none()
+            && !self.panicked
+            && !self.outgoing.is_blocked()
+            && self.endpoint.lets_writers_send();
+        if !is_mine {
+            return false;
+        }
+        let now = self.not_before(now);
+        let Self {
+            endpoint, outgoing, ..
+        } = self;
+        let flush = || outgoing.flush(&mut **endpoint, now, wall, WRITER_QUANTUM, || false);
+        // A panic is a defect of one session's endpoint, not of the writer.
+        match catch_unwind(AssertUnwindSafe(flush)) {
+            Ok(Ok(Flush::Done)) => self.is_seen_to(),
+            Ok(Ok(Flush::Blocked | Flush::More)) => false,
+            Ok(Err(error)) => {
+                self.failed = Some(error.into());
+                false
+            }
+            Err(_) => {
+                self.panicked = true;
+                false
+            }
+        }
+    }
+
+    /// Returns true if the connection thread may sleep on, because it knows of all its work.
+    fn is_seen_to(&self) -> bool {
+        self.endpoint.wants_close().is_none()
+            && self.endpoint.wants_input() == self.seen.wants_input
+            && self.has_seen_deadline()
+    }
+
+    /// Returns true if the connection thread wakes by itself before the endpoint's next time-out is
+    /// due.
+    pub(super) fn has_seen_deadline(&self) -> bool {
+        let Some(due) = self.endpoint.poll_timeout() else {
+            return true;
+        };
+        self.seen.deadline.is_some_and(|seen| seen <= due)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;

@@ -27,7 +27,7 @@ use super::stream::listing::{EndpointStatus, EndpointsPage, EndpointsQuery};
 use super::subscribe::SubscribeFrame;
 use super::watch::{AppearedFrame, Unwatch, VanishedFrame, Watch};
 use super::why::{Why, WhyAnswerFrame};
-use super::write_answers::WriteAnswersFrame;
+use super::write::WriteAnswersFrame;
 use crate::FrameKind;
 
 /// Something to do with the message of a frame, whichever it is.

@@ -3,11 +3,11 @@
 //! `record!` declares the struct and the form of each field. A record that is no list of fields
 //! implements [`Record`] by hand.
 
-use trunkline_types::wire::put_u8;
+use trunkline_types::DataType;
+use trunkline_types::wire::{decode_type, encode_type, put_u8};
 
 #[cfg(test)]
 use super::round_trip::Source;
-use super::type_and_access::PreviousType;
 use crate::decode::Payload;
 use crate::{DecodeError, FaultRef};
 
@@ -30,6 +30,46 @@ impl Run {
         Self {
             field,
             ..Self::default()
+        }
+    }
+}
+
+/// The type of the previous item, for the encoder and for the decoder.
+///
+/// ```text
+/// type    0                     same type as the previous item of this frame
+///         1 | wire type         (a frame's first item always has one)
+/// ```
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PreviousType(Option<DataType>);
+
+impl PreviousType {
+    /// Appends a type, or 0 if it is that of the previous item.
+    pub(crate) fn put(&mut self, out: &mut Vec<u8>, data_type: &DataType) {
+        if self.0.as_ref() == Some(data_type) {
+            put_u8(out, 0);
+        } else {
+            put_u8(out, 1);
+            encode_type(data_type, out);
+            self.0 = Some(data_type.clone());
+        }
+    }
+
+    /// The last type put or read; `None` before the first.
+    pub(crate) fn last(&self) -> Option<&DataType> {
+        self.0.as_ref()
+    }
+
+    pub(crate) fn read(&mut self, payload: &mut Payload<'_>) -> Result<DataType, DecodeError> {
+        match (payload.u8()?, &self.0) {
+            (0, Some(previous)) => Ok(previous.clone()),
+            (1, _) => {
+                let data_type = payload.read(decode_type)?;
+                self.0 = Some(data_type.clone());
+                Ok(data_type)
+            }
+            (0, None) => Err(payload.unexpected("the type of the first item", 0)),
+            (other, _) => Err(payload.unexpected("0 or 1 before a type", u64::from(other))),
         }
     }
 }

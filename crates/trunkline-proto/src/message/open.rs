@@ -6,6 +6,7 @@
 //! item    0 varint | handle zigzag delta | type | access u8 | [update record] | [properties]
 //!                                                             with READ         with DESCRIBE
 //!         code varint | sentence text                         (refused)
+//! access  0 read and write, 1 read only, 2 write only
 //! ```
 //!
 //! With READ the answer contains the current reading of each variable, with DESCRIBE its properties
@@ -19,14 +20,13 @@ use trunkline_types::wire::{
 use trunkline_types::{Access, DataType, Properties};
 
 use super::answers::{Answers, AnswersBuilder};
-use super::form::{FlagsThen, Form, Inner, Optional};
-use super::layout::{Field, Record, Run, Show, Shown, record};
+use super::form::{FlagsThen, Form, Inner, Number, Optional};
+use super::layout::{Field, PreviousType, Record, Run, Show, Shown, record};
 use super::list::list_frame;
 use super::record::{RunState, UpdateRecord};
 #[cfg(test)]
 use super::round_trip::Source;
 use super::subscribe::SubscribeTerms;
-use super::type_and_access::{PreviousType, put_access, read_access};
 use crate::decode::Payload;
 use crate::{DecodeError, FaultRef, Frame, FrameKind, FrameWriter};
 
@@ -193,7 +193,7 @@ impl<'a> OpenedBuilder<'a> {
         );
         state.previous = handle;
         state.types.put(out, data_type);
-        put_access(out, access);
+        Number::put(&access, &mut Run::default(), out);
         if state.options.read {
             state.run.expect_handle(handle);
             let nothing = UpdateRecord::nothing_yet(handle);
@@ -253,7 +253,7 @@ impl<'a> Iterator for Opened<'a> {
             let handle = payload.handle(*previous)?;
             *previous = handle;
             let data_type = types.read(payload)?;
-            let access = read_access(payload)?;
+            let access = Number::read(&mut Run::default(), payload)?;
             let mut reading = None;
             if options.read {
                 run.expect_handle(handle);

@@ -275,17 +275,6 @@ pub(super) fn check_extension(features: Features, options: &WriteOptions) -> Res
     }
 }
 
-/// Answers writes whose provider has answered.
-pub(crate) fn answer_completions(context: &mut Context) {
-    while let Some((id, outcome)) = context.consumer.take_completion() {
-        context.unanswered.answer(id);
-        let answer = Packed::from(Answer::Outcome(outcome));
-        let run = &mut context.unanswered.run;
-        run.push(&mut context.answers.frames, id, answer);
-    }
-    context.unanswered.run.flush(&mut context.answers.frames);
-}
-
 /// Returns true if the write has only a value: it is written as is, and stamped on arrival.
 fn is_bare(options: &WriteOptions) -> bool {
     let bare = WriteOptions {

@@ -5,6 +5,7 @@
 
 use trunkline_engine::Update;
 use trunkline_engine::search::Matcher;
+use trunkline_proto::frame::split_oversized;
 use trunkline_proto::limits::{FRAME_DEADLINE, FRAME_MAX_DEFAULT, REQUEST_DEADLINE};
 use trunkline_proto::message::closing::Goodbye;
 use trunkline_proto::message::hello::Hello;
@@ -19,7 +20,7 @@ use crate::fault::not_agreed;
 use crate::request_budget::Use;
 use crate::requests::orders::answer_reports;
 use crate::requests::provider::Provided;
-use crate::requests::write::{answer_completions, retry_parked};
+use crate::requests::write::retry_parked;
 use crate::requests::{
     Rejection, alarm, engine, find, flush, forcing, group, lease, open, orders, read, snapshot,
     subscribe, why, write,
@@ -247,11 +248,11 @@ impl Session {
     /// Records the memory that waiting requests and incomplete frames take now. The bytes of one
     /// read from the transport are already taken over, so a session that may not keep them ends.
     fn settle_account(&mut self) -> Result<(), Disconnect> {
+        let held = self.frames.held_bytes();
         // A request was admitted with at least the memory that it takes.
         self.context
             .account
             .lower(Use::Requests, self.context.queue.bytes());
-        let held = self.frames.held_bytes();
         let settled = self.context.account.set(Use::Frames, held);
         settled.map_err(|fault| Disconnect::OutOfMemory {
             sentence: fault.sentence.to_string(),
@@ -403,9 +404,12 @@ impl Session {
     /// Answers what others have done, and carries out requests. Returns true if there is more to do
     /// at once.
     fn run_work(&mut self, budget: usize) -> bool {
-        answer_completions(&mut self.context);
-        answer_reports(&mut self.context);
-        let more_orders = self.provided.send_provider_orders(&mut self.context);
+        let context = &mut self.context;
+        context
+            .unanswered
+            .answer_completions(&mut context.consumer, &mut context.answers.frames);
+        answer_reports(context);
+        let more_orders = self.provided.send_provider_orders(context);
         let mut more = self.run_requests(budget) || more_orders;
         let context = &mut self.context;
         more |= self.watches.run_watches(context, budget);
@@ -463,7 +467,7 @@ impl Session {
         let mut sink = UpdateSink::new(out, room, window, context.records, epoch);
         let left = context.consumer.drain(&mut sink, &mut context.wakes);
         let is_full = sink.finish();
-        trunkline_proto::part::split_oversized(out, start, self.frame_max);
+        split_oversized(out, start, self.frame_max);
         self.put_answers_before(start, out);
         // Updates taken from a feed may have made the room that a parked write waits for.
         (left && is_full) || (self.context.parked_until.is_some() && out.len() > start)
@@ -472,10 +476,13 @@ impl Session {
     /// Puts answers of providers that arrived while updates were taken before those updates,
     /// because the updates may include the result of the answered write.
     fn put_answers_before(&mut self, start: usize, out: &mut Vec<u8>) {
-        answer_completions(&mut self.context);
-        if !self.context.answers.is_empty() {
+        let context = &mut self.context;
+        context
+            .unanswered
+            .answer_completions(&mut context.consumer, &mut context.answers.frames);
+        if !context.answers.is_empty() {
             let mut frames = Vec::new();
-            self.context
+            context
                 .answers
                 .send(&mut frames, usize::MAX, self.frame_max);
             out.splice(start..start, frames);

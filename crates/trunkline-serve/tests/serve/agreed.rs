@@ -7,8 +7,7 @@ use trunkline_proto::message::handles::HandlesBuilder;
 use trunkline_proto::message::hello::{Hello, Welcome};
 use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::watch::Watch;
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
-use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::message::write::{WriteAnswers, WriteBuilder, WriteOptions, WriteVerb};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, FrameKind};
 use trunkline_types::Position;
 

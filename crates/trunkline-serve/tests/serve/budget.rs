@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_engine::{Administrator, Caller, Order, Reply};
+use trunkline_proto::frame::split_oversized;
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::hello::Hello;
@@ -11,7 +12,6 @@ use trunkline_proto::message::keepalive::Keepalive;
 use trunkline_proto::message::library::{DeployBuilder, DeployHead};
 use trunkline_proto::message::open::{OpenBuilder, OpenOptions, OpenTerms, Opened};
 use trunkline_proto::message::subscribe::SubscribeTerms;
-use trunkline_proto::part::split_oversized;
 use trunkline_proto::{Disconnect, FaultCode, FrameKind, FrameWriter};
 use trunkline_serve::{RequestBudget, ServeOptions};
 use trunkline_types::{Contract, DataType, VariableDefinition};

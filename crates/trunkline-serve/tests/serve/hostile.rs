@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use trunkline_proto::frame::split_oversized;
 use trunkline_proto::message::closing::Refused;
 use trunkline_proto::message::fault::FaultMessage;
 use trunkline_proto::message::handles::{HandlesBuilder, UnsubscribeBuilder, UnsubscribeHead};
@@ -13,7 +14,6 @@ use trunkline_proto::message::provider::{ProvideBuilder, ProvideHead};
 use trunkline_proto::message::updates::UpdatesBuilder;
 use trunkline_proto::message::watch::Watch;
 use trunkline_proto::message::write::{WriteBuilder, WriteOptions};
-use trunkline_proto::part::split_oversized;
 use trunkline_proto::{
     Disconnect, Endpoint, FaultCode, Frame, FrameHeader, FrameKind, FrameWriter,
 };

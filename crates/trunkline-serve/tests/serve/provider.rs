@@ -12,8 +12,7 @@ use trunkline_proto::message::outcome::WriteAnswer;
 use trunkline_proto::message::provider::{
     ProvideBuilder, ProvideHead, ProviderAnswer, ProviderAnswersBuilder, ProviderOutcome, ReadBack,
 };
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions, Writes};
-use trunkline_proto::message::write_answers::WriteAnswers;
+use trunkline_proto::message::write::{WriteAnswers, WriteBuilder, WriteOptions, Writes};
 use trunkline_proto::{Disconnect, Endpoint, FaultCode, FrameKind};
 use trunkline_types::wire::encode_value;
 use trunkline_types::{DataType, Level, Quality, Reason, Value};

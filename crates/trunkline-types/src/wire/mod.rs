@@ -38,7 +38,6 @@ mod elements;
 mod library;
 mod reader;
 mod value;
-mod varint;
 
 #[cfg(test)]
 #[allow(
@@ -53,9 +52,8 @@ pub use check::{check_value, decoded_bytes_max, skip_value};
 pub use data_type::{decode_tagged, decode_type, encode_tagged, encode_type};
 pub use definition::{decode_properties, encode_properties};
 pub use library::{VariablesDecoder, VariablesEncoder};
-pub use reader::{DecodeError, Reader};
+pub use reader::{DecodeError, Reader, put_varint, put_zigzag, varint_len};
 pub use value::{decode_value, decode_whole, encode_value, encoded_len};
-pub use varint::{put_varint, put_zigzag, varint_len};
 
 /// Maximum number of bytes of one value in wire form: 16 MiB. Larger data belongs in a stream.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;

@@ -1,8 +1,12 @@
-//! A checked cursor over bytes from outside, and its errors.
+//! A checked cursor over bytes from outside, and its errors; varints in both directions.
+//!
+//! A varint is LEB128: seven bits per byte, least significant first; the top bit is set if more bytes
+//! follow.
 
 use crate::data_type::TypeError;
 
-use super::varint::{VARINT_BYTES_MAX, from_zigzag};
+/// Maximum number of bytes of one varint: ten groups of seven bits hold 64 bits.
+const VARINT_BYTES_MAX: usize = 10;
 
 /// Reads from the front of a slice; every read is checked. A failed read leaves the position at the
 /// start of the bad item or within it, so the rest of the slice must not be read.
@@ -265,7 +269,7 @@ impl<'a> Reader<'a> {
         Err(self.truncated((self.left.len() as u64).saturating_add(1)))
     }
 
-    /// Reads a signed varint, see [`put_zigzag`](super::put_zigzag).
+    /// Reads a signed varint, see [`put_zigzag`].
     #[inline]
     pub fn zigzag(&mut self) -> Result<i64, DecodeError> {
         self.varint().map(from_zigzag)
@@ -354,4 +358,32 @@ pub(super) fn not_bool(offset: usize, found: u8) -> DecodeError {
         expected: "0 or 1",
         found: u64::from(found),
     }
+}
+
+/// Appends `value` in one to ten bytes.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value as u8) | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a signed number in zigzag form, which keeps small magnitudes short.
+#[inline]
+pub fn put_zigzag(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, ((value as u64) << 1) ^ ((value >> 63) as u64));
+}
+
+/// Number of bytes that [`put_varint`] appends.
+#[inline]
+pub fn varint_len(value: u64) -> usize {
+    let bits = 64_u32.saturating_sub(value.leading_zeros()).max(1);
+    bits.div_ceil(7) as usize
+}
+
+/// Decodes the zigzag form of [`put_zigzag`].
+fn from_zigzag(raw: u64) -> i64 {
+    ((raw >> 1) as i64) ^ ((raw & 1) as i64).wrapping_neg()
 }

@@ -13,7 +13,7 @@ use trunkline_proto::message::provider::begin_provided;
 use trunkline_proto::message::read::ReadingsBuilder;
 use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::why::{WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
-use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+use trunkline_proto::message::write::{WriteAnswersBuilder, WriteAnswersHead};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::Contract;
 

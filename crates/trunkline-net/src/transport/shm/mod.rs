@@ -24,12 +24,11 @@
 //! Values that the other process writes into the memory are checked for plausibility; bytes are
 //! copied out before they are interpreted.
 
+mod halves;
 mod mapping;
 mod mirror;
 pub(crate) mod passing;
-mod receive;
 mod sealed_file;
-mod send;
 mod table;
 
 use std::io::{self, ErrorKind};
@@ -46,10 +45,9 @@ use crate::transport::halves::StreamSocket;
 use crate::transport::unix::Credentials;
 use crate::transport::{Source, Transport};
 
+use halves::{ReceiveStage, SendStage, SharedReceive, SharedSend};
 use mapping::{Mapping, Way};
 pub use mirror::StreamMemory;
-use receive::{ReceiveStage, SharedReceive};
-use send::{SendStage, SharedSend};
 pub(crate) use table::TableAnswer;
 use table::{Asked, Question};
 pub use table::{LocalTable, create_table};

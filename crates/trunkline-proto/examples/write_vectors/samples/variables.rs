@@ -13,8 +13,9 @@ use trunkline_proto::message::results::ResultsBuilder;
 use trunkline_proto::message::subscribe::{
     SubscribeBuilder, SubscribeHead, SubscribeItem, SubscribeTerms,
 };
-use trunkline_proto::message::write::{WriteBuilder, WriteOptions, WriteVerb};
-use trunkline_proto::message::write_answers::{WriteAnswersBuilder, WriteAnswersHead};
+use trunkline_proto::message::write::{
+    WriteAnswersBuilder, WriteAnswersHead, WriteBuilder, WriteOptions, WriteVerb,
+};
 use trunkline_proto::{FaultCode, FaultRef};
 use trunkline_types::{
     Access, ArrayType, Contract, DataType, ElementType, EnumType, Position, Properties, Quality,
