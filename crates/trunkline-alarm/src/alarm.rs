@@ -86,10 +86,15 @@ impl Alarm {
     }
 
     /// Sets the limit or the setpoint that is the value of another variable; `None` while it has no
-    /// good value. `input` is the newest sample of the alarm's own variable.
-    pub fn set_operand(&mut self, value: Option<f64>, input: Input, now: Tick) -> Option<Change> {
+    /// good value. `input` is the newest sample of the alarm's own variable, if there is one.
+    pub fn set_operand(
+        &mut self,
+        value: Option<f64>,
+        input: Option<Input>,
+        now: Tick,
+    ) -> Option<Change> {
         self.condition.set_operand(value);
-        self.update(input, now)
+        self.update(input?, now)
     }
 
     /// Suppresses the alarm, or ends that, if `value` of the suppressing variable says so. A value

@@ -5,6 +5,7 @@
 //! Condition         is the alarm's condition met by this sample?     condition
 //! Machine           states as in ISA-18.2                            state
 //! Alarm             a condition with its delays and its state        alarm
+//! Report            rates, floods and worst alarms of a time         report
 //! ```
 //!
 //! Nothing here reads a clock, starts a thread or waits: a caller passes the time with each sample,
@@ -13,8 +14,10 @@
 
 pub mod alarm;
 pub mod condition;
+pub mod report;
 pub mod state;
 
 pub use alarm::{Alarm, Change};
 pub use condition::Condition;
+pub use report::Report;
 pub use state::{Event, Machine, Refused, Rules, State};

@@ -164,7 +164,7 @@ fn deviation_is_measured_from_the_setpoint_on_both_sides() {
     assert_eq!(sut.f64(60.0), Normal);
     assert_eq!(sut.f64(39.0), Unacknowledged);
     let input = Input::new(&Value::F64(39.0), Quality::GOOD);
-    sut.sut.set_operand(Some(40.0), input, sut.now);
+    sut.sut.set_operand(Some(40.0), Some(input), sut.now);
     assert_eq!(sut.sut.state(), State::ReturnedUnacknowledged);
 }
 
@@ -177,9 +177,9 @@ fn limit_without_a_known_variable_keeps_the_state() {
     });
     assert_eq!(sut.f64(1e300), Normal);
     let input = Input::new(&Value::F64(1e300), Quality::GOOD);
-    sut.sut.set_operand(Some(5.0), input, sut.now);
+    sut.sut.set_operand(Some(5.0), Some(input), sut.now);
     assert_eq!(sut.sut.state(), Unacknowledged);
-    sut.sut.set_operand(None, input, sut.now);
+    sut.sut.set_operand(None, Some(input), sut.now);
     assert_eq!(sut.f64(0.0), Unacknowledged);
 }
 

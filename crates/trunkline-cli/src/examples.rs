@@ -55,6 +55,7 @@ const EXAMPLES: &[&str] = &[
     "trunkline alarm ls --area boiler",
     "trunkline alarm ack 'boiler/**' --comment 'on my way'",
     "trunkline alarm shelve boiler/level --for 2h",
+    "trunkline alarm journal boiler --since 1h",
     "trunkline audit --since 10m",
     "trunkline audit boiler/setpoint",
     "trunkline audit --last 20",

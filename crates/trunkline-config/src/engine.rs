@@ -19,10 +19,10 @@ use crate::shown::shown_duration;
 
 const NAME_BYTES_MAX: usize = 255;
 const STORE_BYTES_MAX: usize = 4096;
-const AUDIT_ENTRIES_MIN: i64 = 100;
-const AUDIT_ENTRIES_MAX: i64 = 100_000_000;
-const AUDIT_AGE_MIN: Duration = Duration::from_secs(60);
-const AUDIT_AGE_MAX: Duration = Duration::from_secs(36_500 * 86_400);
+const LOG_ENTRIES_MIN: i64 = 100;
+const LOG_ENTRIES_MAX: i64 = 100_000_000;
+const LOG_AGE_MIN: Duration = Duration::from_secs(60);
+const LOG_AGE_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 const KEEP_ALIVE_MIN: Duration = Duration::from_millis(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(3_600);
 const HEALTH_MAX: Duration = Duration::from_secs(3_600);
@@ -45,18 +45,31 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     {
         engine.store = store;
     }
-    if let Some(node) = section.node("audit_entries")
-        && let Some(entries) =
-            values.integer("audit_entries", node, AUDIT_ENTRIES_MIN..=AUDIT_ENTRIES_MAX)
-    {
-        engine.audit_entries = entries.unsigned_abs();
-    }
-    if let Some(node) = section.node("audit_age") {
-        engine.audit_age = match &node.tree {
-            Tree::Text(text) if text == "none" => None,
-            _ => values.duration("audit_age", node, AUDIT_AGE_MIN..=AUDIT_AGE_MAX),
-        };
-    }
+    let mut log = |keys: [&'static str; 2], entries: &mut u64, age: &mut Option<Duration>| {
+        let [entries_key, age_key] = keys;
+        if let Some(node) = section.node(entries_key)
+            && let Some(found) =
+                values.integer(entries_key, node, LOG_ENTRIES_MIN..=LOG_ENTRIES_MAX)
+        {
+            *entries = found.unsigned_abs();
+        }
+        if let Some(node) = section.node(age_key) {
+            *age = match &node.tree {
+                Tree::Text(text) if text == "none" => None,
+                _ => values.duration(age_key, node, LOG_AGE_MIN..=LOG_AGE_MAX),
+            };
+        }
+    };
+    log(
+        ["audit_entries", "audit_age"],
+        &mut engine.audit_entries,
+        &mut engine.audit_age,
+    );
+    log(
+        ["alarm_journal_entries", "alarm_journal_age"],
+        &mut engine.alarm_journal_entries,
+        &mut engine.alarm_journal_age,
+    );
     if let Some(node) = section.node("same_user") {
         engine.same_user = values.boolean("same_user", node).unwrap_or_default();
     }

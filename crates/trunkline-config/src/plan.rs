@@ -33,6 +33,10 @@ pub struct EngineConfig {
     pub audit_entries: u64,
     /// Maximum age of audit entries; `None`: no limit.
     pub audit_age: Option<Duration>,
+    /// Number of entries of the alarm journal kept in the store.
+    pub alarm_journal_entries: u64,
+    /// Maximum age of entries of the alarm journal; `None`: no limit.
+    pub alarm_journal_age: Option<Duration>,
     /// Addresses to listen at; never empty.
     pub listen: Vec<ListenAddress>,
     /// Adds a Unix socket to each loopback port, for programs of the same user.
@@ -131,6 +135,8 @@ impl Default for EngineConfig {
             store: StoreChoice::Unsaid,
             audit_entries: 100_000,
             audit_age: None,
+            alarm_journal_entries: 1_000_000,
+            alarm_journal_age: None,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
             local_socket: true,
             shared_memory: true,

@@ -246,6 +246,25 @@ fn limit_follows_the_variable_that_it_names() {
 }
 
 #[test]
+fn limit_is_known_before_the_first_value() {
+    let mut alarm = hi();
+    alarm.kind = AlarmKind::Limit {
+        level: LimitLevel::Hi,
+        limit: Operand::Variable("rig/max".to_owned()),
+        deadband: 0.0,
+    };
+    let rig = Rig::with(vec![
+        define("max", Properties::new(DataType::F64)),
+        define("x", with(&[alarm])),
+    ]);
+    let (x, max) = (rig.variable("rig/x"), rig.variable("rig/max"));
+    rig.write(&max, 80.0);
+    rig.poll();
+    rig.write(&x, 85.0);
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+}
+
+#[test]
 fn condition_suppresses_the_alarm_by_design() {
     let mut alarm = hi();
     alarm.suppressed_by = "rig/stopped".to_owned();
@@ -443,6 +462,32 @@ fn states_continue_after_a_restart_without_a_change() {
     assert_eq!(state(&rig, &x), State::Normal);
 }
 
+/// The initial value of a variable is no sample of the process.
+#[test]
+fn initial_value_does_not_clear_an_alarm_of_an_earlier_run() {
+    let mut properties = with(&[hi()]);
+    properties.initial = Some(Value::F64(20.0));
+    let before = Rig::new();
+    let keeper = before
+        .engine
+        .alarms()
+        .reader(Box::new(Bell::default()), true);
+    before.deploy("rig", vec![define("x", properties.clone())]);
+    let x = before.variable("rig/x");
+    before.write(&x, 85.0);
+    let kept = kept(&before, &keeper);
+    let after = Rig::new();
+    after.engine.alarms().restore(kept);
+    after.deploy("rig", vec![define("x", properties)]);
+    let x = after.variable("rig/x");
+    assert_eq!(
+        (x.sequence(), state(&after, &x)),
+        (1, State::Unacknowledged)
+    );
+    after.write(&x, 20.0);
+    assert_eq!(state(&after, &x), State::ReturnedUnacknowledged);
+}
+
 /// Behaviour: SV-04.
 #[test]
 fn delays_continue_after_a_restart() {
@@ -459,6 +504,7 @@ fn delays_continue_after_a_restart() {
     rig.advance(SECOND);
     rig.poll();
     assert_eq!(state(&rig, &x), State::Unacknowledged);
+    assert_eq!(status(&rig, &x).record.value, None, "there is none yet");
 
     let (rig, x, _reader) = restarted(&alarms, begin, 3600 * SECOND);
     rig.poll();

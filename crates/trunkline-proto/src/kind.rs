@@ -195,6 +195,10 @@ frame_kinds! {
     AlarmAct = 92, "ALARM_ACT", Client;
     /// The new state of each alarm, or the reason why the action was refused.
     AlarmActed = 93, "ALARM_ACTED", Engine;
+    /// Asks for entries of the alarm journal.
+    AlarmJournal = 94, "ALARM_JOURNAL", Client;
+    /// A page of the alarm journal.
+    AlarmEntries = 95, "ALARM_ENTRIES", Engine;
     /// First frame: asks the directory where an endpoint is; waits until there is one.
     StreamLookup = 100, "S_LOOKUP", Client;
     /// A ticket for one connection to an endpoint.

@@ -115,7 +115,7 @@ impl Features {
     pub const CONVERGENCE: Features = Features(256);
     /// The audit: AUDIT, AUDIT_PAGE.
     pub const AUDIT: Features = Features(512);
-    /// Alarms: ALARMS to ALARM_ACTED.
+    /// Alarms: ALARMS to ALARM_ENTRIES.
     pub const ALARMS: Features = Features(1024);
     /// The running digest counts GONE and ENDED as well.
     pub const ENDS: Features = Features(1 << 20);

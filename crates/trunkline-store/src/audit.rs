@@ -1,79 +1,34 @@
-//! The audit table: appends entries, and removes the oldest ones.
+//! The audit table.
 
 use rusqlite::{Row, Transaction, params};
-use trunkline_engine::store::AuditBound;
+use trunkline_engine::store::LogBound;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Position, Timestamp,
 };
 
 use crate::error::Error;
+use crate::log::Log;
 
-pub(crate) fn end(transaction: &Transaction<'_>) -> Result<u64, Error> {
-    Ok(span(transaction)?.1)
-}
-
-/// Returns the numbers of the first and the last entry; `(1, 0)` if there is none.
-fn span(transaction: &Transaction<'_>) -> Result<(u64, u64), Error> {
-    let mut statement = transaction
-        .prepare_cached("SELECT ifnull(min(number), 1), ifnull(max(number), 0) FROM audit")?;
-    let (first, last): (i64, i64) =
-        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    match (u64::try_from(first), u64::try_from(last)) {
-        (Ok(first @ 1..), Ok(last)) => Ok((first, last)),
-        _ => Err(Error::damaged("an entry of the audit has no number")),
-    }
-}
+/// The audit in the table `audit`.
+pub(crate) const AUDIT: Log = Log {
+    table: "audit",
+    noun: "the audit",
+};
 
 pub(crate) fn append(
     transaction: &Transaction<'_>,
     entries: &[AuditEntry],
-    bound: AuditBound,
+    bound: LogBound,
 ) -> Result<u64, Error> {
-    let end = end(transaction)?;
+    let end = AUDIT.end(transaction)?;
     insert(
         transaction,
         entries.iter().filter(|entry| entry.number > end),
     )?;
-    let (first, last) = span(transaction)?;
-    let Some(end) = surplus(transaction, bound, (first, last))? else {
-        return Ok(last);
-    };
-    let times = time_of(transaction, first)?..=time_of(transaction, end)?;
-    let removal = AuditEntry::of_removal(last + 1, bound.now, first..=end, times);
-    insert(transaction, [&removal].into_iter())?;
-    transaction
-        .prepare_cached("DELETE FROM audit WHERE number <= ?1")?
-        .execute([end.cast_signed()])?;
-    Ok(removal.number)
-}
-
-/// Returns the number up to which the oldest entries must be removed. The last one always stays.
-fn surplus(
-    transaction: &Transaction<'_>,
-    bound: AuditBound,
-    (first, last): (u64, u64),
-) -> Result<Option<u64>, Error> {
-    if last <= first {
-        return Ok(None);
-    }
-    let by_count = bound.surplus(first, last);
-    let by_age = match bound.too_old(time_of(transaction, first)?) {
-        None => None,
-        Some(before) => {
-            let mut young =
-                transaction.prepare_cached("SELECT min(number) FROM audit WHERE at >= ?1")?;
-            let young: Option<i64> = young.query_row([before.as_nanos()], |row| row.get(0))?;
-            Some(young.map_or(last, i64::cast_unsigned) - 1)
-        }
-    };
-    let end = by_count.max(by_age).map(|end| end.min(last - 1));
-    Ok(end.filter(|end| *end >= first))
-}
-
-fn time_of(transaction: &Transaction<'_>, number: u64) -> Result<Timestamp, Error> {
-    let mut statement = transaction.prepare_cached("SELECT at FROM audit WHERE number = ?1")?;
-    let at = statement.query_row([number.cast_signed()], |row| row.get(0))?;
-    Ok(Timestamp::from_nanos(at))
+    AUDIT.bound(transaction, bound, |removal| {
+        let entry = AuditEntry::of_removal(removal, bound.now);
+        insert(transaction, [&entry].into_iter())
+    })
 }
 
 fn insert<'e>(
@@ -127,7 +82,7 @@ pub(crate) fn page(transaction: &Transaction<'_>, query: &AuditQuery) -> Result<
     Ok(AuditPage {
         entries,
         next,
-        removed: span(transaction)?.0 - 1,
+        removed: AUDIT.span(transaction)?.0 - 1,
         state: String::new(),
     })
 }

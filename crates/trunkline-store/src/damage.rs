@@ -22,9 +22,9 @@ pub(crate) struct Rows {
     columns: &'static str,
 }
 
-/// The tables whose damaged rows are moved. The audit keeps its damaged rows, because only its
-/// oldest entries may be removed.
-const TABLES: [Rows; 3] = [
+/// The tables whose damaged rows are moved. The audit and the alarm journal keep their damaged rows,
+/// because only their oldest entries may be removed.
+const TABLES: [Rows; 4] = [
     Rows {
         noun: "library",
         table: "library",
@@ -36,6 +36,14 @@ const TABLES: [Rows; 3] = [
         table: "retained",
         name: "name",
         columns: "name, type, value, source_timestamp, quality",
+    },
+    Rows {
+        noun: "state of an alarm",
+        table: "alarm_state",
+        name: "variable",
+        columns: "variable, alarm, definition, process, hidden, delayed_since, state, is_active, \
+                  value, operand, raised, cleared, acknowledged, acknowledged_by, comment, \
+                  shelved_until",
     },
     Rows {
         noun: "count of starts",

@@ -1,5 +1,6 @@
 //! The store of an engine's state over restarts, in an SQLite file: the count of its starts, the
-//! deployed libraries, the newest values of variables that retain them, and the audit.
+//! deployed libraries, the newest values of variables that retain them, the audit, and the states of
+//! alarms with their journal.
 //!
 //! Every call is one transaction that is on the disk when it returns (write-ahead log,
 //! `synchronous = FULL`). If the program is killed or power is lost at any point, the store opens
@@ -10,6 +11,8 @@
 //! library    place | name | description | state | variables        in the order of `place`
 //! retained   name | type | value | source_timestamp | quality
 //! audit      number | at | who | origin | action | name | type | old | new | outcome ..
+//! alarm_state    variable | alarm | definition | process | hidden | delayed_since | state ..
+//! alarm_journal  number | at | event | variable | alarm | priority | area | from_state | who ..
 //! ```
 //!
 //! Each row has a checksum in a further column, `sum`. A row that does not match it is moved to the
@@ -18,16 +21,19 @@
 //! # Layout
 //! - [`SqliteStore`]: opening, and the transactions.
 //! - `schema`: the tables, and the migration of older files.
-//! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries.
+//! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
+//!   `alarm`: states of alarms and the entries of their journal; `log`: what both logs share.
 //! - `error`: translates SQLite's errors into errors with a remedy.
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod audit;
 mod creation;
 mod damage;
 mod error;
 mod library;
+mod log;
 mod retained;
 mod schema;
 
@@ -41,8 +47,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, Row, Transaction, TransactionBehavior};
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{
-    AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoredLibrary,
+    Damage, LogBound, RetainedValue, Start, Store, StoreError, StoredLibrary,
 };
+use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
 
 use crate::error::Error;
@@ -223,7 +230,8 @@ impl Store for SqliteStore {
     fn save_library(&mut self, library: &StoredLibrary) -> Result<(), StoreError> {
         self.transaction(|transaction| {
             library::save(transaction, library)?;
-            retained::keep_only(transaction, &library.definition)
+            retained::keep_only(transaction, &library.definition)?;
+            alarm::keep_only(transaction, &library.definition)
         })
     }
 
@@ -234,7 +242,8 @@ impl Store for SqliteStore {
     fn remove_library(&mut self, name: &str) -> Result<(), StoreError> {
         self.transaction(|transaction| {
             library::remove(transaction, name)?;
-            retained::remove_all(transaction, name)
+            retained::remove_all(transaction, name)?;
+            alarm::remove_all(transaction, name)
         })
     }
 
@@ -250,19 +259,39 @@ impl Store for SqliteStore {
     }
 
     fn audit_end(&mut self) -> Result<u64, StoreError> {
-        self.transaction(audit::end)
+        self.transaction(|transaction| audit::AUDIT.end(transaction))
     }
 
-    fn append_audit(
-        &mut self,
-        entries: &[AuditEntry],
-        bound: AuditBound,
-    ) -> Result<u64, StoreError> {
+    fn append_audit(&mut self, entries: &[AuditEntry], bound: LogBound) -> Result<u64, StoreError> {
         self.transaction(|transaction| audit::append(transaction, entries, bound))
     }
 
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.transaction(|transaction| audit::page(transaction, query))
+    }
+
+    fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
+        self.transaction(|transaction| alarm::of_library(transaction, library))
+    }
+
+    fn alarm_journal_end(&mut self) -> Result<u64, StoreError> {
+        self.transaction(|transaction| alarm::JOURNAL.end(transaction))
+    }
+
+    fn keep_alarms(
+        &mut self,
+        states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        bound: LogBound,
+    ) -> Result<u64, StoreError> {
+        self.transaction(|transaction| {
+            alarm::put(transaction, states)?;
+            alarm::append(transaction, entries, bound)
+        })
+    }
+
+    fn alarm_journal(&mut self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError> {
+        self.transaction(|transaction| alarm::page(transaction, query))
     }
 }
 

@@ -121,7 +121,7 @@ pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result
 
 /// Returns the bounds of a library's variable names: from the first one on, and before the second.
 /// The character after `/` is `0`.
-fn names_of(library: &str) -> [String; 2] {
+pub(crate) fn names_of(library: &str) -> [String; 2] {
     // Spelled as in full names, however the library's own name is spelled.
     let name = Name::join(library, "x");
     let spelt = name

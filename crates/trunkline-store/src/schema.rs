@@ -9,7 +9,7 @@ use crate::error::Error;
 /// Identifies a file as a Trunkline store: `Trnk`.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Trnk");
 /// Version of the tables. It rises with every change of them.
-const FORM: u32 = 4;
+const FORM: u32 = 5;
 
 const TABLES: &str = "
 CREATE TABLE start (count INTEGER NOT NULL);
@@ -87,8 +87,67 @@ CREATE TABLE damaged (
 );
 ";
 
+/// Added in version 5. Entries of the journal are treated as those of the audit.
+const ALARMS: &str = "
+CREATE TABLE alarm_state (
+    variable        TEXT NOT NULL,
+    alarm           TEXT NOT NULL,
+    definition      BLOB NOT NULL,
+    process         INTEGER NOT NULL,
+    hidden          INTEGER NOT NULL,
+    delayed_since   INTEGER,
+    state           INTEGER NOT NULL,
+    is_active       INTEGER NOT NULL,
+    value           REAL,
+    operand         REAL,
+    raised          INTEGER,
+    cleared         INTEGER,
+    acknowledged    INTEGER,
+    acknowledged_by TEXT NOT NULL,
+    comment         TEXT NOT NULL,
+    shelved_until   INTEGER,
+    sum             INTEGER NOT NULL,
+    PRIMARY KEY (variable, alarm)
+) WITHOUT ROWID;
+CREATE TABLE alarm_journal (
+    number          INTEGER PRIMARY KEY,
+    at              INTEGER NOT NULL,
+    event           INTEGER NOT NULL,
+    count           INTEGER NOT NULL,
+    variable        TEXT NOT NULL,
+    alarm           TEXT NOT NULL,
+    priority        INTEGER NOT NULL,
+    area            TEXT NOT NULL,
+    description     TEXT NOT NULL,
+    from_state      INTEGER NOT NULL,
+    who             TEXT NOT NULL,
+    remark          TEXT NOT NULL,
+    state           INTEGER NOT NULL,
+    is_active       INTEGER NOT NULL,
+    value           REAL,
+    operand         REAL,
+    raised          INTEGER,
+    cleared         INTEGER,
+    acknowledged    INTEGER,
+    acknowledged_by TEXT NOT NULL,
+    comment         TEXT NOT NULL,
+    shelved_until   INTEGER,
+    sum             INTEGER NOT NULL
+);
+CREATE INDEX alarm_journal_at ON alarm_journal (at);
+CREATE TRIGGER alarm_journal_is_gapless BEFORE INSERT ON alarm_journal
+WHEN NEW.number <> ifnull((SELECT max(number) FROM alarm_journal), 0) + 1
+BEGIN SELECT RAISE(ABORT, 'the entry does not follow the last one'); END;
+CREATE TRIGGER alarm_journal_is_not_changed BEFORE UPDATE ON alarm_journal
+BEGIN SELECT RAISE(ABORT, 'an entry of the alarm journal is not changed'); END;
+CREATE TRIGGER alarm_journal_loses_the_oldest_only BEFORE DELETE ON alarm_journal
+WHEN OLD.number <> (SELECT min(number) FROM alarm_journal)
+  OR OLD.number = (SELECT max(number) FROM alarm_journal)
+BEGIN SELECT RAISE(ABORT, 'only the oldest entry of the alarm journal is removed'); END;
+";
+
 /// The migration from each version to the next one.
-const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID, SUMS];
+const STEPS: [&str; FORM as usize - 1] = [AUDIT, ENGINE_ID, SUMS, ALARMS];
 
 /// Creates the tables in a new file, and checks an existing one: it must be an intact store of a
 /// known version. Returns the damaged rows.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::{entries, keep, library, open, place};
 use rusqlite::Connection;
-use trunkline_engine::store::{AuditBound, Store, StoreErrorKind};
+use trunkline_engine::store::{LogBound, Store, StoreErrorKind};
 use trunkline_store::SqliteStore;
 use trunkline_types::audit::{AUDIT_PAGE_MAX, AUDIT_SCAN_MAX};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Pattern, Timestamp};
@@ -167,7 +167,7 @@ fn entries_beyond_their_age_are_removed_once_the_oldest_is_a_tenth_older() {
     let (_folder, path) = place();
     let mut store = open(&path);
     let written = entries(1..=200);
-    let bound = |seconds: i64| AuditBound {
+    let bound = |seconds: i64| LogBound {
         entries: 10_000,
         age: Some(Duration::from_secs(100)),
         now: written[0]
@@ -318,7 +318,8 @@ fn store_of_an_older_form_gets_an_audit() {
     store.save_library(&saved).unwrap();
     drop(store);
     let older = Connection::open(&path).unwrap();
-    let as_it_was = "DROP TABLE audit; DROP TABLE damaged; ALTER TABLE start DROP COLUMN sum; \
+    let as_it_was = "DROP TABLE audit; DROP TABLE damaged; DROP TABLE alarm_state; \
+                     DROP TABLE alarm_journal; ALTER TABLE start DROP COLUMN sum; \
                      ALTER TABLE start DROP COLUMN engine_id; \
                      ALTER TABLE library DROP COLUMN sum; ALTER TABLE retained DROP COLUMN sum; \
                      PRAGMA user_version = 1;";

@@ -13,11 +13,12 @@ mod rig;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rig::{entries, keep, library, open, place, value};
+use rig::{alarm_entries, entries, keep, kept_alarms, library_with_alarms, open, place, value};
 use trunkline_engine::store::{
     Damage, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
 use trunkline_store::SqliteStore;
+use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, JournalEvent, KeptAlarm};
 use trunkline_types::{AuditAction, AuditEntry, AuditQuery, Value};
 
 /// Everything that a store gives.
@@ -27,6 +28,8 @@ struct Contents {
     libraries: Vec<StoredLibrary>,
     retained: Vec<RetainedValue>,
     audit: Vec<AuditEntry>,
+    alarms: Vec<KeptAlarm>,
+    journal: Vec<AlarmEntry>,
     damage: Vec<Damage>,
 }
 
@@ -38,6 +41,8 @@ fn read(path: &Path) -> Result<Contents, StoreError> {
         libraries: store.libraries()?,
         retained: store.retained("plant")?,
         audit: store.audit(&AuditQuery::default())?.entries,
+        alarms: store.alarms("plant")?,
+        journal: store.alarm_journal(&AlarmJournalQuery::default())?.entries,
     })
 }
 
@@ -54,11 +59,14 @@ fn saved() -> (tempfile::TempDir, PathBuf) {
         })
         .collect();
     store
-        .save_library(&library("plant", 20))
+        .save_library(&library_with_alarms(20, 5))
         .expect("there is room");
     store.retain(&values).expect("there is room");
     store
         .append_audit(&entries(1..=5), keep(100))
+        .expect("there is room");
+    store
+        .keep_alarms(&kept_alarms(5, 0), &alarm_entries(1..=5), keep(100))
         .expect("there is room");
     drop(store);
     (folder, path)
@@ -148,6 +156,26 @@ fn flipped_bit_is_reported_or_harmless() {
         let are_reported = changed
             .iter()
             .all(|(entry, _)| entry.action == AuditAction::Lost);
+        assert!(changed.len() <= 1 && are_reported, "{at}: {changed:?}");
+        for kept in &found.alarms {
+            assert!(
+                expected.alarms.contains(kept),
+                "{at}: {kept:?} was never stored"
+            );
+        }
+        let lost = expected.alarms.len() - found.alarms.len();
+        assert!(
+            lost == 0 || (lost == 1 && of("state of an alarm")),
+            "{at}: {lost} states are gone"
+        );
+        assert_eq!(found.journal.len(), expected.journal.len(), "{at}");
+        let entries = found.journal.iter().zip(&expected.journal);
+        let changed: Vec<_> = entries
+            .filter(|(entry, expected)| entry != expected)
+            .collect();
+        let are_reported = changed
+            .iter()
+            .all(|(entry, _)| entry.event == JournalEvent::Lost(1));
         assert!(changed.len() <= 1 && are_reported, "{at}: {changed:?}");
     }
     eprintln!("{refused} refused, {confined} confined to a row");

@@ -61,20 +61,43 @@ pub struct AuditEntry {
     pub outcome: AuditOutcome,
 }
 
+/// The removal of the oldest entries of the audit or of the alarm journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Removal {
+    /// Number of the entry that reports it.
+    pub number: u64,
+    /// Numbers of the removed entries.
+    pub numbers: RangeInclusive<u64>,
+    /// Times of the first and the last of them.
+    pub times: RangeInclusive<Timestamp>,
+}
+
+impl Removal {
+    /// Number of removed entries.
+    pub fn count(&self) -> u64 {
+        (self.numbers.end() + 1).saturating_sub(*self.numbers.start())
+    }
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((first, last), (from, to)) = (
+            (self.numbers.start(), self.numbers.end()),
+            (self.times.start(), self.times.end()),
+        );
+        let count = self.count();
+        write!(
+            f,
+            "{count} entries, numbers {first} to {last}, from {from} to {to}"
+        )
+    }
+}
+
 impl AuditEntry {
-    /// Builds the entry that reports the removal of the oldest entries, with their numbers and
-    /// times.
-    pub fn of_removal(
-        number: u64,
-        when: Timestamp,
-        numbers: RangeInclusive<u64>,
-        times: RangeInclusive<Timestamp>,
-    ) -> Self {
-        let (first, last) = numbers.into_inner();
-        let (from, to) = times.into_inner();
-        let count = (last + 1).saturating_sub(first);
+    /// Builds the entry that reports a removal.
+    pub fn of_removal(removal: &Removal, when: Timestamp) -> Self {
         Self {
-            number,
+            number: removal.number,
             when,
             who: "engine".to_owned(),
             from: "engine".to_owned(),
@@ -82,7 +105,7 @@ impl AuditEntry {
             name: String::new(),
             data_type: String::new(),
             old: String::new(),
-            new: format!("{count} entries, numbers {first} to {last}, from {from} to {to}"),
+            new: removal.to_string(),
             outcome: AuditOutcome::Done,
         }
     }

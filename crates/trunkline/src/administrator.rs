@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use trunkline_engine::store::StoreError;
 use trunkline_engine::{
-    Administrator, AuditRoom, Caller, DeployError, Deployed, LibraryState, Order, OrderResult,
-    Reply, Report,
+    Administrator, AuditRoom, Caller, DeployError, Deployed, LibraryState, LogPage, Order,
+    OrderResult, Reply, Report,
 };
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::{AuditAction, Fault, FaultCode};
@@ -58,8 +59,8 @@ impl OrderWorker {
 
 impl Administrator for OrderWorker {
     fn submit(&self, caller: &Caller, order: Order, reply: Reply) {
-        let refusal = if !caller.rights.administer {
-            Fault::new(FaultCode::Denied, "you may not administer this engine")
+        let refusal = if let Err(denied) = order.check_rights(caller) {
+            denied
         } else {
             let mut waiting = lock(&self.waiting);
             if waiting.len() < WAITING_MAX {
@@ -103,7 +104,7 @@ pub(crate) fn report_of(deployed: &Deployed, state: Option<LibraryState>) -> Rep
         changed: deployed.changed,
         kept: deployed.kept,
         removed: deployed.removed,
-        audit: None,
+        page: None,
     }
 }
 
@@ -120,15 +121,22 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         }
         Order::Start { library } => set_state(deployments, &library, LibraryState::Running),
         Order::Stop { library } => set_state(deployments, &library, LibraryState::Stopped),
-        Order::Audit(query) => match deployments.audit().page(&query) {
-            Ok(page) => Ok(Report {
-                audit: Some(Box::new(page)),
-                ..Report::default()
-            }),
-            Err(error) => return Err(Fault::new(FaultCode::StoreFailed, error.to_string())),
-        },
+        Order::Audit(query) => return of_log(deployments.audit().page(&query).map(LogPage::Audit)),
+        Order::AlarmJournal(query) => {
+            return of_log(deployments.alarms().page(&query).map(LogPage::Alarms));
+        }
     };
     report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
+}
+
+fn of_log(page: Result<LogPage, StoreError>) -> OrderResult {
+    match page {
+        Ok(page) => Ok(Report {
+            page: Some(Box::new(page)),
+            ..Report::default()
+        }),
+        Err(error) => Err(Fault::new(FaultCode::StoreFailed, error.to_string())),
+    }
 }
 
 fn set_state(

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use trunkline_engine::store::{AuditBound, StoreError};
+use trunkline_engine::store::{LogBound, StoreError};
 use trunkline_engine::{
     AUDIT_NOTES_MAX, AuditKeeping, AuditRoom, Caller, Engine as Core, OrderNote, Wakes,
 };
 use trunkline_net::{Clock, Housekeeper};
+use trunkline_types::audit::Removal;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, AuditPage, AuditQuery, Tick, Timestamp,
 };
@@ -51,14 +52,14 @@ struct Entries {
 enum Place {
     Store {
         store: SharedStore,
-        limits: AuditLimits,
+        limits: LogLimits,
     },
     Memory(VecDeque<AuditEntry>),
 }
 
-/// Limits on the part of the audit that a store keeps.
+/// Limits on the part of the audit, or of the alarm journal, that a store keeps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AuditLimits {
+pub(crate) struct LogLimits {
     pub(crate) entries: u64,
     pub(crate) age: Option<Duration>,
 }
@@ -69,7 +70,7 @@ impl AuditLog {
     pub(crate) fn start(
         core: &Core,
         clock: Clock,
-        store: Option<(SharedStore, AuditLimits)>,
+        store: Option<(SharedStore, LogLimits)>,
     ) -> io::Result<Self> {
         let (next, place, error) = match store {
             Some((store, limits)) => {
@@ -290,8 +291,8 @@ impl Entries {
     fn store(&mut self, now: Timestamp) -> Result<(), StoreError> {
         match &mut self.place {
             Place::Store { store, limits } => {
-                let AuditLimits { entries, age } = *limits;
-                let bound = AuditBound { entries, age, now };
+                let LogLimits { entries, age } = *limits;
+                let bound = LogBound { entries, age, now };
                 let last = lock(store).append_audit(&self.waiting, bound)?;
                 self.waiting.clear();
                 self.next = last + 1;
@@ -310,7 +311,7 @@ impl Entries {
 
 /// Keeps memory within its bound. Returns the entry that reports what was removed.
 fn remove_oldest(newest: &mut VecDeque<AuditEntry>, now: Timestamp) -> Option<AuditEntry> {
-    let bound = AuditBound {
+    let bound = LogBound {
         entries: MEMORY_ENTRIES_MAX,
         age: None,
         now,
@@ -319,9 +320,12 @@ fn remove_oldest(newest: &mut VecDeque<AuditEntry>, now: Timestamp) -> Option<Au
     let end = bound.surplus(first, last)?;
     let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
     let removed: Vec<AuditEntry> = newest.drain(..count.min(newest.len())).collect();
-    let times = removed.first()?.when..=removed.last()?.when;
-    let removal = AuditEntry::of_removal(last + 1, now, first..=end, times);
-    Some(removal)
+    let removal = Removal {
+        number: last + 1,
+        numbers: first..=end,
+        times: removed.first()?.when..=removed.last()?.when,
+    };
+    Some(AuditEntry::of_removal(&removal, now))
 }
 
 fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {

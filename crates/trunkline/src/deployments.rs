@@ -19,7 +19,8 @@ use trunkline_net::Clock;
 use trunkline_types::name::is_reserved;
 use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
 
-use crate::audit::{AuditLimits, AuditLog};
+use crate::alarms::AlarmLog;
+use crate::audit::{AuditLog, LogLimits};
 use crate::engine::StartError;
 use crate::io_host::IoHost;
 use crate::retention::Retention;
@@ -70,6 +71,7 @@ pub(crate) struct Deployments {
     store: Option<SharedStore>,
     retention: Option<Retention>,
     audit: AuditLog,
+    alarms: AlarmLog,
     io: Mutex<Vec<IoHost>>,
 }
 
@@ -80,7 +82,8 @@ impl Deployments {
         core: &Core,
         clock: Clock,
         store: Option<Box<dyn Store>>,
-        audit: AuditLimits,
+        audit: LogLimits,
+        alarms: LogLimits,
     ) -> std::io::Result<Self> {
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let retention = match &store {
@@ -90,6 +93,8 @@ impl Deployments {
         let audited = store.as_ref().map(|store| (Arc::clone(store), audit));
         let audit = AuditLog::start(core, clock, audited)?;
         audit.note_start();
+        let of_alarms = store.as_ref().map(|store| (Arc::clone(store), alarms));
+        let alarms = AlarmLog::start(core, clock, of_alarms)?;
         Ok(Self {
             core: core.clone(),
             clock,
@@ -97,6 +102,7 @@ impl Deployments {
             store,
             retention,
             audit,
+            alarms,
             io: Mutex::new(Vec::new()),
         })
     }
@@ -112,6 +118,7 @@ impl Deployments {
         check_name(&library.name)?;
         self.core.libraries().check(library, replace)?;
         let known = self.retained(&library.name)?;
+        self.restore_alarms(&library.name)?;
         if stored && let Some(store) = &self.store {
             let before = self.core.libraries().get(&library.name);
             lock(store).save_library(&StoredLibrary {
@@ -137,6 +144,7 @@ impl Deployments {
                 continue;
             }
             let known = self.retained(&definition.name)?;
+            self.restore_alarms(&definition.name)?;
             self.deploy_now(&definition, false, &known)?;
             if state == LibraryState::Stopped {
                 let (now, wall) = self.clock.moment();
@@ -154,6 +162,18 @@ impl Deployments {
         };
         let values = unless_full(lock(store).retained(library))?.into_iter();
         Ok(values.map(|value| (value.name.clone(), value)).collect())
+    }
+
+    /// Gives the engine the kept states of the alarms of a library that is not deployed yet.
+    fn restore_alarms(&self, library: &str) -> Result<(), StoreError> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        if self.core.libraries().get(library).is_none() {
+            let kept = unless_full(lock(store).alarms(library))?;
+            self.core.alarms().restore(kept);
+        }
+        Ok(())
     }
 
     fn deploy_now(
@@ -195,14 +215,16 @@ impl Deployments {
                 subscriptions,
             });
         }
+        // No state of its alarms may be stored after they were removed.
+        let paused = self.alarms.pause();
         if let Some(store) = &self.store {
             lock(store).remove_library(name)?;
         }
         let (now, wall) = self.clock.moment();
-        Ok(self
-            .core
-            .libraries()
-            .undeploy(name, now, wall, &mut Wakes::new())?)
+        let mut wakes = Wakes::new();
+        let removed = self.core.libraries().undeploy(name, now, wall, &mut wakes);
+        drop(paused);
+        Ok(removed?)
     }
 
     /// Starts or stops a library. Returns false if it was already in that state.
@@ -290,6 +312,7 @@ impl Deployments {
     pub(crate) fn store_error(&self) -> Option<StoreError> {
         let of_values = self.retention.as_ref()?.error();
         let error = of_values.or_else(|| self.audit.error());
+        let error = error.or_else(|| self.alarms.error());
         // Does not wait for a step in progress: that step detects the same failure.
         let is_free = |store: &SharedStore| store.try_lock().ok()?.check_place().err();
         error.or_else(|| is_free(self.store.as_ref()?))
@@ -323,9 +346,14 @@ impl Deployments {
         &self.audit
     }
 
-    /// Stores changed values and audit notes.
+    pub(crate) fn alarms(&self) -> &AlarmLog {
+        &self.alarms
+    }
+
+    /// Stores changed values, audit notes, and changes of alarms.
     pub(crate) fn flush(&self) {
         self.audit.flush();
+        self.alarms.flush();
         if let Some(retention) = &self.retention {
             retention.flush();
         }

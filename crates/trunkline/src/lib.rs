@@ -37,6 +37,7 @@
 #![warn(missing_docs)]
 
 mod administrator;
+mod alarms;
 mod audit;
 pub mod client;
 mod deployments;
@@ -81,7 +82,7 @@ pub mod realtime {
 /// The persistent state of an engine, and the stores that keep it.
 pub mod store {
     pub use trunkline_engine::store::{
-        AuditBound, Damage, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
+        Damage, LogBound, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
     };
     pub use trunkline_engine::{Encoded, LibraryState};
     pub use trunkline_store::SqliteStore;

@@ -10,9 +10,10 @@ use std::thread;
 
 use trunkline::local::{Refusal, WriteError};
 use trunkline::store::{
-    AuditBound, LibraryState, RetainedValue, SqliteStore, Start, Store, StoreError, StoreErrorKind,
+    LibraryState, LogBound, RetainedValue, SqliteStore, Start, Store, StoreError, StoreErrorKind,
     StoredLibrary,
 };
+use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
 use trunkline::types::{
     AuditAction, AuditEntry, AuditMode, AuditOutcome, AuditPage, AuditQuery, DataType,
     LibraryDefinition, Properties, Timestamp, VariableDefinition,
@@ -291,17 +292,35 @@ impl Store for Switch {
         self.inner.audit_end()
     }
 
-    fn append_audit(
-        &mut self,
-        entries: &[AuditEntry],
-        bound: AuditBound,
-    ) -> Result<u64, StoreError> {
+    fn append_audit(&mut self, entries: &[AuditEntry], bound: LogBound) -> Result<u64, StoreError> {
         self.check()?;
         self.inner.append_audit(entries, bound)
     }
 
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.inner.audit(query)
+    }
+
+    fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
+        self.inner.alarms(library)
+    }
+
+    fn alarm_journal_end(&mut self) -> Result<u64, StoreError> {
+        self.inner.alarm_journal_end()
+    }
+
+    fn keep_alarms(
+        &mut self,
+        states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        bound: LogBound,
+    ) -> Result<u64, StoreError> {
+        self.check()?;
+        self.inner.keep_alarms(states, entries, bound)
+    }
+
+    fn alarm_journal(&mut self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError> {
+        self.inner.alarm_journal(query)
     }
 }
 

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use trunkline::store::{
-    AuditBound, LibraryState, RetainedValue, Start, Store, StoreError, StoreErrorKind,
-    StoredLibrary,
+    LibraryState, LogBound, RetainedValue, Start, Store, StoreError, StoreErrorKind, StoredLibrary,
 };
+use trunkline::types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
 use trunkline::types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Properties, Reason, Value,
     VariableDefinition,
@@ -255,7 +255,7 @@ impl Store for Faulty {
     fn append_audit(
         &mut self,
         entries: &[AuditEntry],
-        _bound: AuditBound,
+        _bound: LogBound,
     ) -> Result<u64, StoreError> {
         self.check()
             .map(|()| entries.last().map_or(0, |last| last.number))
@@ -263,6 +263,32 @@ impl Store for Faulty {
 
     fn audit(&mut self, _query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.check().map(|()| AuditPage::default())
+    }
+
+    fn alarms(&mut self, _library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn alarm_journal_end(&mut self) -> Result<u64, StoreError> {
+        self.check().map(|()| 0)
+    }
+
+    fn keep_alarms(
+        &mut self,
+        _states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        _bound: LogBound,
+    ) -> Result<u64, StoreError> {
+        self.check()?;
+        Ok(entries.last().map_or(0, |last| last.number))
+    }
+
+    fn alarm_journal(
+        &mut self,
+        _query: &AlarmJournalQuery,
+    ) -> Result<AlarmJournalPage, StoreError> {
+        self.check()?;
+        Ok(AlarmJournalPage::default())
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) fn schema() -> Json {
         ("forcing", of::<force::Forcing>()),
         ("alarm", of::<alarm::Alarm>()),
         ("alarm_action", of::<alarm::Acted>()),
+        ("alarm_entry", of::<alarm::Entry>()),
+        ("alarm_report", of::<alarm::Report>()),
         ("audit", of::<audit::Entry>()),
         ("driver", of::<io::Driver>()),
         ("limit", of::<limits::Limit>()),

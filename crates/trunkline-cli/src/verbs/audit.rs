@@ -114,19 +114,10 @@ impl Record for Entry {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
-    let operands = args.pattern.iter().map(|text| whole_library(text));
-    let operands: Vec<String> = operands.collect();
-    let targets = targets::resolve(&operands, &context.settings)?;
-    let named: Vec<String> = targets.names(&context.settings);
-    let pattern = match targets.wanted.into_iter().next() {
-        None => None,
-        Some(Wanted::Pattern(pattern)) => Some(pattern),
-        Some(Wanted::Name(name)) => Some(Pattern::parse(&name).map_err(bad_pattern)?),
-        Some(Wanted::Wrong(problem)) => return Err(problem.of_all().into()),
-    };
-    let since = args.since.as_ref();
+    let (targets, pattern) = pattern_of(args.pattern.as_ref(), context)?;
+    let named = targets.names(&context.settings);
     let mut query = AuditQuery {
-        since: since.map(|text| instant(text, context)).transpose()?,
+        since: instant("--since", args.since.as_ref(), context)?,
         pattern,
         who: args.who.clone(),
         newest_first: args.last.is_some(),
@@ -218,16 +209,39 @@ impl Entry {
 }
 
 /// Returns the pattern of a library: everything in it, and the library itself.
-fn whole_library(text: &str) -> String {
+pub(crate) fn whole_library(text: &str) -> String {
     match text.contains(['/', '*']) || text.is_empty() {
         true => text.to_owned(),
         false => format!("{text}/**"),
     }
 }
 
-fn instant(text: &str, context: &Context) -> Result<Timestamp, Problem> {
+/// Parses the time of an option, such as `--since`.
+pub(crate) fn instant(
+    option: &str,
+    text: Option<&String>,
+    context: &Context,
+) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = text else { return Ok(None) };
     let time = context.now().parse(text);
-    time.ok_or_else(|| Problem::usage(format!("--since \"{text}\" is not a time; {FORMS}")))
+    let wrong = || Problem::usage(format!("{option} \"{text}\" is not a time; {FORMS}"));
+    time.ok_or_else(wrong).map(Some)
+}
+
+/// Returns the pattern that an operand of `audit` or `alarm journal` stands for, and the engine.
+pub(crate) fn pattern_of(
+    operand: Option<&String>,
+    context: &Context,
+) -> Result<(targets::Targets, Option<Pattern>), CliError> {
+    let operands: Vec<String> = operand.iter().map(|text| whole_library(text)).collect();
+    let targets = targets::resolve(&operands, &context.settings)?;
+    let pattern = match targets.wanted.first() {
+        None => None,
+        Some(Wanted::Pattern(pattern)) => Some(pattern.clone()),
+        Some(Wanted::Name(name)) => Some(Pattern::parse(name).map_err(bad_pattern)?),
+        Some(Wanted::Wrong(problem)) => return Err(problem.clone().of_all().into()),
+    };
+    Ok((targets, pattern))
 }
 
 fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {

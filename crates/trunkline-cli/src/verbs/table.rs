@@ -81,6 +81,8 @@ pub(crate) const VERBS: &[Verb] = &[
             Verb::writing("reset", WRITE),
             Verb::writing("shelve", WRITE),
             Verb::writing("unshelve", WRITE),
+            Verb::reading("journal", READ),
+            Verb::reading("report", READ),
             Verb::writing("disable", WRITE),
             Verb::writing("enable", WRITE),
         ],

@@ -2,6 +2,8 @@
 
 use serde_json::Value as Json;
 
+use crate::json_lines::checked;
+use crate::libraries::Stored;
 use crate::rig::Served;
 
 const PLANT: &str = r#"
@@ -181,4 +183,94 @@ fn alarms_are_found_and_described_with_their_variable() {
         "{}",
         info.out
     );
+}
+
+/// What the journal of the engine says: the event, the alarm, its state, and who did it.
+fn journal(engine: &Stored, arguments: &[&str]) -> Vec<String> {
+    let shown = engine.run(&[&["alarm", "journal", "--json"], arguments].concat());
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let lines = checked(&shown.out, Some("alarm_entry")).into_iter();
+    let line = |entry: Json| {
+        let text = |key: &str| entry[key].as_str().unwrap_or("-").to_owned();
+        let who = text("who");
+        let who = who.split(':').next().unwrap();
+        let name = format!("{}#{}", text("name"), text("alarm"));
+        [&text("event"), &name, &text("state"), who]
+            .map(|one| one.to_owned())
+            .join(" ")
+    };
+    lines.map(line).collect()
+}
+
+/// After a kill the states continue, and the journal has each change once.
+///
+/// Behaviour: SV-04, H-11.
+#[test]
+fn states_and_journal_survive_a_kill_of_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let plant = folder.path().join("plant.toml");
+    std::fs::write(&plant, PLANT).unwrap();
+    let engine = Stored::start(&folder.path().join("store.db"));
+    assert_eq!(
+        engine.run(&["deploy", plant.to_str().unwrap()]).code,
+        Some(0)
+    );
+    for (name, value) in [
+        ("plant/level", "95"),
+        ("plant/level", "15"),
+        ("plant/pump", "fault"),
+    ] {
+        assert_eq!(engine.run(&["put", name, value]).code, Some(0));
+    }
+    let comment = ["alarm", "ack", "plant/pump", "--comment", "seen"];
+    assert_eq!(engine.run(&comment).code, Some(0));
+    let shelve = ["alarm", "shelve", "plant/level#lo", "--for", "1h"];
+    assert_eq!(engine.run(&shelve).code, Some(0));
+    let before = journal(&engine, &["plant", "--priority", "500"]);
+    let of = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let without_hi: Vec<String> = before
+        .into_iter()
+        .filter(|line| !line.contains("#hi "))
+        .collect();
+    let expected = of(&[
+        "raise plant/level#hi_hi unacknowledged -",
+        "clear plant/level#hi_hi latched-unacknowledged -",
+        "raise plant/level#lo unacknowledged -",
+        "raise plant/pump#trip unacknowledged -",
+        "acknowledge plant/pump#trip acknowledged local",
+        "shelve plant/level#lo shelved local",
+    ]);
+    assert_eq!(without_hi, expected);
+
+    let engine = engine.kill_and_restart();
+    let listed = engine.run(&["alarm", "ls", "--json"]);
+    let states = listed.out.lines().map(|line| {
+        let alarm: Json = serde_json::from_str(line).unwrap();
+        let text = |key: &str| alarm[key].as_str().unwrap_or("-").to_owned();
+        [text("alarm"), text("state"), text("comment")].join(" ")
+    });
+    let states: Vec<String> = states.filter(|state| !state.starts_with("hi ")).collect();
+    let expected_states = of(&[
+        "trip acknowledged seen",
+        "lo shelved -",
+        "hi_hi latched-unacknowledged -",
+    ]);
+    assert_eq!(states, expected_states);
+    let after = journal(&engine, &["plant/pump"]);
+    assert_eq!(after, expected[3..5]);
+    let last = journal(&engine, &["--last", "1", "--state", "shelved"]);
+    assert_eq!(last, expected[5..]);
+    assert!(journal(&engine, &["--until", "1h"]).is_empty());
+
+    let report = engine.run(&["alarm", "report", "plant/level", "--json"]);
+    let report = &checked(&report.out, Some("alarm_report"))[0];
+    assert!(report["raised"].as_u64().unwrap() >= 2, "{report}");
+    assert_eq!(report["hidden"], 1);
+    let people = engine.run(&["alarm", "report"]);
+    assert!(people.out.contains("peak in 10 min\t"), "{}", people.out);
 }

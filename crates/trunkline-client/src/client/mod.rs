@@ -257,6 +257,7 @@ impl ClientCore {
             | FrameKind::AuditPage
             | FrameKind::AlarmPage
             | FrameKind::AlarmActed
+            | FrameKind::AlarmEntries
             | FrameKind::Forced
             | FrameKind::Requested => requests.handle_answer(parts, now, frame),
             FrameKind::Fault => requests.handle_fault(parts, frame),

@@ -6,7 +6,7 @@ use trunkline_proto::Fault;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::library::LibraryVerb;
-use trunkline_types::alarm::AlarmAction;
+use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery};
 use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
 
 use super::ClientCore;
@@ -15,9 +15,9 @@ use crate::explain::explain_connection;
 use crate::options::OpenOptions;
 use crate::parts::Parts;
 use crate::request::{
-    ActOnAlarms, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy, Engine, Find,
-    Flush, Forcing, Info, Lease, LeaseTerms, Open, OrderLibrary, Read, ReadPage, Request,
-    RequestId, RequestValue, Snapshot, Why, WriteGroup,
+    ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy,
+    Engine, Find, Flush, Forcing, Info, Lease, LeaseTerms, Open, OrderLibrary, Read, ReadPage,
+    Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
@@ -326,6 +326,16 @@ impl ClientCore {
     /// [`ALARMS_MAX`](crate::ALARMS_MAX) alarms.
     pub fn alarms(&mut self, query: AlarmQuery) -> Result<RequestId<Alarms>, RequestError> {
         self.ask(1, Alarms::new(Box::new(query)))
+    }
+
+    /// Queries the alarm journal. Answered with at most
+    /// [`AUDIT_ENTRIES_MAX`](crate::AUDIT_ENTRIES_MAX) entries; the page has the number from which to
+    /// continue.
+    pub fn alarm_journal(
+        &mut self,
+        query: AlarmJournalQuery,
+    ) -> Result<RequestId<AlarmJournal>, RequestError> {
+        self.ask(1, AlarmJournal::new(Box::new(query)))
     }
 
     /// Carries out an operator's action on alarms, with a comment, which may be empty. Each alarm

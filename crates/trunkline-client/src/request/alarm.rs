@@ -14,7 +14,7 @@ use crate::parts::Parts;
 /// Maximum number of alarms that one query collects.
 pub const ALARMS_MAX: usize = 1_000_000;
 
-const MISSING: &str = "has no alarms; update it";
+pub(super) const MISSING: &str = "has no alarms; update it";
 
 /// The alarms that a query asks for; the default asks for all.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -47,6 +47,12 @@ impl Alarms {
     }
 }
 
+/// Returns the states as bits: bit n stands for the state with the number n.
+pub(super) fn states_mask(states: &[AlarmState]) -> u32 {
+    let bits = states.iter().map(|state| 1 << state.number());
+    bits.fold(0, |all, bit: u32| all | bit)
+}
+
 impl Exchange for Alarms {
     const ANSWERED_BY: Option<FrameKind> = Some(FrameKind::AlarmPage);
     type End = Result<Vec<AlarmStatus>, Fault>;
@@ -57,16 +63,12 @@ impl Exchange for Alarms {
 
     fn encode(&mut self, sending: &mut Sending<'_>) {
         let query = &self.query;
-        let bit = |state: &AlarmState| {
-            let number = AlarmState::ALL.iter().position(|one| one == state);
-            number.map_or(0, |number| 1 << number)
-        };
         AlarmsFrame {
             after: self.after,
             pattern: query.pattern.as_ref().map_or("", Pattern::as_str),
             area: &query.area,
             priority_min: u32::from(query.priority_min),
-            states: query.states.iter().map(bit).fold(0, |all, bit| all | bit),
+            states: states_mask(&query.states),
             limit: 0,
         }
         .encode(sending.number, sending.out);

@@ -11,39 +11,77 @@ use crate::error::malformed;
 /// them.
 pub const AUDIT_ENTRIES_MAX: usize = 100_000;
 
+/// The place of a query that collects pages of numbered entries.
+#[derive(Debug)]
+pub(super) struct Paging {
+    /// The first entry of the page requested now.
+    pub(super) from: Option<u64>,
+    newest_first: bool,
+    limit: usize,
+}
+
+impl Paging {
+    /// `limit` is the number of entries wanted; 0 stands for all.
+    pub(super) fn new(from: Option<u64>, newest_first: bool, limit: u32) -> Self {
+        Self {
+            from,
+            newest_first,
+            limit: match limit {
+                0 => AUDIT_ENTRIES_MAX,
+                limit => AUDIT_ENTRIES_MAX.min(limit as usize),
+            },
+        }
+    }
+
+    /// Returns the number of entries still wanted after `count`.
+    pub(super) fn missing(&self, count: usize) -> usize {
+        self.limit.saturating_sub(count)
+    }
+
+    /// Decides what follows a frame that was answered: `next` begins the next page, `count` entries
+    /// are collected.
+    pub(super) fn next(
+        &mut self,
+        next: Option<u64>,
+        count: usize,
+        has_more: bool,
+    ) -> Result<Next, Disconnect> {
+        let Some(next) = next.filter(|_| self.missing(count) > 0 && !has_more) else {
+            return Ok(Next::Settle);
+        };
+        // The page must lie beyond the one requested, so that the query progresses.
+        let is_beyond = match (self.from, self.newest_first) {
+            (None, _) => true,
+            (Some(from), true) => next < from,
+            (Some(from), false) => next > from,
+        };
+        if !is_beyond {
+            let sentence = format!("a page of entries goes on at {next}, where it was already");
+            return Err(malformed(sentence));
+        }
+        self.from = Some(next);
+        Ok(Next::Again)
+    }
+}
+
 #[derive(Debug)]
 pub struct Audit {
     query: Box<AuditQuery>,
-    /// The first entry of the page requested now.
-    from: Option<u64>,
+    paging: Paging,
     page: AuditPage,
 }
 
 impl Audit {
     pub(crate) fn new(query: Box<AuditQuery>) -> Self {
         Self {
-            from: query.from,
+            paging: Paging::new(query.from, query.newest_first, query.limit),
             query,
             page: AuditPage::default(),
         }
     }
 
     fn missing(&self) -> usize {
-        let limit = match self.query.limit {
-            0 => AUDIT_ENTRIES_MAX,
-            limit => AUDIT_ENTRIES_MAX.min(limit as usize),
-        };
-        limit.saturating_sub(self.page.entries.len())
-    }
-
-    /// Returns true if the page at `next` lies beyond the one requested, so that the query
-    /// progresses.
-    fn is_behind(&self, next: u64) -> bool {
-        match (self.from, self.query.newest_first) {
-            (None, _) => true,
-            (Some(from), true) => next < from,
-            (Some(from), false) => next > from,
-        }
+        self.paging.missing(self.page.entries.len())
     }
 }
 
@@ -58,7 +96,7 @@ impl Exchange for Audit {
     fn encode(&mut self, sending: &mut Sending<'_>) {
         let query = &self.query;
         AuditFrame {
-            from: self.from,
+            from: self.paging.from,
             since: query.since,
             pattern: query
                 .pattern
@@ -83,16 +121,8 @@ impl Exchange for Audit {
             self.page.entries.push(entry);
         }
         (self.page.next, self.page.removed, self.page.state) = (next, removed, state);
-        match next.filter(|_| self.missing() > 0 && !answer.frame.has_more()) {
-            Some(next) if self.is_behind(next) => {
-                self.from = Some(next);
-                Ok(Next::Again)
-            }
-            Some(next) => Err(malformed(format!(
-                "the audit goes on at {next}, where it was already"
-            ))),
-            None => Ok(Next::Settle),
-        }
+        let count = self.page.entries.len();
+        self.paging.next(next, count, answer.frame.has_more())
     }
 
     fn end(self, ending: Ending<'_>) -> Self::End {
@@ -101,6 +131,6 @@ impl Exchange for Audit {
 
     fn restart(&mut self) {
         // A restarted engine may number entries differently.
-        (self.from, self.page) = (self.query.from, AuditPage::default());
+        *self = Self::new(std::mem::take(&mut self.query));
     }
 }

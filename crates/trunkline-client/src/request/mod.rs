@@ -11,6 +11,7 @@
 //! again from what it then needs.
 
 mod alarm;
+mod alarm_journal;
 mod audit;
 mod close;
 mod engine;
@@ -41,7 +42,7 @@ use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::list::{ListBuilder, ListFrame};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
-use trunkline_types::alarm::{AlarmState, AlarmStatus};
+use trunkline_types::alarm::{AlarmJournalPage, AlarmState, AlarmStatus};
 use trunkline_types::{AuditPage, Reading, Tick};
 
 use crate::answer::{self, ForcedList, Found, Opened, Step};
@@ -55,6 +56,7 @@ use crate::variables::reading_page::ReadingPage;
 use crate::writes::{GroupOutcome, WriteCounts};
 
 pub use self::alarm::{ALARMS_MAX, ActOnAlarms, AlarmName, AlarmQuery, Alarms};
+pub use self::alarm_journal::AlarmJournal;
 pub use self::audit::{AUDIT_ENTRIES_MAX, Audit};
 pub use self::close::Close;
 use self::close::close_quietly;
@@ -438,6 +440,7 @@ requests! {
         Why -> Vec<Step>,
         Engine -> EngineInfo,
         Audit -> AuditPage,
+        AlarmJournal -> AlarmJournalPage,
         Alarms -> Vec<AlarmStatus>,
         ActOnAlarms -> Vec<Result<AlarmState, Fault>>,
         Forcing -> ForcedList,

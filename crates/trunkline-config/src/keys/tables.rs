@@ -87,7 +87,7 @@ pub(super) const ENGINE: &[Key] = &[
         "store",
         "path of a file, relative to the folder of this file, or \"none\"",
         "a file in the user's state folder, named after the port",
-        "where deployed libraries, retained values and the audit are kept",
+        "where deployed libraries, retained values, states of alarms, the audit and the alarm journal are kept",
     ),
     key(
         "audit_entries",
@@ -102,6 +102,20 @@ pub(super) const ENGINE: &[Key] = &[
         "none",
         "maximum age of entries of the audit; once the oldest is a tenth older, all older ones are \
          removed, and an entry records this",
+    ),
+    key(
+        "alarm_journal_entries",
+        "100 to 100,000,000",
+        "1_000_000",
+        "entries that the alarm journal keeps in the store; beyond that, the oldest tenth is removed, \
+         and an entry records this",
+    ),
+    key(
+        "alarm_journal_age",
+        "duration, 1 min to 36,500 days, or \"none\"",
+        "none",
+        "maximum age of entries of the alarm journal; once the oldest is a tenth older, all older ones \
+         are removed, and an entry records this",
     ),
     key(
         "listen",

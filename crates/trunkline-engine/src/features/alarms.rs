@@ -29,7 +29,7 @@ use trunkline_types::alarm::{
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
-    DataType, Fault, FaultCode, Level, Moment, Properties, Tick, Timestamp, Value,
+    DataType, Fault, FaultCode, Level, Moment, Properties, Reason, Tick, Timestamp, Value,
 };
 
 use crate::caller::Caller;
@@ -52,7 +52,7 @@ pub type Alarms<'e> = View<'e, AlarmTable>;
 #[derive(Debug, Default)]
 pub struct AlarmTable {
     lists: Mutex<Lists>,
-    log: Mutex<Log>,
+    log: Mutex<ChangeLog>,
     /// The states of an earlier run, by variable, until the variable is deployed.
     restorable: Mutex<HashMap<String, Vec<KeptAlarm>>>,
 }
@@ -73,7 +73,7 @@ struct Lists {
 
 /// The changes that a reader has not taken yet.
 #[derive(Debug, Default)]
-struct Log {
+struct ChangeLog {
     notes: VecDeque<Arc<AlarmNote>>,
     /// The number of the first note, counted from 0 on.
     first: u64,
@@ -94,7 +94,7 @@ struct Place {
     keeps_states: bool,
 }
 
-impl Log {
+impl ChangeLog {
     fn end(&self) -> u64 {
         self.first + self.notes.len() as u64
     }
@@ -258,6 +258,9 @@ struct VariableAlarms {
     table: Arc<AlarmTable>,
     /// The time that the table has for this variable.
     due: Cell<Option<Tick>>,
+    /// True while the alarms continue as they were before a restart. A value that was not measured
+    /// in this run, which is initial or retained, does not change them.
+    waits_for_sample: Cell<bool>,
     alarms: RefCell<Vec<Entry>>,
 }
 
@@ -381,6 +384,20 @@ fn input_of(update: &Update, data_type: &DataType) -> Input {
     }
 }
 
+/// The newest update of the variable; without a number if it has none in this run.
+fn present_input(variable: &Variable, state: &State) -> Input {
+    let update = variable.update_locked(state);
+    let input = input_of(&update, variable.data_type());
+    match update.sequence {
+        0 => Input {
+            number: None,
+            integer: None,
+            ..input
+        },
+        _ => input,
+    }
+}
+
 /// Returns the value if it is a scalar. Others may be large, and alarms do not look into them.
 fn scalar(update: &Update, data_type: &DataType) -> Option<Value> {
     let is_scalar = data_type.fixed_size().is_some();
@@ -418,6 +435,13 @@ impl Extension for VariableAlarms {
 impl VariableAlarms {
     #[cold]
     fn evaluate(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
+        let reason = commit.update.quality.reason();
+        if self.waits_for_sample.get() {
+            if matches!(reason, Reason::Initial | Reason::Retained) {
+                return;
+            }
+            self.waits_for_sample.set(false);
+        }
         let input = input_of(commit.update, commit.variable.data_type());
         let change = |entry: &mut Entry| entry.alarm.update(input, commit.moment.now);
         let at = (commit.variable, commit.state);
@@ -670,6 +694,7 @@ impl Alarms<'_> {
         let extension = VariableAlarms {
             table: Arc::clone(self.table),
             due: Cell::new(None),
+            waits_for_sample: Cell::new(is_restored),
             alarms: RefCell::new(alarms),
         };
         variable.attach(state, extension);
@@ -679,11 +704,10 @@ impl Alarms<'_> {
         };
         self.table.note_unkept(handle, wakes);
         if is_restored {
-            // The alarms continue as they were until a sample arrives: the variable has its initial
-            // or its retained value, which was not measured now.
             alarms.settle(variable, state, input_of(&update, variable.data_type()));
             state.set_quiet(QuietRange::EMPTY);
-        } else if update.sequence > 0 {
+        }
+        if update.sequence > 0 {
             let commit = Committed {
                 variable,
                 state,
@@ -809,7 +833,7 @@ impl Alarms<'_> {
         let Some(alarms) = state.extension::<VariableAlarms>() else {
             return;
         };
-        let input = input_of(&variable.update_locked(&state), variable.data_type());
+        let input = present_input(&variable, &state);
         if alarms.change_all((&variable, &state), input, moment, wakes, change) {
             variable.reconfigured(&state, moment, wakes);
         }
@@ -838,8 +862,10 @@ impl Alarms<'_> {
         let values: HashMap<String, Option<Value>> = values.collect();
         let state = variable.lock();
         let update = variable.update_locked(&state);
-        let is_written = update.sequence > 0;
-        let input = input_of(&update, variable.data_type());
+        let alarms = state.extension::<VariableAlarms>();
+        let waits = alarms.is_some_and(|alarms| alarms.waits_for_sample.get());
+        let is_sampled = update.sequence > 0 && !waits;
+        let input = is_sampled.then(|| input_of(&update, variable.data_type()));
         drop(state);
         self.change(handle, moment, wakes, |entry| {
             let suppressing = values.get(&entry.definition.suppressed_by)?;
@@ -851,10 +877,7 @@ impl Alarms<'_> {
             } = entry;
             let operand = values.get(definition.kind.variable()?)?;
             let operand = operand.as_ref().and_then(Value::as_f64);
-            match is_written {
-                true => alarm.set_operand(operand, input, moment.now),
-                false => None,
-            }
+            alarm.set_operand(operand, input, moment.now)
         });
     }
 
@@ -916,7 +939,7 @@ impl Alarms<'_> {
         let Some(alarms) = state.extension::<VariableAlarms>() else {
             return Err(unknown("none".to_owned()));
         };
-        let input = input_of(&variable.update_locked(&state), variable.data_type());
+        let input = present_input(&variable, &state);
         let mut entries = alarms.alarms.borrow_mut();
         let Some(place) = entries.iter().position(|one| one.definition.name == name) else {
             let names: Vec<&str> = entries.iter().map(|one| &*one.definition.name).collect();

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 
+use trunkline_types::alarm::AlarmJournalQuery;
 use trunkline_types::{AuditAction, AuditQuery, Fault, FaultCode, LibraryDefinition};
 
 use crate::caller::Caller;
@@ -40,6 +41,17 @@ pub enum Order {
     },
     /// Look up entries of the audit. Changes nothing.
     Audit(AuditQuery),
+    /// Look up entries of the alarm journal. Changes nothing.
+    AlarmJournal(Box<AlarmJournalQuery>),
+}
+
+/// Checks whether `caller` has the right to change what the engine hosts.
+pub fn check_administer(caller: &Caller) -> Result<(), Fault> {
+    if caller.rights.administer {
+        return Ok(());
+    }
+    let sentence = "you may not administer this engine; ask its administrator for the right to";
+    Err(Fault::new(FaultCode::Denied, sentence))
 }
 
 impl Order {
@@ -50,7 +62,24 @@ impl Order {
             Order::Undeploy { library, .. } => Some((AuditAction::Undeploy, library)),
             Order::Start { library } => Some((AuditAction::Start, library)),
             Order::Stop { library } => Some((AuditAction::Stop, library)),
-            Order::Audit(_) => None,
+            Order::Audit(_) | Order::AlarmJournal(_) => None,
+        }
+    }
+
+    /// Checks whether `caller` has the right to give the order.
+    pub fn check_rights(&self, caller: &Caller) -> Result<(), Fault> {
+        match self {
+            Order::AlarmJournal(_) if caller.rights.read => Ok(()),
+            Order::AlarmJournal(_) => {
+                let sentence = "you may not read the alarms of this engine; ask its administrator \
+                                for the right to";
+                Err(Fault::new(FaultCode::Denied, sentence))
+            }
+            Order::Deploy { .. }
+            | Order::Undeploy { .. }
+            | Order::Start { .. }
+            | Order::Stop { .. }
+            | Order::Audit(_) => check_administer(caller),
         }
     }
 }

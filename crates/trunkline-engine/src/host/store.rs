@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
 use trunkline_types::{
     AuditEntry, AuditPage, AuditQuery, DataType, LibraryDefinition, Quality, Timestamp,
 };
@@ -14,14 +15,15 @@ use trunkline_types::{
 use crate::outcome::orders::LibraryState;
 use crate::update::Encoded;
 
+/// The bound of the audit, and of the alarm journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AuditBound {
+pub struct LogBound {
     pub entries: u64,
     pub age: Option<Duration>,
     pub now: Timestamp,
 }
 
-impl AuditBound {
+impl LogBound {
     /// Returns the number up to which entries must be removed, given that `first` to `last` exist.
     /// Nothing is removed within the bound; beyond it a tenth is removed at once, so that few
     /// entries report removals.
@@ -44,7 +46,8 @@ impl AuditBound {
     }
 }
 
-/// Stores libraries, the count of starts, the newest values and the audit.
+/// Stores libraries, the count of starts, the newest values, the audit, and alarms with their
+/// journal.
 pub trait Store: Send {
     fn location(&self) -> String;
 
@@ -67,7 +70,8 @@ pub trait Store: Send {
     fn libraries(&mut self) -> Result<Vec<StoredLibrary>, StoreError>;
 
     /// Saves a library. One with the same name is replaced, and keeps its place. In the same step,
-    /// retained values are dropped if their variable no longer exists or has another type.
+    /// retained values are dropped if their variable no longer exists or has another type, and the
+    /// states of alarms if their variable no longer has the alarm.
     ///
     /// # Errors
     /// [`StoreError`]; the library is stored as it was before.
@@ -79,7 +83,8 @@ pub trait Store: Send {
     /// [`StoreError`]; nothing is recorded.
     fn set_state(&mut self, name: &str, state: LibraryState) -> Result<(), StoreError>;
 
-    /// Removes a library with its retained values. Does nothing if the library is not saved.
+    /// Removes a library with its retained values and the states of its alarms. Does nothing if the
+    /// library is not saved.
     ///
     /// # Errors
     /// [`StoreError`]; the library is stored as it was before.
@@ -106,13 +111,30 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// [`StoreError`]; the audit is unchanged.
-    fn append_audit(
-        &mut self,
-        entries: &[AuditEntry],
-        bound: AuditBound,
-    ) -> Result<u64, StoreError>;
+    fn append_audit(&mut self, entries: &[AuditEntry], bound: LogBound) -> Result<u64, StoreError>;
 
     fn audit(&mut self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
+
+    /// Returns the kept states of the alarms of a library's variables, whether the library is saved
+    /// or not.
+    fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError>;
+
+    /// Returns the number of the last entry of the alarm journal; 0 if there is none.
+    fn alarm_journal_end(&mut self) -> Result<u64, StoreError>;
+
+    /// Keeps the states of alarms and appends entries to the alarm journal, all or none, and returns
+    /// the number of the last entry. Entries are handled as by [`append_audit`](Self::append_audit).
+    ///
+    /// # Errors
+    /// [`StoreError`]; states and journal are unchanged.
+    fn keep_alarms(
+        &mut self,
+        states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        bound: LogBound,
+    ) -> Result<u64, StoreError>;
+
+    fn alarm_journal(&mut self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError>;
 }
 
 /// A part of a store that is not as it was written.

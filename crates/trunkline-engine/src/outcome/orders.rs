@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use trunkline_types::alarm::AlarmJournalPage;
 use trunkline_types::{AuditPage, Fault};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -21,8 +22,15 @@ impl LibraryState {
     }
 }
 
+/// A page of one of the engine's logs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum LogPage {
+    Audit(AuditPage),
+    Alarms(AlarmJournalPage),
+}
+
 /// The result of an order, in numbers of variables.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {
     pub state: Option<LibraryState>,
     /// Variables that are new, or have another type, scope or FIFO than before.
@@ -31,7 +39,8 @@ pub struct Report {
     pub changed: usize,
     pub kept: usize,
     pub removed: usize,
-    pub audit: Option<Box<AuditPage>>,
+    /// The answer to a query of a log.
+    pub page: Option<Box<LogPage>>,
 }
 
 /// Shows the changes for people: `3 added, 1 removed`.

@@ -73,7 +73,7 @@ impl AlarmPageBuilder<'_> {
 
 /// A floating-point number, 8 bytes.
 #[derive(Debug)]
-enum Real {}
+pub(super) enum Real {}
 /// The definition of an alarm, as in the properties of its variable.
 #[derive(Debug)]
 enum Definition {}

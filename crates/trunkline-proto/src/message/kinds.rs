@@ -1,6 +1,7 @@
 //! One match that knows the message of each kind of frame.
 
 use super::alarm::{AlarmActForm, AlarmActedForm, AlarmPageForm, Alarms};
+use super::alarm_journal::{AlarmEntriesForm, AlarmJournal};
 use super::audit::{Audit, AuditPageForm};
 use super::closing::{Goodbye, Refused};
 use super::convergence::{CheckFrame, CompareFrame};
@@ -92,6 +93,8 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         FrameKind::AlarmPage => visitor.list::<AlarmPageForm>(),
         FrameKind::AlarmAct => visitor.list::<AlarmActForm>(),
         FrameKind::AlarmActed => visitor.list::<AlarmActedForm>(),
+        FrameKind::AlarmJournal => visitor.single::<AlarmJournal<'a>>(),
+        FrameKind::AlarmEntries => visitor.list::<AlarmEntriesForm>(),
         FrameKind::StreamLookup => visitor.single::<Lookup>(),
         FrameKind::StreamTicket => visitor.single::<TicketGrant>(),
         FrameKind::StreamRegister => visitor.single::<Register>(),

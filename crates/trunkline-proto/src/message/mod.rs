@@ -23,6 +23,7 @@
 //! [`PAGE_BYTES`](crate::limits::PAGE_BYTES).
 
 pub mod alarm;
+pub mod alarm_journal;
 pub mod answers;
 pub mod audit;
 pub mod closing;

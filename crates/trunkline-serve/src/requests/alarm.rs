@@ -5,11 +5,12 @@ use trunkline_proto::message::alarm::{
     ActedAlarm, AlarmAct, AlarmActHead, AlarmActedBuilder, AlarmPageBuilder, AlarmPageHead, Alarms,
 };
 use trunkline_proto::message::list::AnswerHead;
-use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
+use trunkline_proto::{Disconnect, Fault, Frame};
 use trunkline_types::Pattern;
 use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
 
 use super::Rejection;
+use super::orders::pattern_of;
 use crate::context::{Context, Page, Progress, Request, SLICE};
 
 /// Number of alarms examined for one page.
@@ -49,13 +50,7 @@ impl Filter {
 
 pub(crate) fn handle_alarms(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
     let asked = Alarms::decode(frame)?;
-    let pattern = match asked.pattern {
-        "" => None,
-        pattern => Some(
-            Pattern::parse(pattern)
-                .map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))?,
-        ),
-    };
+    let pattern = pattern_of(asked.pattern)?;
     context.queue.push(AlarmsRequest {
         request: frame.request(),
         after: asked.after,

@@ -1,6 +1,6 @@
 //! Libraries on their way to the host: a DEPLOY may arrive in many frames.
 
-use trunkline_engine::{Order, VARIABLES_MAX};
+use trunkline_engine::{Order, VARIABLES_MAX, check_administer};
 use trunkline_proto::limits::REQUEST_DEADLINE;
 use trunkline_proto::message::library::Deploy;
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
@@ -65,7 +65,7 @@ impl Deploys {
                 bytes: 0,
                 content: 0,
                 due: Tick::ZERO,
-                refused: refuse_order(context),
+                refused: refuse_order(context, check_administer(&context.caller)),
             },
         };
         incoming.bytes += frame.payload().len();

@@ -1,12 +1,17 @@
-//! Library orders and audit queries: accepted, handed to the engine's host, and answered when it
-//! has replied. `deploy` receives the library of a DEPLOY.
+//! Library orders and queries of the audit and of the alarm journal: accepted, handed to the engine's
+//! host, and answered when it has replied. `deploy` receives the library of a DEPLOY.
 
-use trunkline_engine::{AuditRoom, LibraryState, NoAuditRoom, Order, OrderNote, Reply, Report};
+use trunkline_engine::{
+    AuditRoom, LibraryState, LogPage, NoAuditRoom, Order, OrderNote, Reply, Report,
+};
 use trunkline_proto::limits::PAGE_BYTES;
-use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
+use trunkline_proto::message::alarm_journal::{AlarmEntriesForm, AlarmEntriesHead, AlarmJournal};
+use trunkline_proto::message::audit::{Audit, AuditPageForm, AuditPageHead};
 use trunkline_proto::message::library::{LibraryAfter, LibraryOrder, LibraryReport, LibraryVerb};
+use trunkline_proto::message::list::{ListBuilder, ListFrame};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
-use trunkline_types::{AuditOutcome, AuditPage, AuditQuery, Pattern};
+use trunkline_types::alarm::{AlarmJournalQuery, AlarmState};
+use trunkline_types::{AuditOutcome, AuditQuery, Pattern};
 
 use super::Rejection;
 use crate::context::{Context, Progress, Request, units_of};
@@ -34,31 +39,60 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Dis
         LibraryVerb::Start => Order::Start { library },
         LibraryVerb::Stop => Order::Stop { library },
     };
-    let refused = refuse_order(context);
+    let refused = refuse_order(context, order.check_rights(&context.caller));
     take_order(context, frame.request(), order, refused);
     Ok(())
 }
 
 pub(crate) fn handle_audit(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rejection> {
     let audit = Audit::decode(frame)?;
-    let pattern = match audit.pattern {
-        "" => None,
-        pattern => Some(
-            Pattern::parse(pattern)
-                .map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))?,
-        ),
-    };
     let query = AuditQuery {
         from: audit.from,
         since: audit.since,
-        pattern,
+        pattern: pattern_of(audit.pattern)?,
         who: (!audit.who.is_empty()).then(|| audit.who.to_owned()),
         newest_first: audit.newest_first,
         limit: audit.limit,
     };
-    let refused = refuse_order(context);
-    take_order(context, frame.request(), Order::Audit(query), refused);
+    let order = Order::Audit(query);
+    let refused = refuse_order(context, order.check_rights(&context.caller));
+    take_order(context, frame.request(), order, refused);
     Ok(())
+}
+
+pub(crate) fn handle_alarm_journal(
+    context: &mut Context,
+    frame: &Frame<'_>,
+) -> Result<(), Rejection> {
+    let asked = AlarmJournal::decode(frame)?;
+    let states = AlarmState::ALL.into_iter();
+    let query = AlarmJournalQuery {
+        from: asked.from,
+        since: asked.since,
+        until: asked.until,
+        pattern: pattern_of(asked.pattern)?,
+        area: asked.area.to_owned(),
+        priority_min: u16::try_from(asked.priority_min).unwrap_or(u16::MAX),
+        states: states
+            .filter(|state| asked.states >> state.number() & 1 != 0)
+            .collect(),
+        newest_first: asked.newest_first,
+        limit: asked.limit,
+    };
+    let order = Order::AlarmJournal(Box::new(query));
+    let refused = refuse_order(context, order.check_rights(&context.caller));
+    take_order(context, frame.request(), order, refused);
+    Ok(())
+}
+
+/// Parses a pattern; an empty one stands for all names.
+pub(super) fn pattern_of(text: &str) -> Result<Option<Pattern>, Fault> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let pattern = Pattern::parse(text)
+        .map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))?;
+    Ok(Some(pattern))
 }
 
 /// Queues an order or its refusal.
@@ -158,17 +192,16 @@ fn claim_order(context: &mut Context) -> Result<Option<AuditRoom>, Progress> {
     }
 }
 
-/// Returns the reason to refuse every order now, if there is one.
-pub(super) fn refuse_order(context: &Context) -> Option<Fault> {
+/// Returns the reason to refuse an order now, if there is one. `rights` is the result of checking the
+/// caller's rights.
+pub(super) fn refuse_order(context: &Context, rights: Result<(), Fault>) -> Option<Fault> {
     if context.options.administrator.is_none() {
         let sentence = "this engine takes no orders over the network; it does what its own \
                         program says";
         return Some(Fault::new(FaultCode::NotSupported, sentence));
     }
-    if !context.caller.rights.administer {
-        let sentence = "you may not administer this engine; ask its administrator for the \
-                        right to";
-        return Some(Fault::new(FaultCode::Denied, sentence));
+    if let Err(denied) = rights {
+        return Some(denied);
     }
     (context.unanswered_orders >= ORDERS_MAX).then(|| {
         let sentence =
@@ -183,7 +216,7 @@ pub(crate) fn answer_reports(context: &mut Context) {
         context.unanswered_orders = context.unanswered_orders.saturating_sub(1);
         match result {
             Ok(Report {
-                audit: Some(page), ..
+                page: Some(page), ..
             }) => put_page(&page, request, &mut context.answers.frames),
             Ok(report) => of_report(&report).encode(request, &mut context.answers.frames),
             Err(fault) => context.put_fault(request, &fault),
@@ -192,16 +225,37 @@ pub(crate) fn answer_reports(context: &mut Context) {
     }
 }
 
-/// Appends an audit page, in frames of about `PAGE_BYTES` each.
-fn put_page(page: &AuditPage, request: u32, out: &mut Vec<u8>) {
-    let head = AuditPageHead {
-        next: page.next,
-        removed: page.removed,
-        state: &page.state,
-    };
-    let mut entries = page.entries.iter().peekable();
+fn put_page(page: &LogPage, request: u32, out: &mut Vec<u8>) {
+    match page {
+        LogPage::Audit(page) => {
+            let head = AuditPageHead {
+                next: page.next,
+                removed: page.removed,
+                state: &page.state,
+            };
+            put_frames::<AuditPageForm>(&head, &page.entries, request, out);
+        }
+        LogPage::Alarms(page) => {
+            let head = AlarmEntriesHead {
+                next: page.next,
+                removed: page.removed,
+                state: &page.state,
+            };
+            put_frames::<AlarmEntriesForm>(&head, &page.entries, request, out);
+        }
+    }
+}
+
+/// Appends a page, in frames of about `PAGE_BYTES` each.
+fn put_frames<F: ListFrame>(
+    head: &F::Head<'_>,
+    entries: &[F::Item<'_>],
+    request: u32,
+    out: &mut Vec<u8>,
+) {
+    let mut entries = entries.iter().peekable();
     loop {
-        let mut frame = AuditPageBuilder::begin(out, request, &head);
+        let mut frame = ListBuilder::<F>::begin(out, request, head);
         while let Some(entry) = entries.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
             frame.push(entry);
         }

@@ -351,6 +351,7 @@ impl Session {
             FrameKind::Audit => orders::handle_audit(context, frame)?,
             FrameKind::Alarms => alarm::handle_alarms(context, frame)?,
             FrameKind::AlarmAct => alarm::handle_act(context, frame)?,
+            FrameKind::AlarmJournal => orders::handle_alarm_journal(context, frame)?,
             FrameKind::Forcing => forcing::handle(context, frame)?,
             FrameKind::Provide => Provided::handle(context, frame)?,
             FrameKind::ProviderAnswer => self.provided.handle_provider_answer(context, frame)?,
@@ -535,7 +536,7 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
         FrameKind::Forcing => Features::FORCING,
         FrameKind::Compare => Features::CONVERGENCE,
         FrameKind::Audit => Features::AUDIT,
-        FrameKind::Alarms | FrameKind::AlarmAct => Features::ALARMS,
+        FrameKind::Alarms | FrameKind::AlarmAct | FrameKind::AlarmJournal => Features::ALARMS,
         _ => return None,
     })
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use trunkline_client::{Write, WriteOptions, WriteOutcome};
 use trunkline_engine::{
-    AUDIT_NOTES_MAX, AUDIT_PATIENCE, Administrator, AuditRoom, Caller, Engine, Order, OrderNote,
-    Reply, Report, Rights, Wakes,
+    AUDIT_NOTES_MAX, AUDIT_PATIENCE, Administrator, AuditRoom, Caller, Engine, LogPage, Order,
+    OrderNote, Reply, Report, Rights, Wakes,
 };
 use trunkline_proto::message::audit::Audit;
 use trunkline_proto::message::closing::Goodbye;
@@ -51,12 +51,12 @@ impl Host {
             let entries = kept.iter().skip(from).cloned().map(Ok::<_, ()>);
             let (entries, next) = query.take_page(entries).unwrap();
             reply.send(Ok(Report {
-                audit: Some(Box::new(AuditPage {
+                page: Some(Box::new(LogPage::Audit(AuditPage {
                     entries,
                     next,
                     removed: 3,
                     state: "kept for this test".to_owned(),
-                })),
+                }))),
                 ..Report::default()
             }));
         }

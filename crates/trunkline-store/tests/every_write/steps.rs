@@ -6,15 +6,16 @@ use std::path::Path;
 use trunkline_engine::LibraryState;
 use trunkline_engine::store::{RetainedValue, Store, StoredLibrary};
 use trunkline_store::SqliteStore;
+use trunkline_types::alarm::{AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
 use trunkline_types::{AuditPage, AuditQuery, Value};
 
 #[path = "../rig/mod.rs"]
 mod rig;
 
-use self::rig::{entries, keep, library, value};
+use self::rig::{alarm_entries, entries, keep, kept_alarms, library, library_with_alarms, value};
 
 /// Number of steps.
-pub const STEPS: usize = 15;
+pub const STEPS: usize = 20;
 const LIBRARIES: [&str; 2] = ["plant", "rig"];
 
 /// Everything in a store.
@@ -24,6 +25,8 @@ pub struct Contents {
     libraries: Vec<StoredLibrary>,
     retained: Vec<RetainedValue>,
     audit: AuditPage,
+    alarms: Vec<KeptAlarm>,
+    journal: AlarmJournalPage,
 }
 
 impl Contents {
@@ -39,6 +42,10 @@ impl Contents {
             audit: store
                 .audit(&AuditQuery::default())
                 .expect("the audit is readable"),
+            alarms: store.alarms("plant").expect("it can be read"),
+            journal: store
+                .alarm_journal(&AlarmJournalQuery::default())
+                .expect("the journal is readable"),
         }
     }
 
@@ -46,12 +53,16 @@ impl Contents {
         let libraries = self.libraries.iter();
         let libraries = libraries.map(|library| &library.definition.description);
         format!(
-            "{} starts, libraries of {:?}, {} values, {} entries, {} removed",
+            "{} starts, libraries of {:?}, {} values, {} entries, {} removed; {} alarms, {} entries, \
+             {} removed",
             self.starts,
             libraries.collect::<Vec<_>>(),
             self.retained.len(),
             self.audit.entries.len(),
             self.audit.removed,
+            self.alarms.len(),
+            self.journal.entries.len(),
+            self.journal.removed,
         )
     }
 }
@@ -102,9 +113,21 @@ fn do_step(store: &mut SqliteStore, step: usize) {
             .append_audit(&entries(301..=301), keep(400))
             .map(|_| ()),
         // The oldest are removed in the same step.
-        _ => store
+        14 => store
             .append_audit(&entries(302..=700), keep(400))
             .map(|_| ()),
+        15 => store.save_library(&library_with_alarms(30, 20)),
+        16 => store
+            .keep_alarms(&kept_alarms(20, 0), &alarm_entries(1..=300), keep(400))
+            .map(|_| ()),
+        17 => store
+            .keep_alarms(&kept_alarms(1, 5), &alarm_entries(301..=301), keep(400))
+            .map(|_| ()),
+        18 => store
+            .keep_alarms(&kept_alarms(20, 9), &alarm_entries(302..=700), keep(400))
+            .map(|_| ()),
+        // The states of alarms that are no longer there are dropped.
+        _ => store.save_library(&library_with_alarms(30, 7)),
     };
     done.expect("there is room");
 }

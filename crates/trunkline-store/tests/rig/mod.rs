@@ -1,4 +1,4 @@
-//! Stores, and libraries, values and entries to store.
+//! Stores, and libraries, values, entries and alarms to store.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -6,9 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use trunkline_engine::store::{AuditBound, RetainedValue, StoredLibrary};
+use trunkline_engine::store::{LogBound, RetainedValue, StoredLibrary};
 use trunkline_engine::{Encoded, LibraryState};
 use trunkline_store::SqliteStore;
+use trunkline_types::alarm::{
+    AlarmDefinition, AlarmEntry, AlarmEvent, AlarmKind, AlarmRecord, AlarmState, JournalEvent,
+    KeptAlarm,
+};
+use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
     AuditAction, AuditEntry, AuditOutcome, DataType, LibraryDefinition, Position, Properties,
     Quality, Timestamp, Value, VariableDefinition,
@@ -64,8 +69,8 @@ pub fn value(name: &str, value: Value) -> RetainedValue {
 }
 
 /// Keeps at most this many entries of the audit, of any age.
-pub fn keep(entries: u64) -> AuditBound {
-    AuditBound {
+pub fn keep(entries: u64) -> LogBound {
+    LogBound {
         entries,
         age: None,
         now: Timestamp::from_nanos(1_800_000_000_000_000_000),
@@ -104,4 +109,74 @@ pub fn entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AuditEntry> {
         },
     };
     numbers.map(of).collect()
+}
+
+fn record(number: u64, state: AlarmState) -> AlarmRecord {
+    let at = Timestamp::from_nanos(1_700_000_000_000_000_000 + number.cast_signed());
+    AlarmRecord {
+        state,
+        is_active: number.is_multiple_of(2),
+        value: (!number.is_multiple_of(5)).then_some(number as f64 + 0.25),
+        operand: Some(f64::NEG_INFINITY),
+        raised: Some(at),
+        cleared: None,
+        acknowledged: number.is_multiple_of(3).then_some(at),
+        acknowledged_by: "ann".to_owned(),
+        comment: format!("number {number}"),
+        shelved_until: None,
+    }
+}
+
+/// The alarm `stale` of the first `count` variables of `plant`, in a state that depends on `salt`.
+pub fn kept_alarms(count: u64, salt: u64) -> Vec<KeptAlarm> {
+    let mut definition = Vec::new();
+    encode_alarm(&AlarmDefinition::new(AlarmKind::Stale), &mut definition);
+    let of = |number: u64| KeptAlarm {
+        variable: format!("plant/v{number}"),
+        alarm: "stale".to_owned(),
+        definition: definition.clone(),
+        process: AlarmState::ReturnedUnacknowledged,
+        hidden: [1, 2, 4].map(|bit| (number + salt) & bit != 0),
+        delayed_since: number
+            .is_multiple_of(2)
+            .then_some(Timestamp::from_nanos(salt.cast_signed())),
+        record: record(number + salt, AlarmState::Shelved),
+    };
+    (0..count).map(of).collect()
+}
+
+/// Entries of the alarm journal with these numbers, one a second, of areas `even` and `odd`.
+pub fn alarm_entries(numbers: std::ops::RangeInclusive<u64>) -> Vec<AlarmEntry> {
+    let second = |number: u64| 1_700_000_000_000_000_000 + number.cast_signed() * 1_000_000_000;
+    let of = |number: u64| AlarmEntry {
+        number,
+        when: Timestamp::from_nanos(second(number)),
+        event: match number % 7 {
+            0 => JournalEvent::Lost(number),
+            _ => JournalEvent::Alarm(AlarmEvent::ALL[number as usize % AlarmEvent::ALL.len()]),
+        },
+        variable: format!("plant/v{}", number % 10),
+        alarm: "stale".to_owned(),
+        priority: number as u16 % 1000 + 1,
+        area: ["even", "odd"][number as usize % 2].to_owned(),
+        description: "the sensor is silent".to_owned(),
+        from: AlarmState::Normal,
+        who: String::new(),
+        comment: format!("remark {number}"),
+        record: record(
+            number,
+            AlarmState::ALL[number as usize % AlarmState::ALL.len()],
+        ),
+    };
+    numbers.map(of).collect()
+}
+
+/// A library `plant` like [`library`], whose first `alarms` variables have the alarm `stale`.
+pub fn library_with_alarms(count: usize, alarms: usize) -> StoredLibrary {
+    let mut library = library("plant", count);
+    for variable in library.definition.variables.iter_mut().take(alarms) {
+        let properties = Arc::make_mut(&mut variable.properties);
+        properties.alarms = vec![AlarmDefinition::new(AlarmKind::Stale)];
+    }
+    library
 }

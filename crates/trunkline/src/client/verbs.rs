@@ -21,7 +21,9 @@ use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::info::VariableInfo;
 use trunkline_proto::message::library::{LibraryReport, LibraryVerb};
 use trunkline_proto::{Fault, Throughput};
-use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
+use trunkline_types::alarm::{
+    AlarmAction, AlarmJournalPage, AlarmJournalQuery, AlarmState, AlarmStatus,
+};
 use trunkline_types::{AuditPage, AuditQuery, Contract, LibraryDefinition, Reading, Tick};
 
 use super::clients::{aio, blocking, polled};
@@ -360,6 +362,14 @@ verbs! {
     /// # Errors
     /// [`CallError::Fault`] if the engine refuses it, [`CallError`] if there is no answer.
     waits fn alarms(&self, query: AlarmQuery) -> Vec<AlarmStatus> = |core, _| core.alarms(query);
+
+    /// Returns entries of the alarm journal: every change of an alarm. At most 100,000 are collected;
+    /// the `next` of the page is the `from` of the query for those after them.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer; [`CallError::Fault`] if the journal cannot be read.
+    waits fn alarm_journal(&self, query: AlarmJournalQuery) -> AlarmJournalPage
+        = |core, _| core.alarm_journal(query);
 
     /// Acknowledges, resets, shelves or unshelves alarms, takes them out of service or returns them
     /// to it, with a comment, which may be empty. Each alarm has its own result: its new state, or

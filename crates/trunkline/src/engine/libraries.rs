@@ -2,6 +2,7 @@
 
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{AuditRoom, Deployed, LibraryState, Report};
+use trunkline_types::alarm::{AlarmJournalPage, AlarmJournalQuery};
 use trunkline_types::name::is_reserved;
 use trunkline_types::{AuditAction, AuditPage, AuditQuery, LibraryDefinition};
 
@@ -115,6 +116,15 @@ impl Engine {
     /// The store cannot be read.
     pub fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.inner.deployments.audit().page(query)
+    }
+
+    /// Returns a page of the alarm journal: every change of an alarm (H-11). It reads the store, so it
+    /// takes as long as the disk does.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn alarm_journal(&self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError> {
+        self.inner.deployments.alarms().page(query)
     }
 
     /// Returns the number of deployed variables.

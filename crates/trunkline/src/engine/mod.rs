@@ -23,7 +23,7 @@ use trunkline_store::SqliteStore;
 use trunkline_types::{ListenAddress, SocketPath};
 
 use crate::administrator::OrderWorker;
-use crate::audit::AuditLimits;
+use crate::audit::LogLimits;
 use crate::deployments::Deployments;
 use crate::health::Health;
 use crate::sessions::{Facts, SessionNumbers, Sessions};
@@ -102,12 +102,16 @@ impl Engine {
         let mut core_options = trunkline_engine::EngineOptions::new(&options.name, epoch);
         core_options.queue_bytes_max = options.queue_bytes_max;
         let core = Core::new(core_options);
-        let audit = AuditLimits {
+        let audit = LogLimits {
             entries: options.audit_entries,
             age: options.audit_age,
         };
+        let alarms = LogLimits {
+            entries: options.alarm_journal_entries,
+            age: options.alarm_journal_age,
+        };
         let deployments =
-            Deployments::new(&core, clock, store, audit).map_err(StartError::Thread)?;
+            Deployments::new(&core, clock, store, audit, alarms).map_err(StartError::Thread)?;
         let deployments = Arc::new(deployments);
         let order_worker =
             OrderWorker::start(Arc::clone(&deployments), clock).map_err(StartError::Thread)?;
@@ -235,6 +239,8 @@ impl Engine {
             },
             audit_entries: config.audit_entries,
             audit_age: config.audit_age,
+            alarm_journal_entries: config.alarm_journal_entries,
+            alarm_journal_age: config.alarm_journal_age,
             listen: config.listen.clone(),
             local_socket: config.local_socket,
             shared_memory: config.shared_memory,

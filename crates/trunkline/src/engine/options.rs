@@ -30,6 +30,11 @@ pub struct EngineOptions {
     pub audit_entries: u64,
     /// Maximum age of audit entries; older ones are removed. `None`: no limit.
     pub audit_age: Option<Duration>,
+    /// Number of entries of the alarm journal kept in the store; the oldest beyond it are removed.
+    /// Without a store the newest 10,000 are kept in memory.
+    pub alarm_journal_entries: u64,
+    /// Maximum age of entries of the alarm journal; older ones are removed. `None`: no limit.
+    pub alarm_journal_age: Option<Duration>,
     /// Addresses to listen at. Empty by default: only this process reaches the engine then.
     pub listen: Vec<ListenAddress>,
     /// Adds a Unix socket to each loopback port, for programs of the same user. If that socket
@@ -84,6 +89,8 @@ impl Default for EngineOptions {
             store: None,
             audit_entries: 100_000,
             audit_age: None,
+            alarm_journal_entries: 1_000_000,
+            alarm_journal_age: None,
             listen: Vec::new(),
             local_socket: true,
             shared_memory: true,

@@ -7,6 +7,9 @@ use trunkline_proto::message::alarm::{
     ActedAlarm, AlarmActBuilder, AlarmActHead, AlarmActItem, AlarmActedBuilder, AlarmPageBuilder,
     AlarmPageHead, Alarms,
 };
+use trunkline_proto::message::alarm_journal::{
+    AlarmEntriesBuilder, AlarmEntriesHead, AlarmJournal,
+};
 use trunkline_proto::message::audit::{Audit, AuditPageBuilder, AuditPageHead};
 use trunkline_proto::message::contract::SubscribeFlags;
 use trunkline_proto::message::engine::{EngineInfo, LibraryInfo};
@@ -32,8 +35,8 @@ use trunkline_proto::message::watch::{
 use trunkline_proto::message::why::{Why, WhyAnswerBuilder, WhyStage, WhyStep, WhyVerdict};
 use trunkline_proto::{Fault, FaultCode, FrameKind};
 use trunkline_types::alarm::{
-    AlarmAction, AlarmDefinition, AlarmKind, AlarmRecord, AlarmState, AlarmStatus, LimitLevel,
-    Operand,
+    AlarmAction, AlarmDefinition, AlarmEntry, AlarmEvent, AlarmKind, AlarmRecord, AlarmState,
+    AlarmStatus, JournalEvent, LimitLevel, Operand,
 };
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
@@ -548,6 +551,76 @@ fn alarms(samples: &mut Vec<Sample>) {
             let unknown = Fault::new(FaultCode::UnknownField, sentence);
             acted.push(&Err(unknown.as_ref()));
             acted.finish(false);
+        },
+    );
+    add(
+        samples,
+        "alarm-journal",
+        "The last 50 changes to unacknowledged of the area boiler in an hour",
+        |out| {
+            AlarmJournal {
+                from: None,
+                since: Some(NOW.saturating_add_nanos(-3_600_000_000_000)),
+                until: Some(NOW),
+                pattern: "boiler/**",
+                area: "boiler",
+                priority_min: 500,
+                states: 1 << 1,
+                newest_first: true,
+                limit: 50,
+            }
+            .encode(55, out);
+        },
+    );
+    add(
+        samples,
+        "alarm-entries",
+        "An alarm is raised and acknowledged; changes are missing",
+        |out| {
+            let head = AlarmEntriesHead {
+                next: Some(4_713),
+                removed: 12,
+                state: "the newest 1000000 entries are stored in plant.db",
+            };
+            let mut page = AlarmEntriesBuilder::begin(out, 55, &head);
+            let entry = |number: u64, event: AlarmEvent, who: &str, state: AlarmState| AlarmEntry {
+                number,
+                when: NOW,
+                event: JournalEvent::Alarm(event),
+                variable: "boiler/level".to_owned(),
+                alarm: "hi_hi".to_owned(),
+                priority: 900,
+                area: "boiler".to_owned(),
+                description: "Level of the drum is very high".to_owned(),
+                from: AlarmState::Unacknowledged,
+                who: who.to_owned(),
+                comment: if who.is_empty() { "" } else { "valve closed" }.to_owned(),
+                record: AlarmRecord {
+                    state,
+                    is_active: true,
+                    value: Some(91.5),
+                    operand: Some(90.0),
+                    raised: Some(NOW),
+                    acknowledged_by: who.to_owned(),
+                    ..AlarmRecord::default()
+                },
+            };
+            page.push(&entry(
+                4_710,
+                AlarmEvent::Raise,
+                "",
+                AlarmState::Unacknowledged,
+            ));
+            let by = "local:1000";
+            page.push(&entry(
+                4_711,
+                AlarmEvent::Acknowledge,
+                by,
+                AlarmState::Acknowledged,
+            ));
+            let lost = JournalEvent::Lost(3);
+            page.push(&AlarmEntry::of_journal(4_712, NOW, lost, String::new()));
+            page.finish(false);
         },
     );
 }

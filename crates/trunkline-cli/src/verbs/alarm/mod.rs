@@ -1,4 +1,7 @@
-//! `alarm`: lists alarms, and carries out what operators do with them.
+//! `alarm`: lists alarms, carries out what operators do with them, and shows what happened.
+
+mod journal;
+mod report;
 
 use std::time::Duration;
 
@@ -15,7 +18,10 @@ use crate::targets::{self, Wanted};
 use crate::terminal::Style;
 use crate::{CliError, Context, Exit, Problem, Tally};
 
-/// Show alarms, acknowledge them, and hide them
+pub(crate) use self::journal::Entry;
+pub(crate) use self::report::Report;
+
+/// Show alarms, acknowledge them, hide them, and show what happened
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Ls(ListArgs),
@@ -41,6 +47,8 @@ pub(crate) enum Subcommand {
     ///
     /// An alarm whose condition is met is then unacknowledged.
     Enable(ActArgs),
+    Journal(journal::Args),
+    Report(report::Args),
 }
 
 /// List alarms that are not normal
@@ -233,6 +241,8 @@ pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliEr
         Subcommand::Unshelve(args) => act(args, AlarmAction::Unshelve, context),
         Subcommand::Disable(args) => act(args, AlarmAction::TakeOutOfService, context),
         Subcommand::Enable(args) => act(args, AlarmAction::ReturnToService, context),
+        Subcommand::Journal(args) => journal::run(args, context),
+        Subcommand::Report(args) => report::run(args, context),
     }
 }
 

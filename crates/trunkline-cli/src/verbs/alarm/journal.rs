@@ -1,0 +1,247 @@
+//! `alarm journal`: shows the record of the changes of alarms.
+
+use serde_json::Value as Json;
+use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, AlarmState, JournalEvent};
+
+use super::state;
+use crate::arguments::number;
+use crate::connection::Connection;
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::times::TimeColumn;
+use crate::output::values::{ValueStyle, WideInt};
+use crate::terminal::Style;
+use crate::verbs::audit::{instant, pattern_of};
+use crate::{CliError, Context, Exit};
+
+/// Show what happened to alarms, when, and who did it
+///
+/// The engine records every change of an alarm: raised, cleared, acknowledged, reset, shelved,
+/// suppressed, taken out of service, and the return from these. The oldest entries come first.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only alarms of this variable, of the variables of this library, or of variables that match a
+    /// pattern such as 'boiler/*'
+    #[arg(value_name = "PATTERN")]
+    pattern: Option<String>,
+
+    /// Only entries since this time, such as 2026-11-21T08:00, 14:30, today, yesterday, 10m or
+    /// "2 hours ago"
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    since: Option<String>,
+
+    /// Only entries before this time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    until: Option<String>,
+
+    /// Only alarms in this area
+    #[arg(long, value_name = "AREA")]
+    area: Option<String>,
+
+    /// Only alarms of this priority and above, 1 to 1000
+    #[arg(long, value_name = "N", value_parser = number::<u16>(1..=1000))]
+    priority: Option<u16>,
+
+    /// Only changes to this state, such as unacknowledged or shelved; may be given several times
+    #[arg(long, value_name = "STATE", value_parser = state)]
+    state: Vec<AlarmState>,
+
+    /// Only the last N entries
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = number::<u32>(1..=4_294_967_295),
+        allow_negative_numbers = true
+    )]
+    last: Option<u32>,
+}
+
+/// A line of `alarm journal`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline alarm journal entry, version 1")]
+pub(crate) struct Entry {
+    /// Number of the entry: one more than that of the previous entry, also after a restart of an
+    /// engine with a store. A string with --int-strings.
+    #[schemars(range(min = 1))]
+    number: WideInt,
+    /// When the alarm changed, by the engine's clock, UTC, nanoseconds.
+    #[schemars(extend("format" = "date-time"))]
+    ts: String,
+    /// raise, clear, acknowledge, reset, shelve, unshelve, suppress, unsuppress,
+    /// take-out-of-service, return-to-service; lost: changes that are missing here; removed: the
+    /// oldest entries were removed.
+    event: String,
+    /// The variable. Left out with lost and removed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    /// The alarm. Left out with lost and removed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    alarm: String,
+    /// Its state before. Left out with lost and removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'static str>,
+    /// Its state after. Left out with lost and removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    /// Whether its condition was met after the change. Left out with lost and removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active: Option<bool>,
+    /// Its priority, 1 to 1000. Left out with lost and removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    priority: Option<u16>,
+    /// Its area. Left out if it has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    area: String,
+    /// What it means.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    description: String,
+    /// The principal of the operator. Left out if the engine changed the state.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    who: String,
+    /// The operator's comment; with removed, which entries.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    comment: String,
+    /// The value when it was last raised. Left out if it is not a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Json>,
+    /// The limit or the setpoint at that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<Json>,
+    /// When it was last raised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    raised: Option<String>,
+    /// When the process returned to normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    cleared: Option<String>,
+    /// When it was acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    acknowledged: Option<String>,
+    /// Who acknowledged it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    by: String,
+    /// When it returns from the shelf.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    shelved_until: Option<String>,
+    /// With lost: number of changes that are missing here. With removed: number of entries. A string
+    /// with --int-strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<WideInt>,
+    /// For people: when, and the value with its limit.
+    #[serde(skip)]
+    texts: [(&'static str, String); 2],
+}
+
+impl Record for Entry {
+    const COLUMNS: &'static [&'static str] = &[
+        "time", "name", "alarm", "event", "state", "priority", "value", "who", "comment",
+    ];
+
+    fn texts(&self) -> &[(&'static str, String)] {
+        &self.texts
+    }
+
+    fn style(&self) -> Style {
+        match &*self.event {
+            "raise" | "lost" => Style::Bad,
+            _ => Style::Plain,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let (targets, pattern) = pattern_of(args.pattern.as_ref(), context)?;
+    let mut query = AlarmJournalQuery {
+        since: instant("--since", args.since.as_ref(), context)?,
+        until: instant("--until", args.until.as_ref(), context)?,
+        pattern,
+        area: args.area.clone().unwrap_or_default(),
+        priority_min: args.priority.unwrap_or(0),
+        states: args.state.clone(),
+        newest_first: args.last.is_some(),
+        limit: args.last.unwrap_or(0),
+        from: None,
+    };
+    let connection = Connection::new(&targets.engine, context)?;
+    let mut table = context.table::<Entry>()?;
+    let mut times = context.settings.times.column(true, context.started);
+    let mut has_any = false;
+    loop {
+        let mut page = connection.call(|client, wait| client.alarm_journal(query.clone(), wait))?;
+        if query.newest_first {
+            page.entries.reverse();
+        }
+        for entry in &page.entries {
+            table.push(&Entry::new(entry, &mut times, context.settings.values))?;
+            has_any = true;
+        }
+        query.from = page.next;
+        if page.next.is_none() || query.newest_first {
+            table.finish()?;
+            // Programs see it from the numbers. A request for the last entries, or for those of a
+            // time, does not report the oldest as missing.
+            let is_whole = query.since.is_none() && !query.newest_first;
+            let state = &page.state;
+            if !has_any {
+                let note = format!("no matching entries; {state}");
+                context.terminal.note(&note)?;
+            } else if page.removed > 0 && is_whole {
+                let removed = page.removed;
+                let note = format!("the oldest {removed} entries have been removed; {state}");
+                context.terminal.note(&note)?;
+            }
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+impl Entry {
+    fn new(entry: &AlarmEntry, times: &mut Option<TimeColumn>, values: ValueStyle) -> Self {
+        let record = &entry.record;
+        let time = times
+            .as_mut()
+            .map(|times| times.text(&entry.variable, entry.when.into()));
+        let is_of_alarm = matches!(entry.event, JournalEvent::Alarm(_) | JournalEvent::Other(_));
+        let text = |time: Option<trunkline_types::Timestamp>| time.map(|time| time.to_string());
+        let shown = match (record.value, record.operand) {
+            (Some(value), Some(operand)) => format!("{value} ({operand})"),
+            (Some(value), None) => value.to_string(),
+            (None, _) => String::new(),
+        };
+        Self {
+            number: values.wide(entry.number),
+            ts: entry.when.to_string(),
+            event: match entry.event {
+                JournalEvent::Other(number) => format!("event {number}"),
+                event => event.name().to_owned(),
+            },
+            name: entry.variable.clone(),
+            alarm: entry.alarm.clone(),
+            from: is_of_alarm.then(|| entry.from.name()),
+            state: is_of_alarm.then(|| record.state.name()),
+            active: is_of_alarm.then_some(record.is_active),
+            priority: is_of_alarm.then_some(entry.priority),
+            area: entry.area.clone(),
+            description: entry.description.clone(),
+            who: entry.who.clone(),
+            comment: entry.comment.clone(),
+            value: record.value.map(Json::from),
+            limit: record.operand.map(Json::from),
+            raised: text(record.raised),
+            cleared: text(record.cleared),
+            acknowledged: text(record.acknowledged),
+            by: record.acknowledged_by.clone(),
+            shelved_until: text(record.shelved_until),
+            count: match entry.event {
+                JournalEvent::Lost(count) | JournalEvent::Removed(count) => {
+                    Some(values.wide(count))
+                }
+                JournalEvent::Alarm(_) | JournalEvent::Other(_) => None,
+            },
+            texts: [("time", time.unwrap_or_default()), ("value", shown)],
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The states of alarms, and their journal.
+
+use std::collections::HashSet;
+
+use rusqlite::{Row, Transaction, params};
+use trunkline_engine::store::LogBound;
+use trunkline_types::alarm::{
+    AlarmEntry, AlarmJournalPage, AlarmJournalQuery, AlarmRecord, AlarmState, JournalEvent,
+    KeptAlarm,
+};
+use trunkline_types::{LibraryDefinition, Name, Timestamp};
+
+use crate::error::Error;
+use crate::log::Log;
+use crate::retained::names_of;
+
+/// The journal in the table `alarm_journal`.
+pub(crate) const JOURNAL: Log = Log {
+    table: "alarm_journal",
+    noun: "the alarm journal",
+};
+
+/// The columns of an [`AlarmRecord`], in both tables.
+const RECORD: &str = "state, is_active, value, operand, raised, cleared, acknowledged, \
+                      acknowledged_by, comment, shelved_until";
+/// The columns of a kept state before those of the record.
+const KEPT: &str = "variable, alarm, definition, process, hidden, delayed_since";
+/// The columns of an entry before those of the record.
+const ENTRY: &str = "number, at, event, count, variable, alarm, priority, area, description, \
+                     from_state, who, remark";
+
+/// Number of columns of [`RECORD`].
+const RECORD_COLUMNS: usize = 10;
+
+/// Returns `?1, ?2, ..` for so many columns.
+fn places(count: usize) -> String {
+    let places: Vec<String> = (1..=count).map(|place| format!("?{place}")).collect();
+    places.join(", ")
+}
+
+fn nanos(time: Option<Timestamp>) -> Option<i64> {
+    time.map(Timestamp::as_nanos)
+}
+
+pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result<(), Error> {
+    let places = places(6 + RECORD_COLUMNS);
+    let sql = format!(
+        "INSERT OR REPLACE INTO alarm_state ({KEPT}, {RECORD}, sum)
+         VALUES ({places}, row_sum({places}))"
+    );
+    let mut insert = transaction.prepare_cached(&sql)?;
+    for kept in states {
+        let [shelved, suppressed, disabled] = kept.hidden.map(u8::from);
+        let record = &kept.record;
+        insert.execute(params![
+            kept.variable,
+            kept.alarm,
+            kept.definition,
+            kept.process.number(),
+            shelved | suppressed << 1 | disabled << 2,
+            nanos(kept.delayed_since),
+            record.state.number(),
+            record.is_active,
+            record.value,
+            record.operand,
+            nanos(record.raised),
+            nanos(record.cleared),
+            nanos(record.acknowledged),
+            record.acknowledged_by,
+            record.comment,
+            nanos(record.shelved_until),
+        ])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn of_library(
+    transaction: &Transaction<'_>,
+    library: &str,
+) -> Result<Vec<KeptAlarm>, Error> {
+    let sql = format!(
+        "SELECT {KEPT}, {RECORD} FROM alarm_state
+         WHERE variable >= ?1 AND variable < ?2 AND sum = row_sum({KEPT}, {RECORD})"
+    );
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let mut rows = statement.query(names_of(library))?;
+    let mut states = Vec::new();
+    while let Some(row) = rows.next()? {
+        let hidden: u8 = row.get(4)?;
+        states.push(KeptAlarm {
+            variable: row.get(0)?,
+            alarm: row.get(1)?,
+            definition: row.get(2)?,
+            process: state(row, 3)?,
+            hidden: [1, 2, 4].map(|bit| hidden & bit != 0),
+            delayed_since: time(row, 5)?,
+            record: record(row, 6)?,
+        });
+    }
+    Ok(states)
+}
+
+/// Drops the states of alarms that the library no longer has.
+pub(crate) fn keep_only(
+    transaction: &Transaction<'_>,
+    library: &LibraryDefinition,
+) -> Result<(), Error> {
+    let known = of_library(transaction, &library.name)?;
+    if known.is_empty() {
+        return Ok(());
+    }
+    let mut wanted = HashSet::new();
+    for variable in &library.variables {
+        let Ok(name) = Name::join(&library.name, &variable.path) else {
+            continue;
+        };
+        for alarm in &variable.properties.alarms {
+            wanted.insert((name.as_str().to_owned(), alarm.name.clone()));
+        }
+    }
+    let mut delete =
+        transaction.prepare_cached("DELETE FROM alarm_state WHERE variable = ?1 AND alarm = ?2")?;
+    for kept in known {
+        let key = (kept.variable, kept.alarm);
+        if !wanted.contains(&key) {
+            delete.execute([key.0, key.1])?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn remove_all(transaction: &Transaction<'_>, library: &str) -> Result<(), Error> {
+    transaction
+        .prepare_cached("DELETE FROM alarm_state WHERE variable >= ?1 AND variable < ?2")?
+        .execute(names_of(library))?;
+    Ok(())
+}
+
+pub(crate) fn append(
+    transaction: &Transaction<'_>,
+    entries: &[AlarmEntry],
+    bound: LogBound,
+) -> Result<u64, Error> {
+    let end = JOURNAL.end(transaction)?;
+    let new = entries.iter().filter(|entry| entry.number > end);
+    insert(transaction, new)?;
+    JOURNAL.bound(transaction, bound, |removal| {
+        let event = JournalEvent::Removed(removal.count());
+        let text = removal.to_string();
+        let entry = AlarmEntry::of_journal(removal.number, bound.now, event, text);
+        insert(transaction, [&entry].into_iter())
+    })
+}
+
+fn insert<'e>(
+    transaction: &Transaction<'_>,
+    entries: impl Iterator<Item = &'e AlarmEntry>,
+) -> Result<(), Error> {
+    let places = places(12 + RECORD_COLUMNS);
+    let sql = format!(
+        "INSERT INTO alarm_journal ({ENTRY}, {RECORD}, sum) VALUES ({places}, row_sum({places}))"
+    );
+    let mut insert = transaction.prepare_cached(&sql)?;
+    for entry in entries {
+        let (event, count) = entry.event.parts();
+        let record = &entry.record;
+        insert.execute(params![
+            entry.number.cast_signed(),
+            entry.when.as_nanos(),
+            event,
+            count.cast_signed(),
+            entry.variable,
+            entry.alarm,
+            entry.priority,
+            entry.area,
+            entry.description,
+            entry.from.number(),
+            entry.who,
+            entry.comment,
+            record.state.number(),
+            record.is_active,
+            record.value,
+            record.operand,
+            nanos(record.raised),
+            nanos(record.cleared),
+            nanos(record.acknowledged),
+            record.acknowledged_by,
+            record.comment,
+            nanos(record.shelved_until),
+        ])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn page(
+    transaction: &Transaction<'_>,
+    query: &AlarmJournalQuery,
+) -> Result<AlarmJournalPage, Error> {
+    let columns = format!("{ENTRY}, {RECORD}");
+    // Outside these numbers no entry is in the time asked for.
+    let mut first = match query.since {
+        Some(since) => JOURNAL.first_since(transaction, since)?.unwrap_or(u64::MAX),
+        None => 0,
+    };
+    let mut last = match query.until {
+        Some(until) => JOURNAL.last_before(transaction, until)?.unwrap_or(0),
+        None => u64::MAX,
+    };
+    let order = match query.newest_first {
+        true => {
+            last = query.from.map_or(last, |from| from.min(last));
+            "DESC"
+        }
+        false => {
+            first = query.from.map_or(first, |from| from.max(first));
+            "ASC"
+        }
+    };
+    let sql = format!(
+        "SELECT {columns}, sum = row_sum({columns}) FROM alarm_journal
+         WHERE number BETWEEN ?1 AND ?2 ORDER BY number {order}"
+    );
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let numbers = [first, last].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    let rows = statement.query_map(numbers, |row| Ok(entry(row)))?;
+    let (entries, next) = query.take_page(rows.map(|row| row?))?;
+    Ok(AlarmJournalPage {
+        entries,
+        next,
+        removed: JOURNAL.span(transaction)?.0 - 1,
+        state: String::new(),
+    })
+}
+
+fn entry(row: &Row<'_>) -> Result<AlarmEntry, Error> {
+    let number = row.get::<_, i64>(0)?.cast_unsigned();
+    if !row.get::<_, bool>(12 + RECORD_COLUMNS)? {
+        let text = "this entry is damaged in the store".to_owned();
+        let lost = JournalEvent::Lost(1);
+        return Ok(AlarmEntry::of_journal(
+            number,
+            Timestamp::UNIX_EPOCH,
+            lost,
+            text,
+        ));
+    }
+    Ok(AlarmEntry {
+        number,
+        when: Timestamp::from_nanos(row.get(1)?),
+        event: JournalEvent::from_parts(row.get(2)?, row.get::<_, i64>(3)?.cast_unsigned()),
+        variable: row.get(4)?,
+        alarm: row.get(5)?,
+        priority: row.get(6)?,
+        area: row.get(7)?,
+        description: row.get(8)?,
+        from: state(row, 9)?,
+        who: row.get(10)?,
+        comment: row.get(11)?,
+        record: record(row, 12)?,
+    })
+}
+
+/// Reads the columns of [`RECORD`], the first of which is `at`.
+fn record(row: &Row<'_>, at: usize) -> Result<AlarmRecord, Error> {
+    Ok(AlarmRecord {
+        state: state(row, at)?,
+        is_active: row.get(at + 1)?,
+        value: row.get(at + 2)?,
+        operand: row.get(at + 3)?,
+        raised: time(row, at + 4)?,
+        cleared: time(row, at + 5)?,
+        acknowledged: time(row, at + 6)?,
+        acknowledged_by: row.get(at + 7)?,
+        comment: row.get(at + 8)?,
+        shelved_until: time(row, at + 9)?,
+    })
+}
+
+fn state(row: &Row<'_>, column: usize) -> Result<AlarmState, Error> {
+    let number: u8 = row.get(column)?;
+    AlarmState::from_number(number)
+        .ok_or_else(|| Error::Damaged(format!("{number} is no state of an alarm")))
+}
+
+fn time(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>, Error> {
+    Ok(row
+        .get::<_, Option<i64>>(column)?
+        .map(Timestamp::from_nanos))
+}

@@ -1,0 +1,183 @@
+//! The states of alarms and their journal survive restarts, together.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "tests may panic")]
+
+mod rig;
+
+use std::path::PathBuf;
+
+use rig::{alarm_entries, keep, kept_alarms, library_with_alarms, open, place};
+use trunkline_engine::store::Store;
+use trunkline_store::SqliteStore;
+use trunkline_types::alarm::{
+    AlarmEntry, AlarmEvent, AlarmJournalQuery, AlarmState, JournalEvent, KeptAlarm,
+};
+use trunkline_types::{Pattern, Timestamp};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_nanos(1_700_000_000_000_000_000 + second * 1_000_000_000)
+}
+
+/// Every entry that the query finds, page by page.
+fn all(store: &mut SqliteStore, query: &AlarmJournalQuery) -> Vec<AlarmEntry> {
+    let (mut query, mut found) = (query.clone(), Vec::new());
+    loop {
+        let page = store.alarm_journal(&query).unwrap();
+        found.extend(page.entries);
+        match page.next {
+            Some(next) => query.from = Some(next),
+            None => return found,
+        }
+    }
+}
+
+fn numbers(entries: &[AlarmEntry]) -> Vec<u64> {
+    entries.iter().map(|entry| entry.number).collect()
+}
+
+fn states(path: &PathBuf) -> Vec<KeptAlarm> {
+    open(path).alarms("plant").unwrap()
+}
+
+/// Behaviour: H-11.
+#[test]
+fn states_and_journal_survive_a_restart() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    let entries = alarm_entries(1..=30);
+    let end = store.keep_alarms(&kept_alarms(12, 3), &entries, keep(100));
+    assert_eq!(end, Ok(30));
+    drop(store);
+    let mut expected = kept_alarms(12, 3);
+    expected.sort_by(|a, b| a.variable.cmp(&b.variable));
+    assert_eq!(states(&path), expected);
+    let mut store = open(&path);
+    assert_eq!(store.alarm_journal_end(), Ok(30));
+    assert_eq!(all(&mut store, &AlarmJournalQuery::default()), entries);
+    // A step whose end is not known is repeated, and nothing is doubled.
+    let end = store.keep_alarms(&kept_alarms(1, 8), &alarm_entries(21..=31), keep(100));
+    assert_eq!(end, Ok(31));
+    let every = AlarmJournalQuery::default();
+    assert_eq!(all(&mut store, &every), alarm_entries(1..=31));
+}
+
+#[test]
+fn states_belong_to_the_alarms_of_their_library() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    store
+        .keep_alarms(&kept_alarms(5, 0), &[], keep(100))
+        .unwrap();
+    assert!(store.alarms("plan").unwrap().is_empty());
+    store.save_library(&library_with_alarms(20, 3)).unwrap();
+    assert_eq!(store.alarms("plant").unwrap(), kept_alarms(3, 0));
+    store.remove_library("plant").unwrap();
+    assert!(store.alarms("plant").unwrap().is_empty());
+}
+
+/// Behaviour: H-11.
+#[test]
+fn queries_find_by_time_area_name_priority_and_state() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    let entries = alarm_entries(1..=3_000);
+    store.keep_alarms(&[], &entries, keep(10_000)).unwrap();
+    let query = AlarmJournalQuery {
+        since: Some(at(100)),
+        until: Some(at(200)),
+        area: "odd".to_owned(),
+        ..AlarmJournalQuery::default()
+    };
+    let found = numbers(&all(&mut store, &query));
+    assert_eq!(found, (100..200).filter(|n| n % 2 == 1).collect::<Vec<_>>());
+    let newest = AlarmJournalQuery {
+        newest_first: true,
+        limit: 3,
+        ..query
+    };
+    let page = store.alarm_journal(&newest).unwrap();
+    assert_eq!(numbers(&page.entries), [199, 197, 195]);
+    let query = AlarmJournalQuery {
+        pattern: Some(Pattern::parse("plant/v7").unwrap()),
+        priority_min: 900,
+        states: vec![AlarmState::Acknowledged],
+        ..AlarmJournalQuery::default()
+    };
+    let is_wanted = |entry: &&AlarmEntry| {
+        entry.variable == "plant/v7"
+            && entry.priority >= 900
+            && entry.record.state == AlarmState::Acknowledged
+    };
+    let expected: Vec<_> = entries.iter().filter(is_wanted).cloned().collect();
+    assert!(!expected.is_empty());
+    assert_eq!(all(&mut store, &query), expected);
+    let none = AlarmJournalQuery {
+        since: Some(at(5_000)),
+        ..AlarmJournalQuery::default()
+    };
+    assert!(all(&mut store, &none).is_empty());
+}
+
+#[test]
+fn beyond_the_bound_the_oldest_are_removed_and_counted() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    let end = store.keep_alarms(&[], &alarm_entries(1..=150), keep(100));
+    assert_eq!(end, Ok(151));
+    let page = store.alarm_journal(&AlarmJournalQuery::default()).unwrap();
+    assert_eq!(page.removed, 60);
+    assert_eq!(numbers(&page.entries), (61..=151).collect::<Vec<_>>());
+    let last = page.entries.last().unwrap();
+    assert_eq!(last.event, JournalEvent::Removed(60));
+    assert!(
+        last.comment.starts_with("60 entries, numbers 1 to 60"),
+        "{last:?}"
+    );
+}
+
+/// Whichever program tries it.
+#[test]
+fn entries_cannot_be_modified_or_removed() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    store
+        .keep_alarms(&[], &alarm_entries(1..=3), keep(100))
+        .unwrap();
+    drop(store);
+    let other = rusqlite::Connection::open(&path).unwrap();
+    for sql in [
+        "UPDATE alarm_journal SET who = 'me'",
+        "DELETE FROM alarm_journal WHERE number = 2",
+        "DELETE FROM alarm_journal WHERE number = 3",
+    ] {
+        assert!(other.execute(sql, []).is_err(), "{sql}");
+    }
+}
+
+/// A store of version 4 has no alarms; its content is kept.
+#[test]
+fn store_of_version_4_gets_alarms() {
+    let (_folder, path) = place();
+    let mut store = open(&path);
+    store.begin_start().unwrap();
+    drop(store);
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other
+        .execute_batch("DROP TABLE alarm_state; DROP TABLE alarm_journal; PRAGMA user_version = 4;")
+        .unwrap();
+    drop(other);
+    let mut store = open(&path);
+    assert_eq!(store.begin_start().unwrap().count, 2);
+    let entries = alarm_entries(1..=2);
+    assert_eq!(
+        store.keep_alarms(&kept_alarms(1, 0), &entries, keep(100)),
+        Ok(2)
+    );
+    assert_eq!(store.alarms("plant").unwrap().len(), 1);
+    let events: Vec<_> = entries.iter().map(|entry| entry.event).collect();
+    let alarm = JournalEvent::Alarm;
+    assert_eq!(
+        events,
+        [alarm(AlarmEvent::Clear), alarm(AlarmEvent::Acknowledge)]
+    );
+}

@@ -1,0 +1,312 @@
+//! Keeps the states of alarms over restarts, and their journal (H-11). Without a store, keeps the
+//! newest entries in memory.
+//!
+//! A state and the entry of its change are stored in one step, so that after a crash the journal
+//! and the states tell the same.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
+
+use trunkline_engine::store::{LogBound, StoreError};
+use trunkline_engine::{ALARM_CHANGES_MAX, AlarmReader, AlarmSnapshot, Caller, Engine as Core};
+use trunkline_net::{Clock, Housekeeper};
+use trunkline_types::Tick;
+use trunkline_types::alarm::{
+    AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
+};
+use trunkline_types::audit::Removal;
+
+use crate::audit::LogLimits;
+use crate::deployments::{SharedStore, lock};
+use crate::retention::{WakeThread, next_turn};
+
+/// Time from the first change to the step that stores it.
+const GATHER: Duration = Duration::from_millis(20);
+/// Number of entries kept by an engine without a store.
+const MEMORY_ENTRIES_MAX: u64 = 10_000;
+
+/// The journal of an engine's alarms. Dropping it ends its thread; only [`AlarmLog::flush`] stores
+/// what has changed before.
+pub(crate) struct AlarmLog {
+    kept: Arc<Kept>,
+    thread: Arc<Housekeeper>,
+}
+
+struct Kept {
+    core: Core,
+    clock: Clock,
+    pending: Mutex<Pending>,
+    error: Mutex<Option<StoreError>>,
+}
+
+/// What the next step stores.
+pub(crate) struct Pending {
+    reader: AlarmReader,
+    /// The number of the next entry; 0 if the end of the journal is not known yet.
+    next: u64,
+    /// Entries taken but not yet stored; about [`ALARM_CHANGES_MAX`] at most.
+    entries: Vec<AlarmEntry>,
+    /// The newest state of each alarm that changed, by variable and alarm.
+    states: HashMap<(String, String), AlarmSnapshot>,
+    place: Place,
+}
+
+enum Place {
+    Store {
+        store: SharedStore,
+        limits: LogLimits,
+    },
+    Memory(VecDeque<AlarmEntry>),
+}
+
+impl AlarmLog {
+    /// # Errors
+    /// The system cannot start another thread.
+    pub(crate) fn start(
+        core: &Core,
+        clock: Clock,
+        store: Option<(SharedStore, LogLimits)>,
+    ) -> io::Result<Self> {
+        let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
+        let wake = Box::new(WakeThread(Arc::clone(&thread)));
+        let reader = core.alarms().reader(wake, store.is_some());
+        let (next, place, error) = match store {
+            Some((store, limits)) => {
+                let end = lock(&store).alarm_journal_end();
+                // If the store cannot be read now, it is asked again before anything is stored.
+                let next = end.as_ref().map_or(0, |end| end + 1);
+                (next, Place::Store { store, limits }, end.err())
+            }
+            None => (1, Place::Memory(VecDeque::new()), None),
+        };
+        let kept = Arc::new(Kept {
+            core: core.clone(),
+            clock,
+            pending: Mutex::new(Pending {
+                reader,
+                next,
+                entries: Vec::new(),
+                states: HashMap::new(),
+                place,
+            }),
+            error: Mutex::new(error),
+        });
+        let of_thread = Arc::clone(&kept);
+        let mut due = None;
+        let turn = move |now, _| {
+            due = of_thread.turn(now, due);
+            due
+        };
+        let running = Arc::new(Housekeeper::start(clock, turn)?);
+        let _already = thread.set(Arc::downgrade(&running));
+        // The thread may have looked for changes before it could be woken.
+        running.wake();
+        Ok(Self {
+            kept,
+            thread: running,
+        })
+    }
+
+    /// Prevents steps until the guard is dropped.
+    pub(crate) fn pause(&self) -> MutexGuard<'_, Pending> {
+        lock(&self.kept.pending)
+    }
+
+    pub(crate) fn flush(&self) {
+        if !self.kept.store_changes() {
+            self.thread.wake();
+        }
+    }
+
+    /// Returns a page of everything that has changed until now. Changes that cannot be stored are
+    /// missing from it, and the page reports that.
+    pub(crate) fn page(&self, query: &AlarmJournalQuery) -> Result<AlarmJournalPage, StoreError> {
+        self.flush();
+        let pending = lock(&self.kept.pending);
+        let mut page = match &pending.place {
+            Place::Store { store, .. } => lock(store).alarm_journal(query)?,
+            Place::Memory(newest) => of_memory(newest, query),
+        };
+        page.state = self.sentence(&pending);
+        Ok(page)
+    }
+
+    /// Describes where the journal is kept, and why it cannot be.
+    fn sentence(&self, pending: &Pending) -> String {
+        match (self.error(), &pending.place) {
+            (Some(error), _) => format!(
+                "changes of alarms cannot be stored now and wait in memory, where \
+                 {ALARM_CHANGES_MAX} find room: {error}"
+            ),
+            (None, Place::Store { store, limits }) => {
+                let location = lock(store).location();
+                format!(
+                    "the newest {} entries are stored in {location}",
+                    limits.entries
+                )
+            }
+            (None, Place::Memory(_)) => format!(
+                "this engine has no store, so the newest {MEMORY_ENTRIES_MAX} entries are kept in \
+                 memory, until it stops"
+            ),
+        }
+    }
+
+    pub(crate) fn error(&self) -> Option<StoreError> {
+        lock(&self.kept.error).clone()
+    }
+}
+
+impl Kept {
+    /// Stores what is due, and returns the time of the next step.
+    fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
+        next_turn(now, due, GATHER, || self.is_idle(), || self.store_changes())
+    }
+
+    fn is_idle(&self) -> bool {
+        let pending = lock(&self.pending);
+        pending.entries.is_empty() && pending.states.is_empty() && pending.reader.is_idle()
+    }
+
+    /// Stores all changes. Returns false if some must be retried: they wait here first and then in
+    /// the engine, which counts those that find no room there.
+    fn store_changes(&self) -> bool {
+        let mut pending = lock(&self.pending);
+        let result = loop {
+            if let Err(error) = pending.begin() {
+                break Err(error);
+            }
+            if pending.entries.is_empty() && pending.states.is_empty() {
+                self.take_changes(&mut pending);
+            }
+            if pending.entries.is_empty() && pending.states.is_empty() {
+                break Ok(());
+            }
+            if let Err(error) = self.store(&mut pending) {
+                break Err(error);
+            }
+        };
+        let is_stored = result.is_ok();
+        *lock(&self.error) = result.err();
+        is_stored
+    }
+
+    fn take_changes(&self, pending: &mut Pending) {
+        let alarms = self.core.alarms();
+        // Before the changes: a state read here then has its change in this step too.
+        let mut snapshots = alarms.unkept();
+        let (notes, lost) = pending.reader.take(ALARM_CHANGES_MAX);
+        if lost > 0 {
+            let text = "more alarms changed than could be stored in time".to_owned();
+            let event = JournalEvent::Lost(lost);
+            pending
+                .push(|number| AlarmEntry::of_journal(number, self.clock.moment().1, event, text));
+            snapshots.extend(alarms.all_snapshots());
+        }
+        for note in notes {
+            pending.push(|number| AlarmEntry::of_change(number, &note.change));
+            snapshots.push(note.snapshot());
+        }
+        if let Place::Store { .. } = pending.place {
+            pending.states = newest(snapshots);
+        }
+    }
+
+    fn store(&self, pending: &mut Pending) -> Result<(), StoreError> {
+        let (_, now) = self.clock.moment();
+        match &mut pending.place {
+            Place::Store { store, limits } => {
+                let caller = Caller::engine();
+                // The state of a variable that was undeployed meanwhile is not kept.
+                let states = pending.states.values().map(|snapshot| &snapshot.kept);
+                let is_there =
+                    |kept: &&KeptAlarm| self.core.resolve(&caller, &kept.variable).is_ok();
+                let states: Vec<KeptAlarm> = states.filter(is_there).cloned().collect();
+                let LogLimits { entries, age } = *limits;
+                let bound = LogBound { entries, age, now };
+                let last = lock(store).keep_alarms(&states, &pending.entries, bound)?;
+                pending.next = last + 1;
+            }
+            Place::Memory(newest) => {
+                newest.extend(pending.entries.drain(..));
+                let bound = LogBound {
+                    entries: MEMORY_ENTRIES_MAX,
+                    age: None,
+                    now,
+                };
+                if let Some(removal) = remove_oldest(newest, bound) {
+                    pending.next = removal.number + 1;
+                    let event = JournalEvent::Removed(removal.count());
+                    let text = removal.to_string();
+                    newest.push_back(AlarmEntry::of_journal(removal.number, now, event, text));
+                }
+            }
+        }
+        pending.entries.clear();
+        pending.states.clear();
+        Ok(())
+    }
+}
+
+impl Pending {
+    fn begin(&mut self) -> Result<(), StoreError> {
+        if let (0, Place::Store { store, .. }) = (self.next, &self.place) {
+            self.next = lock(store).alarm_journal_end()? + 1;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, entry: impl FnOnce(u64) -> AlarmEntry) {
+        self.entries.push(entry(self.next));
+        self.next += 1;
+    }
+}
+
+/// Returns the newest snapshot of each alarm.
+fn newest(snapshots: Vec<AlarmSnapshot>) -> HashMap<(String, String), AlarmSnapshot> {
+    let mut newest: HashMap<_, AlarmSnapshot> = HashMap::new();
+    for one in snapshots {
+        let key = (one.kept.variable.clone(), one.kept.alarm.clone());
+        let is_newer = newest
+            .get(&key)
+            .is_none_or(|known| known.version < one.version);
+        if is_newer {
+            newest.insert(key, one);
+        }
+    }
+    newest
+}
+
+/// Removes the oldest entries beyond the bound.
+fn remove_oldest(newest: &mut VecDeque<AlarmEntry>, bound: LogBound) -> Option<Removal> {
+    let (first, last) = (newest.front()?.number, newest.back()?.number);
+    let end = bound.surplus(first, last)?;
+    let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
+    let removed: Vec<AlarmEntry> = newest.drain(..count.min(newest.len())).collect();
+    Some(Removal {
+        number: last + 1,
+        numbers: first..=end,
+        times: removed.first()?.when..=removed.last()?.when,
+    })
+}
+
+fn of_memory(newest: &VecDeque<AlarmEntry>, query: &AlarmJournalQuery) -> AlarmJournalPage {
+    let is_after = |entry: &&AlarmEntry| query.from.is_none_or(|from| entry.number >= from);
+    let is_before = |entry: &&AlarmEntry| query.from.is_none_or(|from| entry.number <= from);
+    let taken: Result<_, std::convert::Infallible> = match query.newest_first {
+        false => query.take_page(newest.iter().filter(is_after).cloned().map(Ok)),
+        true => query.take_page(newest.iter().rev().filter(is_before).cloned().map(Ok)),
+    };
+    let (entries, next) = match taken {
+        Ok(taken) => taken,
+        Err(never) => match never {},
+    };
+    AlarmJournalPage {
+        entries,
+        next,
+        removed: newest.front().map_or(0, |entry| entry.number - 1),
+        state: String::new(),
+    }
+}
