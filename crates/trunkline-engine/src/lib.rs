@@ -54,7 +54,8 @@ pub use delivery::outbox::{Reader, Wake, Wakes, Whose};
 pub use delivery::rings::BUFFER_BYTES_MAX;
 pub use engine::{Engine, EngineOptions};
 pub use features::alarms::{
-    ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot, SHELVE_MAX,
+    ALARM_CHANGES_MAX, AlarmFigures, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot,
+    SHELVE_MAX,
 };
 pub use features::alias::{ALIAS_DEPTH_MAX, ALIASES_MAX, AliasFault};
 pub use features::audit::{

@@ -575,3 +575,40 @@ fn changed_definition_starts_with_a_new_state() {
     );
     assert_eq!(state(&after, &after.variable("rig/x")), State::Normal);
 }
+
+#[test]
+fn figures_count_states_and_the_alarms_of_ten_minutes() {
+    let (rig, x) = rig(&[hi(), limit(LimitLevel::Lo, 3.0)]);
+    let figures = || {
+        let figures = rig.engine.alarms().figures(rig.now());
+        let unacknowledged = figures.in_states(State::is_unacknowledged);
+        let hidden = figures.in_states(State::is_hidden);
+        (
+            figures.active,
+            unacknowledged,
+            hidden,
+            figures.raised_lately,
+        )
+    };
+    assert_eq!(figures(), (0, 0, 0, 0));
+    assert_eq!(
+        rig.engine.alarms().figures(rig.now()).in_states(|_| true),
+        2
+    );
+    rig.write(&x, 85.0);
+    assert_eq!(figures(), (1, 1, 0, 1));
+    rig.advance(300 * SECOND);
+    rig.write(&x, 2.0);
+    assert_eq!(figures(), (1, 2, 0, 2));
+    act(&rig, &rig.caller, &x, AlarmAction::Shelve(SECOND)).unwrap();
+    assert_eq!(figures(), (1, 1, 1, 2));
+    rig.advance(310 * SECOND);
+    assert_eq!(figures(), (1, 1, 1, 1));
+    rig.engine
+        .libraries()
+        .undeploy("rig", rig.now(), rig.wall(), &mut Wakes::new())
+        .unwrap();
+    assert_eq!(figures(), (0, 0, 0, 1));
+    rig.advance(600 * SECOND);
+    assert_eq!(figures(), (0, 0, 0, 0));
+}

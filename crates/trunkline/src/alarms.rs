@@ -6,17 +6,20 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use trunkline_engine::store::{LogBound, StoreError};
-use trunkline_engine::{ALARM_CHANGES_MAX, AlarmReader, AlarmSnapshot, Caller, Engine as Core};
+use trunkline_engine::{
+    ALARM_CHANGES_MAX, AlarmReader, AlarmSnapshot, Caller, Engine as Core, Origin, Wakes, Write,
+};
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_types::Tick;
 use trunkline_types::alarm::{
     AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
 };
 use trunkline_types::audit::Removal;
+use trunkline_types::{Tick, Value};
 
 use crate::audit::LogLimits;
 use crate::deployments::{SharedStore, lock};
@@ -24,6 +27,8 @@ use crate::retention::{WakeThread, next_turn};
 
 /// Time from the first change to the step that stores it.
 const GATHER: Duration = Duration::from_millis(20);
+/// The variable with the number of the newest entry.
+const JOURNAL_VARIABLE: &str = "_engine/alarms/journal";
 /// Number of entries kept by an engine without a store.
 const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
@@ -39,6 +44,10 @@ struct Kept {
     clock: Clock,
     pending: Mutex<Pending>,
     error: Mutex<Option<StoreError>>,
+    /// Number of the newest entry of the journal.
+    end: AtomicU64,
+    /// Number of changes that are missing in the journal.
+    lost: AtomicU64,
 }
 
 /// What the next step stores.
@@ -92,6 +101,8 @@ impl AlarmLog {
                 place,
             }),
             error: Mutex::new(error),
+            end: AtomicU64::new(next.saturating_sub(1)),
+            lost: AtomicU64::new(0),
         });
         let of_thread = Arc::clone(&kept);
         let mut due = None;
@@ -157,6 +168,13 @@ impl AlarmLog {
     pub(crate) fn error(&self) -> Option<StoreError> {
         lock(&self.kept.error).clone()
     }
+
+    /// Returns the number of the newest entry of the journal, and how many changes are missing in
+    /// it since the engine started.
+    pub(crate) fn end_and_lost(&self) -> (u64, u64) {
+        let Kept { end, lost, .. } = &*self.kept;
+        (end.load(Ordering::Relaxed), lost.load(Ordering::Relaxed))
+    }
 }
 
 impl Kept {
@@ -199,6 +217,7 @@ impl Kept {
         let mut snapshots = alarms.unkept();
         let (notes, lost) = pending.reader.take(ALARM_CHANGES_MAX);
         if lost > 0 {
+            self.lost.fetch_add(lost, Ordering::Relaxed);
             let text = "more alarms changed than could be stored in time".to_owned();
             let event = JournalEvent::Lost(lost);
             pending
@@ -246,7 +265,29 @@ impl Kept {
         }
         pending.entries.clear();
         pending.states.clear();
+        let end = pending.next.saturating_sub(1);
+        if self.end.swap(end, Ordering::Relaxed) != end {
+            self.announce(end);
+        }
         Ok(())
+    }
+}
+
+impl Kept {
+    /// Writes the number of the newest entry to its variable, so that those who follow the journal
+    /// learn of it at once.
+    fn announce(&self, end: u64) {
+        let caller = Caller::engine();
+        let Ok(variable) = self.core.resolve(&caller, JOURNAL_VARIABLE) else {
+            return;
+        };
+        let (now, wall) = self.clock.moment();
+        let value = Value::U64(end);
+        let mut write = Write::value(&value);
+        write.origin = Origin::Source;
+        let _attempt =
+            self.core
+                .try_write(&caller, now, wall, &variable, &write, &mut Wakes::new());
     }
 }
 

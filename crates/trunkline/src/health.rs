@@ -10,6 +10,7 @@ use std::time::Duration;
 use trunkline_engine::fields::FIELDS_MAX;
 use trunkline_engine::health::{Census, Totals};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
+use trunkline_types::alarm::AlarmState;
 use trunkline_types::{
     Access, DataType, LibraryDefinition, Properties, Quality, Reason, Tick, Timestamp, Value,
     VariableDefinition,
@@ -17,6 +18,9 @@ use trunkline_types::{
 
 use crate::deployments::{Deployments, LibraryError, lock};
 use crate::sessions::Facts;
+
+/// Number of alarms in ten minutes above which there is a flood (ISA-18.2).
+const FLOOD_ABOVE: u64 = 10;
 
 pub(crate) const LIBRARY: &str = "_engine";
 /// Variables examined per period.
@@ -179,6 +183,10 @@ impl Health {
         let (repaired, marked) = core.health().repaired_and_marked();
         let forced = core.forcing().page(&Caller::engine(), 0, 0);
         let deployments = self.deployments.upgrade();
+        let alarms = core.alarms().figures(now);
+        let (journal, journal_lost) = deployments
+            .as_ref()
+            .map_or((0, 0), |d| d.alarms().end_and_lost());
         let (store, store_error) =
             deployments.map_or(("none", String::new()), |d| d.store_health());
         let queue = core.health().queue_memory();
@@ -226,6 +234,16 @@ impl Health {
                 = clock.last_nanos as f64 / 1e9;
             Bool "forcing/on" "" "True if forced values take effect" = forced.is_on;
             U64 "forcing/variables" "" "Variables on the forced list" = forced.total as u64;
+            U64 "alarms/active" "" "Alarms whose condition is met" = alarms.active;
+            U64 "alarms/unacknowledged" "" "Alarms that wait for an acknowledgement"
+                = alarms.in_states(AlarmState::is_unacknowledged);
+            U64 "alarms/hidden" "" "Alarms that are shelved, suppressed by design or out of service"
+                = alarms.in_states(AlarmState::is_hidden);
+            U64 "alarms/rate" "" "Alarms raised within the last 10 minutes" = alarms.raised_lately;
+            Bool "alarms/flood" "" "True if more than 10 alarms were raised within the last 10 minutes"
+                = alarms.raised_lately > FLOOD_ABOVE;
+            U64 "alarms/journal" "" "Number of the newest entry of the alarm journal" = journal;
+            U64 "alarms/lost" "" "Changes of alarms that are missing in the journal" = journal_lost;
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
             String "store/error" "" "The failure of the store" = Arc::<str>::from(store_error);
             F64 "process/cpu" "%" "Of one processor, over the last period" = state.cpu(now);

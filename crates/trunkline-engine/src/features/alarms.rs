@@ -53,6 +53,7 @@ pub type Alarms<'e> = View<'e, AlarmTable>;
 pub struct AlarmTable {
     lists: Mutex<Lists>,
     log: Mutex<ChangeLog>,
+    counts: Mutex<Counts>,
     /// The states of an earlier run, by variable, until the variable is deployed.
     restorable: Mutex<HashMap<String, Vec<KeptAlarm>>>,
 }
@@ -69,6 +70,95 @@ struct Lists {
     changed: BTreeSet<u32>,
     /// For the name of each variable that alarms refer to: the variables with those alarms.
     referred: BTreeMap<String, BTreeSet<u32>>,
+}
+
+/// Numbers of alarms.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AlarmFigures {
+    /// Number of alarms in each state, by the number of the state.
+    by_state: [u64; AlarmState::ALL.len()],
+    /// Number of alarms whose condition is met, also of hidden ones.
+    pub active: u64,
+    /// Number of alarms raised within the last ten minutes.
+    pub raised_lately: u64,
+}
+
+impl AlarmFigures {
+    /// Number of alarms in the states that `is_counted` selects.
+    pub fn in_states(&self, is_counted: impl Fn(AlarmState) -> bool) -> u64 {
+        let states = AlarmState::ALL.iter().zip(self.by_state);
+        let counted = states.filter(|(state, _)| is_counted(**state));
+        counted.map(|(_, count)| count).sum()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    figures: AlarmFigures,
+    /// Number of alarms raised in each period of [`RAISES_PERIOD`], if any; the periods of the last
+    /// ten minutes.
+    raises: VecDeque<(u64, u64)>,
+}
+
+/// The resolution of [`AlarmFigures::raised_lately`].
+const RAISES_PERIOD: Duration = Duration::from_secs(10);
+/// The periods in ten minutes.
+const RAISES_PERIODS: u64 = 60;
+
+impl Counts {
+    fn count_of(&mut self, state: AlarmState) -> &mut u64 {
+        &mut self.figures.by_state[usize::from(state.number())]
+    }
+
+    fn add(&mut self, record: &AlarmRecord) {
+        *self.count_of(record.state) += 1;
+        self.figures.active += u64::from(record.is_active);
+    }
+
+    fn remove(&mut self, record: &AlarmRecord) {
+        *self.count_of(record.state) -= 1;
+        self.figures.active -= u64::from(record.is_active);
+    }
+
+    fn note(&mut self, change: Change, now: Tick) {
+        *self.count_of(change.from) -= 1;
+        *self.count_of(change.to) += 1;
+        match change.event {
+            Event::Raise => {
+                self.figures.active += 1;
+                let period = now.as_nanos() / RAISES_PERIOD.as_nanos() as u64;
+                match self.raises.back_mut().filter(|last| last.0 == period) {
+                    Some(last) => last.1 += 1,
+                    None => self.raises.push_back((period, 1)),
+                }
+                self.forget_old(period);
+            }
+            Event::Clear => self.figures.active -= 1,
+            Event::Acknowledge
+            | Event::Reset
+            | Event::Shelve
+            | Event::Unshelve
+            | Event::Suppress
+            | Event::Unsuppress
+            | Event::TakeOutOfService
+            | Event::ReturnToService => {}
+        }
+    }
+
+    fn forget_old(&mut self, period: u64) {
+        let oldest = period.saturating_sub(RAISES_PERIODS - 1);
+        while self.raises.front().is_some_and(|first| first.0 < oldest) {
+            self.raises.pop_front();
+        }
+    }
+
+    fn figures(&mut self, now: Tick) -> AlarmFigures {
+        self.forget_old(now.as_nanos() / RAISES_PERIOD.as_nanos() as u64);
+        AlarmFigures {
+            raised_lately: self.raises.iter().map(|(_, count)| count).sum(),
+            ..self.figures.clone()
+        }
+    }
 }
 
 /// The changes that a reader has not taken yet.
@@ -530,6 +620,7 @@ impl AlarmTable {
         moment: Moment,
         wakes: &mut Wakes,
     ) {
+        self.counts.lock().note(change, moment.now);
         let mut log = self.log.lock();
         if log.readers.iter().all(Option::is_none) {
             return;
@@ -654,6 +745,7 @@ impl Alarms<'_> {
         }
         let handle = variable.handle();
         let is_new = known.is_none();
+        let waited = known.is_some_and(|known| known.waits_for_sample.get());
         let mut before = known.map_or(Vec::new(), |known| known.alarms.take());
         self.unlist(handle, &before);
         if properties.alarms.is_empty() {
@@ -683,6 +775,10 @@ impl Alarms<'_> {
         });
         let alarms: Vec<Entry> = alarms.collect();
         {
+            let mut counts = self.table.counts.lock();
+            alarms.iter().for_each(|entry| counts.add(&entry.record));
+        }
+        {
             let mut lists = self.table.lists.lock();
             lists.known.insert(handle);
             for name in alarms.iter().flat_map(|entry| operands(&entry.definition)) {
@@ -694,7 +790,7 @@ impl Alarms<'_> {
         let extension = VariableAlarms {
             table: Arc::clone(self.table),
             due: Cell::new(None),
-            waits_for_sample: Cell::new(is_restored),
+            waits_for_sample: Cell::new(is_restored || waited),
             alarms: RefCell::new(alarms),
         };
         variable.attach(state, extension);
@@ -757,6 +853,10 @@ impl Alarms<'_> {
 
     fn unlist(&self, handle: u32, alarms: &[Entry]) {
         self.table.set_due(handle, None);
+        {
+            let mut counts = self.table.counts.lock();
+            alarms.iter().for_each(|entry| counts.remove(&entry.record));
+        }
         let mut lists = self.table.lists.lock();
         lists.known.remove(&handle);
         lists.changed.remove(&handle);
@@ -977,6 +1077,10 @@ impl Alarms<'_> {
         alarms.settle(&variable, &state, input);
         variable.reconfigured(&state, moment, wakes);
         Ok(now)
+    }
+
+    pub fn figures(&self, now: Tick) -> AlarmFigures {
+        self.table.counts.lock().figures(now)
     }
 
     /// Returns a reader of the changes from now on. `wake` is called when there is something to take.
