@@ -28,6 +28,7 @@ const EXAMPLES: &[&str] = &[
     "trunkline monitor boiler/level",
     "trunkline monitor 'boiler/*' --contract all --json",
     "trunkline monitor boiler/level --until 'value > 90' --for 1m",
+    "trunkline monitor --alarms --priority 800",
     "trunkline info boiler/level",
     "trunkline info --json boiler/level",
     "trunkline info boiler/level boiler/temp",

@@ -183,9 +183,13 @@ impl Kept {
         next_turn(now, due, GATHER, || self.is_idle(), || self.store_changes())
     }
 
+    /// Returns true if there is nothing to store, and the end of the journal is known.
     fn is_idle(&self) -> bool {
         let pending = lock(&self.pending);
-        pending.entries.is_empty() && pending.states.is_empty() && pending.reader.is_idle()
+        pending.next > 0
+            && pending.entries.is_empty()
+            && pending.states.is_empty()
+            && pending.reader.is_idle()
     }
 
     /// Stores all changes. Returns false if some must be retried: they wait here first and then in
@@ -196,6 +200,7 @@ impl Kept {
             if let Err(error) = pending.begin() {
                 break Err(error);
             }
+            self.end.fetch_max(pending.next - 1, Ordering::Relaxed);
             if pending.entries.is_empty() && pending.states.is_empty() {
                 self.take_changes(&mut pending);
             }

@@ -274,3 +274,60 @@ fn states_and_journal_survive_a_kill_of_the_engine() {
     let people = engine.run(&["alarm", "report"]);
     assert!(people.out.contains("peak in 10 min\t"), "{}", people.out);
 }
+
+/// Behaviour: SV-04, SV-15.
+#[test]
+fn monitor_shows_the_present_alarms_and_then_every_change() {
+    let mut rig = Served::start(PLANT);
+    put(&rig, "plant/level", "95");
+    let every = rig.spawn(&["monitor", "--alarms", "--count", "4", "--json"]);
+    let drum = rig.spawn(&[
+        "monitor", "--alarms", "plant/p*", "--area", "drum", "--count", "1",
+    ]);
+    let urgent = [
+        "monitor",
+        "--alarms",
+        "--priority",
+        "800",
+        "--count",
+        "1",
+        "--for",
+        "1ms",
+    ];
+    let mut shown = |count: usize| {
+        let lines = (0..count).map(|_| {
+            let entry: Json = serde_json::from_str(&every.line()).unwrap();
+            let text = |key: &str| entry[key].as_str().unwrap_or("-").to_owned();
+            [text("event"), text("alarm"), text("state")].join(" ")
+        });
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort();
+        lines
+    };
+    let present = ["present hi unacknowledged", "present hi_hi unacknowledged"];
+    assert_eq!(shown(2), present);
+    assert_eq!(
+        rig.run(&["alarm", "ack", "plant/level#hi_hi"]).code,
+        Some(0)
+    );
+    assert_eq!(shown(1), ["acknowledge hi_hi acknowledged"]);
+    put(&rig, "plant/pump", "fault");
+    assert_eq!(shown(1), ["raise trip unacknowledged"]);
+    assert!(drum.line().contains("plant/pump\ttrip\traise"));
+    assert_eq!(drum.end().0, Some(0));
+    let output = rig.run(&urgent);
+    assert_eq!(output.code, Some(4), "{}", output.err);
+    assert_eq!(output.out.lines().count(), 1, "{}", output.out);
+
+    // This engine has no store, so it numbers its journal anew.
+    rig.restart();
+    every.error_with("\"restarted\":true");
+    put(&rig, "plant/pump", "fault");
+    let mut last = shown(1);
+    while last != ["raise trip unacknowledged"] {
+        last = shown(1);
+    }
+    put(&rig, "plant/level", "15");
+    assert_eq!(shown(1), ["raise lo unacknowledged"]);
+    assert_eq!(every.end().0, Some(0));
+}

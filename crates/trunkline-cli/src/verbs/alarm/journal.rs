@@ -1,7 +1,10 @@
 //! `alarm journal`: shows the record of the changes of alarms.
 
 use serde_json::Value as Json;
-use trunkline_types::alarm::{AlarmEntry, AlarmJournalQuery, AlarmState, JournalEvent};
+use trunkline_types::Timestamp;
+use trunkline_types::alarm::{
+    AlarmChange, AlarmEntry, AlarmEvent, AlarmJournalQuery, AlarmState, AlarmStatus, JournalEvent,
+};
 
 use super::state;
 use crate::arguments::number;
@@ -60,15 +63,17 @@ pub(crate) struct Args {
 #[schemars(title = "Trunkline alarm journal entry, version 1")]
 pub(crate) struct Entry {
     /// Number of the entry: one more than that of the previous entry, also after a restart of an
-    /// engine with a store. A string with --int-strings.
+    /// engine with a store. Left out with present. A string with --int-strings.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
-    number: WideInt,
+    number: Option<WideInt>,
     /// When the alarm changed, by the engine's clock, UTC, nanoseconds.
     #[schemars(extend("format" = "date-time"))]
     ts: String,
     /// raise, clear, acknowledge, reset, shelve, unshelve, suppress, unsuppress,
     /// take-out-of-service, return-to-service; lost: changes that are missing here; removed: the
-    /// oldest entries were removed.
+    /// oldest entries were removed. With `monitor --alarms` also present: the state of the alarm when
+    /// the command began.
     event: String,
     /// The variable. Left out with lost and removed.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -199,20 +204,47 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 impl Entry {
-    fn new(entry: &AlarmEntry, times: &mut Option<TimeColumn>, values: ValueStyle) -> Self {
+    /// The state of an alarm, without a change.
+    pub(crate) fn present(
+        alarm: &AlarmStatus,
+        now: Timestamp,
+        times: &mut Option<TimeColumn>,
+        values: ValueStyle,
+    ) -> Self {
+        let change = AlarmChange {
+            when: alarm.record.raised.unwrap_or(now),
+            event: AlarmEvent::Raise,
+            from: alarm.record.state,
+            who: String::new(),
+            comment: alarm.record.comment.clone(),
+            status: alarm.clone(),
+        };
+        Self {
+            number: None,
+            event: "present".to_owned(),
+            from: None,
+            ..Self::new(&AlarmEntry::of_change(0, &change), times, values)
+        }
+    }
+
+    pub(crate) fn new(
+        entry: &AlarmEntry,
+        times: &mut Option<TimeColumn>,
+        values: ValueStyle,
+    ) -> Self {
         let record = &entry.record;
         let time = times
             .as_mut()
             .map(|times| times.text(&entry.variable, entry.when.into()));
         let is_of_alarm = matches!(entry.event, JournalEvent::Alarm(_) | JournalEvent::Other(_));
-        let text = |time: Option<trunkline_types::Timestamp>| time.map(|time| time.to_string());
+        let text = |time: Option<Timestamp>| time.map(|time| time.to_string());
         let shown = match (record.value, record.operand) {
             (Some(value), Some(operand)) => format!("{value} ({operand})"),
             (Some(value), None) => value.to_string(),
             (None, _) => String::new(),
         };
         Self {
-            number: values.wide(entry.number),
+            number: Some(values.wide(entry.number)),
             ts: entry.when.to_string(),
             event: match entry.event {
                 JournalEvent::Other(number) => format!("event {number}"),

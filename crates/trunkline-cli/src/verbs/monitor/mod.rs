@@ -1,5 +1,6 @@
 //! `monitor`: follows variables and prints every reading.
 
+mod alarms;
 mod events;
 mod followed;
 
@@ -31,8 +32,26 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 #[command(visible_aliases = ["mon", "sub"])]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/**'
-    #[arg(value_name = "NAME", required = true)]
+    #[arg(value_name = "NAME", required_unless_present = "alarms")]
     names: Vec<String>,
+
+    /// Instead of readings, print the alarms that are not normal, then every change of an alarm;
+    /// without NAME, the alarms of all variables
+    #[arg(long, conflicts_with_all = ["contract", "until", "rate"])]
+    alarms: bool,
+
+    /// With --alarms: only alarms in this area
+    #[arg(long, value_name = "AREA", requires = "alarms")]
+    area: Option<String>,
+
+    /// With --alarms: only alarms of this priority and above, 1 to 1000
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = number::<u16>(1..=1000),
+        requires = "alarms"
+    )]
+    priority: Option<u16>,
 
     /// Contract, which determines what happens if updates arrive faster than they are printed:
     /// latest (the newest value), last:N (the newest N), first:N (the oldest N), all (every update;
@@ -41,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000")]
     contract: Contract,
 
-    /// Stop after this number of readings
+    /// Stop after this number of readings, or of changes of alarms
     #[arg(
         long,
         value_name = "N",
@@ -90,6 +109,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             })?
         }
     };
+    if args.alarms {
+        return alarms::follow(args, targets, &connection, context);
+    }
     let patterns: Vec<Pattern> = targets.patterns().cloned().collect();
     let fixed = targets.names(&context.settings);
     let mut entries = connection.expand(targets, context)?;
@@ -160,8 +182,36 @@ struct Monitor<'a> {
     patterns: &'a [Pattern],
     tally: Tally,
     count: u64,
-    /// Epoch and identity of the engine that readings are from, once the subscription is connected.
-    engine: Option<(u64, [u8; 16])>,
+    /// The engine that readings are from, once the subscription is connected.
+    engine: Option<Engine>,
+}
+
+/// A start of an engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Engine {
+    epoch: u64,
+    engine_id: [u8; 16],
+}
+
+impl Engine {
+    /// Returns the event of a connection after another one to `before`; `None` if it is the first.
+    fn connected(
+        self,
+        session: u64,
+        before: Option<Engine>,
+        connection: &Connection,
+        context: &Context,
+    ) -> Option<MonitorEvent> {
+        let (before, values) = (before?, context.settings.values);
+        Some(MonitorEvent::Connected {
+            session: values.wide(session),
+            epoch: values.wide(self.epoch),
+            restarted: before != self,
+            engine_id: format!("{:032x}", u128::from_be_bytes(self.engine_id)),
+            address: connection.address.clone(),
+            is_replaced: before.engine_id != self.engine_id,
+        })
+    }
 }
 
 impl Monitor<'_> {
@@ -291,20 +341,14 @@ impl Monitor<'_> {
         epoch: u64,
         engine_id: [u8; 16],
     ) -> Result<(), CliError> {
-        let Some(before) = self.engine.replace((epoch, engine_id)) else {
+        let engine = Engine { epoch, engine_id };
+        let before = self.engine.replace(engine);
+        let event = engine.connected(session, before, self.connection, self.context);
+        let Some(event) = event else {
             return Ok(());
         };
-        let values = self.context.settings.values;
-        let is_restarted = before != (epoch, engine_id);
-        self.context.tell(&MonitorEvent::Connected {
-            session: values.wide(session),
-            epoch: values.wide(epoch),
-            restarted: is_restarted,
-            engine_id: format!("{:032x}", u128::from_be_bytes(engine_id)),
-            address: self.connection.address.clone(),
-            is_replaced: before.1 != engine_id,
-        })?;
-        if is_restarted {
+        self.context.tell(&event)?;
+        if before != Some(engine) {
             // The new engine may have another configuration.
             let condition = self.condition.as_ref();
             followed::refresh(self.connection, &mut self.items, |_| true, condition)?;

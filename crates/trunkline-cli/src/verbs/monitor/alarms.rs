@@ -1,0 +1,240 @@
+//! `monitor --alarms`: the alarms that are not normal, then every change.
+
+use trunkline::{AlarmQuery, Event, SubscribeOptions, Subscription};
+use trunkline_types::alarm::{AlarmJournalQuery, AlarmState, AlarmStatus};
+use trunkline_types::{Contract, Pattern, Tick, Value};
+
+use super::events::MonitorEvent;
+use super::{Args, Engine};
+use crate::connection::{Connection, code_of};
+use crate::output::record::Table;
+use crate::output::times::TimeColumn;
+use crate::targets::{Targets, Wanted};
+use crate::verbs::alarm::Entry;
+use crate::{CliError, Context, Exit, Problem, Tally};
+
+/// The variable with the number of the newest entry of the journal. It is followed, and the entries
+/// are read from the journal: it has each change once, also over a reconnection.
+const JOURNAL: &str = "_engine/alarms/journal";
+
+struct Follower<'a> {
+    args: &'a Args,
+    context: &'a Context,
+    connection: &'a Connection,
+    patterns: Vec<Pattern>,
+    table: Table,
+    times: Option<TimeColumn>,
+    /// The number of the next entry.
+    next: u64,
+    count: u64,
+    engine: Option<Engine>,
+    tally: Tally,
+}
+
+pub(super) fn follow(
+    args: &Args,
+    targets: Targets,
+    connection: &Connection,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    let mut patterns = Vec::new();
+    for wanted in targets.wanted {
+        patterns.push(match wanted {
+            Wanted::Pattern(pattern) => pattern,
+            Wanted::Name(name) => Pattern::parse(&name)
+                .map_err(|error| Problem::failed("bad-pattern", error.to_string()))?,
+            Wanted::Wrong(problem) => return Err(problem.of_all().into()),
+        });
+    }
+    let mut follower = Follower {
+        args,
+        context,
+        connection,
+        patterns,
+        table: context.table::<Entry>()?,
+        times: context.settings.times.column(true, context.started),
+        next: 0,
+        count: 0,
+        engine: None,
+        tally: Tally::default(),
+    };
+    let options = SubscribeOptions::default();
+    let journal =
+        connection.call(|client, _| client.subscribe(&[JOURNAL], Contract::Latest, options))?;
+    follower.show_present()?;
+    follower.run(&journal)
+}
+
+impl Follower<'_> {
+    fn run(mut self, journal: &Subscription) -> Result<Exit, CliError> {
+        let clock = self.context.clock;
+        let end = self
+            .args
+            .duration
+            .map(|time| clock.now().saturating_add(time));
+        loop {
+            self.context.terminal.flush()?;
+            let left = end.map(|end: Tick| end.since(clock.now()));
+            let is_enough = match journal.next(left) {
+                Some(event) => self.take(event)?,
+                None => true,
+            };
+            if is_enough || end.is_some_and(|end| clock.now() >= end) {
+                return self.end();
+            }
+        }
+    }
+
+    fn end(mut self) -> Result<Exit, CliError> {
+        self.table.finish()?;
+        if let Some(wanted) = self.args.count.filter(|wanted| self.count < *wanted) {
+            let sentence = format!("timed out after {} of {wanted} changes", self.count);
+            self.tally.set_timed_out();
+            let problem = Problem::new(Exit::TimedOut, "timed-out", sentence);
+            self.context.show(&problem, 0)?;
+        }
+        Ok(self.tally.exit())
+    }
+
+    /// Handles one event of the journal's variable. Returns true if it was the last one wanted.
+    fn take(&mut self, event: Event) -> Result<bool, CliError> {
+        match event {
+            Event::Reading { reading, .. } => {
+                let Value::U64(end) = reading.sample.value else {
+                    return Ok(false);
+                };
+                if end + 1 < self.next {
+                    // An engine without a store was restarted.
+                    self.show_present()?;
+                }
+                return self.show_changes();
+            }
+            Event::Disconnected {
+                cause,
+                reconnecting,
+            } => {
+                self.context.tell(&MonitorEvent::Disconnected {
+                    code: code_of(&cause),
+                    message: cause.to_string(),
+                    reconnecting,
+                })?;
+                if !reconnecting {
+                    self.tally.item_failed(Exit::Unreachable);
+                }
+                return Ok(!reconnecting);
+            }
+            Event::Connected {
+                session,
+                epoch,
+                engine_id,
+            } => {
+                let engine = Engine { epoch, engine_id };
+                let event = engine.connected(session, self.engine, self.connection, self.context);
+                self.engine = Some(engine);
+                if let Some(event) = event {
+                    self.context.tell(&event)?;
+                }
+            }
+            Event::ItemError { .. } | Event::Ended { .. } => {
+                let sentence = "this engine keeps no alarm journal; update it";
+                return Err(Problem::failed("not-supported", sentence).into());
+            }
+        }
+        Ok(false)
+    }
+
+    /// Shows the alarms that are not normal. Changes are shown from the end of the journal on, as it
+    /// was before.
+    fn show_present(&mut self) -> Result<(), CliError> {
+        let newest = AlarmJournalQuery {
+            newest_first: true,
+            limit: 1,
+            ..AlarmJournalQuery::default()
+        };
+        let page = self
+            .connection
+            .call(|client, wait| client.alarm_journal(newest.clone(), wait))?;
+        self.next = page.entries.last().map_or(0, |entry| entry.number) + 1;
+        let states = AlarmState::ALL.into_iter();
+        let query = AlarmQuery {
+            pattern: self.one_pattern(),
+            area: self.args.area.clone().unwrap_or_default(),
+            priority_min: self.args.priority.unwrap_or(0),
+            states: states
+                .filter(|state| *state != AlarmState::Normal)
+                .collect(),
+        };
+        let alarms = self
+            .connection
+            .call(|client, wait| client.alarms(query.clone(), wait))?;
+        for alarm in &alarms {
+            if self.selects(&alarm.variable) {
+                self.show_alarm(alarm)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show_alarm(&mut self, alarm: &AlarmStatus) -> Result<(), CliError> {
+        let values = self.context.settings.values;
+        let line = Entry::present(alarm, self.context.clock.wall(), &mut self.times, values);
+        self.table.push(&line)
+    }
+
+    /// Shows the changes since the last call. Returns true if enough were shown.
+    fn show_changes(&mut self) -> Result<bool, CliError> {
+        let values = self.context.settings.values;
+        let mut query = AlarmJournalQuery {
+            from: Some(self.next),
+            pattern: self.one_pattern(),
+            area: self.args.area.clone().unwrap_or_default(),
+            priority_min: self.args.priority.unwrap_or(0),
+            ..AlarmJournalQuery::default()
+        };
+        loop {
+            let page = self
+                .connection
+                .call(|client, wait| client.alarm_journal(query.clone(), wait))?;
+            if page.removed >= self.next {
+                let sentence = format!(
+                    "{} entries of the alarm journal were removed before they were shown",
+                    page.removed + 1 - self.next
+                );
+                self.context.tell_as("lost", &sentence)?;
+                self.tally.set_lost();
+                self.next = page.removed + 1;
+            }
+            for entry in &page.entries {
+                self.next = entry.number + 1;
+                if !self.selects(&entry.variable) {
+                    continue;
+                }
+                self.table
+                    .push(&Entry::new(entry, &mut self.times, values))?;
+                self.count += 1;
+                if self.args.count.is_some_and(|count| self.count >= count) {
+                    return Ok(true);
+                }
+            }
+            match page.next {
+                Some(next) => {
+                    self.next = self.next.max(next);
+                    query.from = Some(next);
+                }
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Returns the pattern, if there is only one; the engine applies it then.
+    fn one_pattern(&self) -> Option<Pattern> {
+        match self.patterns.as_slice() {
+            [one] => Some(one.clone()),
+            _ => None,
+        }
+    }
+
+    fn selects(&self, variable: &str) -> bool {
+        self.patterns.is_empty() || self.patterns.iter().any(|one| one.matches(variable))
+    }
+}
