@@ -612,3 +612,37 @@ fn figures_count_states_and_the_alarms_of_ten_minutes() {
     rig.advance(600 * SECOND);
     assert_eq!(figures(), (0, 0, 0, 0));
 }
+
+/// Behaviour: B-14.
+#[test]
+fn why_explains_alarms_that_are_hidden_or_active() {
+    let mut suppressed = limit(LimitLevel::Lo, 3.0);
+    suppressed.suppressed_by = "rig/stopped".to_owned();
+    let mut disabled = limit(LimitLevel::LoLo, 1.0);
+    disabled.enabled = false;
+    let rig = Rig::with(vec![
+        define("stopped", Properties::new(DataType::Bool)),
+        define("y", with(&[hi(), limit(LimitLevel::HiHi, 90.0)])),
+        define("x", with(&[hi(), suppressed, disabled])),
+    ]);
+    let explained = |name: &str| {
+        let queries = rig.engine.queries();
+        let steps = queries.explain(&rig.caller, name, rig.now(), rig.wall());
+        let mut steps = steps
+            .into_iter()
+            .filter(|step| step.sentence.contains("alarm"));
+        steps.next().unwrap().sentence
+    };
+    assert_eq!(explained("rig/y"), "its 2 alarms are normal");
+    rig.write(&rig.variable("rig/stopped"), Value::Bool(true));
+    rig.poll();
+    let x = rig.variable("rig/x");
+    rig.write(&x, 85.0);
+    assert_eq!(
+        explained("rig/x#alarm.lo.state"),
+        "its alarm hi is unacknowledged; its alarm lo is suppressed by rig/stopped; its alarm lo_lo is \
+         not enabled in its configuration"
+    );
+    act(&rig, &rig.caller, &x, AlarmAction::Shelve(60 * SECOND)).unwrap();
+    assert!(explained("rig/x").starts_with("its alarm hi is shelved until 2026-01-01T00:01:00"));
+}

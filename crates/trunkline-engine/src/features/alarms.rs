@@ -30,6 +30,7 @@ use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
     DataType, Fault, FaultCode, Level, Moment, Properties, Reason, Tick, Timestamp, Value,
+    WhyStage, WhyStep,
 };
 
 use crate::caller::Caller;
@@ -429,6 +430,28 @@ impl Entry {
         }
     }
 
+    /// Describes the state, unless it is normal and the alarm can be raised.
+    fn explained(&self) -> Option<String> {
+        let AlarmDefinition {
+            name,
+            enabled,
+            suppressed_by,
+            ..
+        } = &*self.definition;
+        let state = self.record.state;
+        Some(match (state, self.record.shelved_until) {
+            _ if !enabled => format!("its alarm {name} is not enabled in its configuration"),
+            (AlarmState::Normal, _) => return None,
+            (AlarmState::SuppressedByDesign, _) => {
+                format!("its alarm {name} is suppressed by {suppressed_by}")
+            }
+            (AlarmState::Shelved, Some(until)) => {
+                format!("its alarm {name} is shelved until {until}")
+            }
+            (state, _) => format!("its alarm {name} is {state}"),
+        })
+    }
+
     fn due(&self) -> Option<Tick> {
         let times = self.alarm.due().into_iter().chain(self.unshelve_at);
         times.min()
@@ -693,6 +716,19 @@ impl<'s> AlarmsRef<'s> {
             record: &entry.record,
         })
     }
+}
+
+/// Explains the states of the variable's alarms; `None` if it has none.
+pub(crate) fn alarm_states(variable: &Variable) -> Option<WhyStep> {
+    let state = variable.lock();
+    let alarms = state.extension::<VariableAlarms>()?.alarms.borrow();
+    let phrases: Vec<String> = alarms.iter().filter_map(Entry::explained).collect();
+    let stage = WhyStage::Filter;
+    Some(match (phrases.is_empty(), alarms.len()) {
+        (true, 1) => WhyStep::ok(stage, "its alarm is normal"),
+        (true, count) => WhyStep::ok(stage, format!("its {count} alarms are normal")),
+        (false, _) => WhyStep::note(stage, phrases.join("; ")),
+    })
 }
 
 /// Attached to a variable that is the limit, the setpoint or the suppressing condition of alarms.

@@ -14,6 +14,7 @@ use trunkline_types::{Access, Level, Moment, Reason, Tick, Timestamp, WhyStage, 
 
 use super::Queries;
 use crate::caller::Caller;
+use crate::features::alarms::alarm_states;
 use crate::features::alias::bound_to;
 use crate::features::forcing::forced_state;
 use crate::outcome::AccessError;
@@ -32,6 +33,7 @@ enum Check {
     Age,
     Writer,
     Filter,
+    Alarms,
     Audit,
     Memory,
     Buffers,
@@ -66,7 +68,7 @@ impl From<Option<WhyStep>> for Checked {
 }
 
 impl Check {
-    const ALL: [Check; 12] = [
+    const ALL: [Check; 13] = [
         Check::Library,
         Check::Rights,
         Check::Source,
@@ -75,6 +77,7 @@ impl Check {
         Check::Age,
         Check::Writer,
         Check::Filter,
+        Check::Alarms,
         Check::Audit,
         Check::Memory,
         Check::Buffers,
@@ -91,6 +94,7 @@ impl Check {
             Check::Age => walk.age().into(),
             Check::Writer => walk.writer().into(),
             Check::Filter => walk.filter().into(),
+            Check::Alarms => alarm_states(walk.variable).into(),
             Check::Audit => {
                 let audit = walk.queries.of(&walk.queries.table.audit);
                 audit.state_of(walk.variable).into()
