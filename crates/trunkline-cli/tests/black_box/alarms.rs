@@ -294,7 +294,7 @@ fn monitor_shows_the_present_alarms_and_then_every_change() {
         "--for",
         "1ms",
     ];
-    let mut shown = |count: usize| {
+    let shown = |count: usize| {
         let lines = (0..count).map(|_| {
             let entry: Json = serde_json::from_str(&every.line()).unwrap();
             let text = |key: &str| entry[key].as_str().unwrap_or("-").to_owned();
