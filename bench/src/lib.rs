@@ -9,7 +9,7 @@
 //! # Layout
 //! - `round_trip_grid`, `call_cost`, `updates_to_one`, `footprint`: scenarios; each has one loop,
 //!   and an end per system that it drives.
-//! - `blocks`, `same_host`, `clients`: further scenarios.
+//! - `blocks`, `same_host`, `clients`, `alarms`: further scenarios.
 //! - `streams`: elements from one process to another: as fast as they go, one at a time, with
 //!   journals, by size of buffer, at a rate.
 //! - `tdms`: files of measured values, read and written.
@@ -32,6 +32,7 @@
 // The program prints to the terminal, and its processes exchange messages on standard output.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod alarms;
 pub mod beside_others;
 pub mod blocks;
 pub mod call_cost;

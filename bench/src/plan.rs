@@ -5,15 +5,15 @@ use crate::round_trip_grid::{self, Kind};
 use crate::settings::Settings;
 use crate::stages;
 use crate::{
-    blocks, call_cost, clients, footprint, in_process, peers, recorder, same_host, streams, tdms,
-    updates_to_one,
+    alarms, blocks, call_cost, clients, footprint, in_process, peers, recorder, same_host, streams,
+    tdms, updates_to_one,
 };
 
 /// Variable counts of W1 at which the other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 22] = [
+pub const SCENARIOS: [&str; 23] = [
     round_trip_grid::SCENARIO,
     call_cost::SCENARIO,
     updates_to_one::SCENARIO,
@@ -35,6 +35,7 @@ pub const SCENARIOS: [&str; 22] = [
     recorder::DEVICES,
     tdms::READING,
     tdms::WRITING,
+    alarms::SCENARIO,
     stages::SCENARIO,
 ];
 
@@ -279,7 +280,11 @@ impl Extent {
         let is_quick = self == Extent::Quick;
         let ms = |long: u64| Settings::default().with("ms", if is_quick { 300 } else { long });
         let raw: &[&str] = &[same_host::RAW_MEMORY];
+        let of_alarms = Settings::default()
+            .with("alarms", alarms::ALARMS)
+            .with("changing", alarms::CHANGING);
         let mut cells: Vec<Cell> = vec![
+            (alarms::SCENARIO, &[TRUNKLINE], of_alarms),
             (same_host::SCENARIO, raw, ms(1000).with("batch", 100)),
             (same_host::SCENARIO, &[same_host::RAW_UNIX], ms(1000)),
         ];
@@ -384,9 +389,11 @@ mod tests {
         // Recorder: seven chunk sizes with five systems, four of them with one more; four numbers
         // of devices with two systems. TDMS: four ways to read, and writing.
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
+        // One cell of alarms.
+        let alarms = 1;
         assert_eq!(
             first.len(),
-            published + 6 + memory + others + streams + files
+            published + 6 + memory + others + streams + files + alarms
         );
     }
 
