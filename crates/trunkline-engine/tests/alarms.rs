@@ -646,3 +646,55 @@ fn why_explains_alarms_that_are_hidden_or_active() {
     act(&rig, &rig.caller, &x, AlarmAction::Shelve(60 * SECOND)).unwrap();
     assert!(explained("rig/x").starts_with("its alarm hi is shelved until 2026-01-01T00:01:00"));
 }
+
+/// The end of a shelf is not forgotten when the library is replaced, also if the variable has no
+/// value yet.
+#[test]
+fn shelf_ends_after_an_edit_of_a_variable_without_a_value() {
+    let (rig, x) = rig(&[hi()]);
+    act(&rig, &rig.caller, &x, AlarmAction::Shelve(60 * SECOND)).unwrap();
+    let library = library_of(
+        "rig",
+        vec![define("x", {
+            let mut properties = with(&[hi()]);
+            properties.description = "edited".to_owned();
+            properties
+        })],
+    );
+    let (none, mut wakes) = (&|_: &_, _: &_| None, Wakes::new());
+    let (now, wall) = (rig.now(), rig.wall());
+    let libraries = rig.engine.libraries();
+    libraries
+        .deploy_retained(&library, true, none, now, wall, &mut wakes)
+        .unwrap();
+    assert_eq!(state(&rig, &x), State::Shelved);
+    rig.advance(60 * SECOND);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::Normal);
+}
+
+/// An alarm does not clear because the source of its limit has failed.
+#[test]
+fn limit_that_is_not_a_number_leaves_the_alarm_as_it_is() {
+    let mut alarm = hi();
+    alarm.kind = AlarmKind::Limit {
+        level: LimitLevel::Hi,
+        limit: Operand::Variable("rig/max".to_owned()),
+        deadband: 0.0,
+    };
+    let rig = Rig::with(vec![
+        define("max", Properties::new(DataType::F64)),
+        define("x", with(&[alarm])),
+    ]);
+    let (x, max) = (rig.variable("rig/x"), rig.variable("rig/max"));
+    rig.write(&max, 80.0);
+    rig.poll();
+    rig.write(&x, 85.0);
+    rig.write(&max, f64::NAN);
+    rig.poll();
+    rig.write(&x, 70.0);
+    assert_eq!(state(&rig, &x), State::Unacknowledged);
+    rig.write(&max, 80.0);
+    rig.poll();
+    assert_eq!(state(&rig, &x), State::ReturnedUnacknowledged);
+}

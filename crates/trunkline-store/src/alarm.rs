@@ -38,6 +38,11 @@ fn places(count: usize) -> String {
     places.join(", ")
 }
 
+/// SQLite stores -0.0 as 0.0, for which the checksum of the row would be another one.
+fn real(number: Option<f64>) -> Option<f64> {
+    number.map(|number| number + 0.0)
+}
+
 fn nanos(time: Option<Timestamp>) -> Option<i64> {
     time.map(Timestamp::as_nanos)
 }
@@ -61,8 +66,8 @@ pub(crate) fn put(transaction: &Transaction<'_>, states: &[KeptAlarm]) -> Result
             nanos(kept.delayed_since),
             record.state.number(),
             record.is_active,
-            record.value,
-            record.operand,
+            real(record.value),
+            real(record.operand),
             nanos(record.raised),
             nanos(record.cleared),
             nanos(record.acknowledged),
@@ -179,8 +184,8 @@ fn insert<'e>(
             entry.comment,
             record.state.number(),
             record.is_active,
-            record.value,
-            record.operand,
+            real(record.value),
+            real(record.operand),
             nanos(record.raised),
             nanos(record.cleared),
             nanos(record.acknowledged),
@@ -198,11 +203,12 @@ pub(crate) fn page(
 ) -> Result<AlarmJournalPage, Error> {
     let columns = format!("{ENTRY}, {RECORD}");
     // Outside these numbers no entry is in the time asked for.
-    let mut first = match query.since {
+    let is_continued = query.from.is_some();
+    let mut first = match query.since.filter(|_| !is_continued || query.newest_first) {
         Some(since) => JOURNAL.first_since(transaction, since)?.unwrap_or(u64::MAX),
         None => 0,
     };
-    let mut last = match query.until {
+    let mut last = match query.until.filter(|_| !is_continued || !query.newest_first) {
         Some(until) => JOURNAL.last_before(transaction, until)?.unwrap_or(0),
         None => u64::MAX,
     };

@@ -81,13 +81,14 @@ impl Log {
         Ok(end.filter(|end| *end >= first))
     }
 
-    /// Returns the smallest number of an entry from this time on.
+    /// Returns the smallest number of an entry from this time on. The sign lets SQLite use an index of
+    /// `at`, if there is one, instead of going through the numbers.
     pub(crate) fn first_since(
         self,
         transaction: &Transaction<'_>,
         time: Timestamp,
     ) -> Result<Option<u64>, Error> {
-        let sql = format!("SELECT min(number) FROM {} WHERE at >= ?1", self.table);
+        let sql = format!("SELECT min(+number) FROM {} WHERE at >= ?1", self.table);
         let mut statement = transaction.prepare_cached(&sql)?;
         let number: Option<i64> = statement.query_row([time.as_nanos()], |row| row.get(0))?;
         Ok(number.map(i64::cast_unsigned))
@@ -99,7 +100,7 @@ impl Log {
         transaction: &Transaction<'_>,
         time: Timestamp,
     ) -> Result<Option<u64>, Error> {
-        let sql = format!("SELECT max(number) FROM {} WHERE at < ?1", self.table);
+        let sql = format!("SELECT max(+number) FROM {} WHERE at < ?1", self.table);
         let mut statement = transaction.prepare_cached(&sql)?;
         let number: Option<i64> = statement.query_row([time.as_nanos()], |row| row.get(0))?;
         Ok(number.map(i64::cast_unsigned))

@@ -60,6 +60,8 @@ pub(crate) struct Pending {
     /// The newest state of each alarm that changed, by variable and alarm.
     states: HashMap<(String, String), AlarmSnapshot>,
     place: Place,
+    /// True once the engine stops: what happens to its variables then is no change of the process.
+    is_closed: bool,
 }
 
 enum Place {
@@ -99,6 +101,7 @@ impl AlarmLog {
                 entries: Vec::new(),
                 states: HashMap::new(),
                 place,
+                is_closed: false,
             }),
             error: Mutex::new(error),
             end: AtomicU64::new(next.saturating_sub(1)),
@@ -123,6 +126,12 @@ impl AlarmLog {
     /// Prevents steps until the guard is dropped.
     pub(crate) fn pause(&self) -> MutexGuard<'_, Pending> {
         lock(&self.kept.pending)
+    }
+
+    /// Stores what has changed until now, and nothing that changes later.
+    pub(crate) fn close(&self) {
+        self.kept.store_changes();
+        lock(&self.kept.pending).is_closed = true;
     }
 
     pub(crate) fn flush(&self) {
@@ -186,34 +195,35 @@ impl Kept {
     /// Returns true if there is nothing to store, and the end of the journal is known.
     fn is_idle(&self) -> bool {
         let pending = lock(&self.pending);
-        pending.next > 0
-            && pending.entries.is_empty()
-            && pending.states.is_empty()
-            && pending.reader.is_idle()
+        pending.next > 0 && !pending.has_some() && (pending.is_closed || pending.reader.is_idle())
     }
 
     /// Stores all changes. Returns false if some must be retried: they wait here first and then in
     /// the engine, which counts those that find no room there.
     fn store_changes(&self) -> bool {
         let mut pending = lock(&self.pending);
-        let result = loop {
-            if let Err(error) = pending.begin() {
-                break Err(error);
-            }
-            self.end.fetch_max(pending.next - 1, Ordering::Relaxed);
-            if pending.entries.is_empty() && pending.states.is_empty() {
-                self.take_changes(&mut pending);
-            }
-            if pending.entries.is_empty() && pending.states.is_empty() {
-                break Ok(());
-            }
-            if let Err(error) = self.store(&mut pending) {
-                break Err(error);
-            }
-        };
+        let result = self.store_pending(&mut pending);
         let is_stored = result.is_ok();
         *lock(&self.error) = result.err();
         is_stored
+    }
+
+    /// Stores what a failed step has left, and then what has changed until now. Later changes wake
+    /// the thread again.
+    fn store_pending(&self, pending: &mut Pending) -> Result<(), StoreError> {
+        if pending.begin()? {
+            self.end.store(pending.next - 1, Ordering::Relaxed);
+        }
+        if pending.has_some() {
+            self.store(pending)?;
+        }
+        if !pending.is_closed {
+            self.take_changes(pending);
+        }
+        match pending.has_some() {
+            true => self.store(pending),
+            false => Ok(()),
+        }
     }
 
     fn take_changes(&self, pending: &mut Pending) {
@@ -297,11 +307,17 @@ impl Kept {
 }
 
 impl Pending {
-    fn begin(&mut self) -> Result<(), StoreError> {
-        if let (0, Place::Store { store, .. }) = (self.next, &self.place) {
-            self.next = lock(store).alarm_journal_end()? + 1;
-        }
-        Ok(())
+    /// Finds the end of the journal, unless it is known. Returns true if it was not.
+    fn begin(&mut self) -> Result<bool, StoreError> {
+        let (0, Place::Store { store, .. }) = (self.next, &self.place) else {
+            return Ok(false);
+        };
+        self.next = lock(store).alarm_journal_end()? + 1;
+        Ok(true)
+    }
+
+    fn has_some(&self) -> bool {
+        !self.entries.is_empty() || !self.states.is_empty()
     }
 
     fn push(&mut self, entry: impl FnOnce(u64) -> AlarmEntry) {

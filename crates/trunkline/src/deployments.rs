@@ -196,7 +196,10 @@ impl Deployments {
         let core = &self.core;
         let deployed = core
             .libraries()
-            .deploy_retained(library, replace, &retained, now, wall, &mut wakes)?;
+            .deploy_retained(library, replace, &retained, now, wall, &mut wakes);
+        // States of an earlier run that this deployment did not use are of no use later.
+        core.alarms().restore(Vec::new());
+        let deployed = deployed?;
         drop(wakes);
         if let Some(retention) = &self.retention {
             retention.follow(core, &deployed.handles);

@@ -92,6 +92,7 @@ fn ten_thousand_alarms_that_change_at_once_are_all_recorded() {
         };
         assert_eq!(events, expected, "{variable} {alarm}");
     }
+    engine.shutdown(std::time::Duration::ZERO);
     drop(engine);
     let engine = start(&path);
     let again = journal(&engine);

@@ -47,6 +47,9 @@ pub const ALARM_CHANGES_MAX: usize = 100_000;
 /// Longest time for which an alarm can be shelved.
 pub const SHELVE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// Time until the alarms of a variable that is being deployed are looked at again.
+const DEPLOYING_PAUSE: Duration = Duration::from_millis(100);
+
 pub type Alarms<'e> = View<'e, AlarmTable>;
 
 /// The engine's index of alarms, and the log of their changes.
@@ -548,17 +551,26 @@ impl Extension for VariableAlarms {
 impl VariableAlarms {
     #[cold]
     fn evaluate(&self, commit: &Committed<'_>, wakes: &mut Wakes) {
-        let reason = commit.update.quality.reason();
         if self.waits_for_sample.get() {
-            if matches!(reason, Reason::Initial | Reason::Retained) {
+            let quality = commit.update.quality;
+            let is_of_earlier_run = matches!(quality.reason(), Reason::Initial | Reason::Retained);
+            if is_of_earlier_run {
                 return;
             }
-            self.waits_for_sample.set(false);
+            // A stopped library is bad first, and then shows its retained value again.
+            self.waits_for_sample.set(quality.level() == Level::Bad);
         }
         let input = input_of(commit.update, commit.variable.data_type());
-        let change = |entry: &mut Entry| entry.alarm.update(input, commit.moment.now);
+        let change = |entry: &mut Entry, input| entry.alarm.update(input, commit.moment.now);
         let at = (commit.variable, commit.state);
         self.change_all(at, input, commit.moment, wakes, change);
+    }
+
+    /// The limits and setpoints of the alarms now.
+    fn operands(&self) -> Vec<Option<f64>> {
+        let alarms = self.alarms.borrow();
+        let operands = alarms.iter().map(|entry| entry.alarm.condition().operand());
+        operands.collect()
     }
 
     /// Lets `change` change each alarm, and enters the changes.
@@ -568,11 +580,11 @@ impl VariableAlarms {
         input: Input,
         moment: Moment,
         wakes: &mut Wakes,
-        mut change: impl FnMut(&mut Entry) -> Option<Change>,
+        mut change: impl FnMut(&mut Entry, Input) -> Option<Change>,
     ) -> bool {
         let (mut has_changed, mut is_unkept) = (false, false);
         for entry in self.alarms.borrow_mut().iter_mut() {
-            let change = change(entry);
+            let change = change(entry, input);
             let has_new_delay = entry.note_delay(moment);
             match change {
                 Some(change) => {
@@ -835,10 +847,9 @@ impl Alarms<'_> {
             return;
         };
         self.table.note_unkept(handle, wakes);
-        if is_restored {
-            alarms.settle(variable, state, input_of(&update, variable.data_type()));
-            state.set_quiet(QuietRange::EMPTY);
-        }
+        // Their times are entered again, also if the update below evaluates nothing.
+        alarms.settle(variable, state, input_of(&update, variable.data_type()));
+        state.set_quiet(QuietRange::EMPTY);
         if update.sequence > 0 {
             let commit = Committed {
                 variable,
@@ -931,8 +942,14 @@ impl Alarms<'_> {
                 lists.due.remove(&handle);
                 handle
             };
+            if self.core.variable(handle).is_none() {
+                // It is being deployed.
+                let later = moment.now.saturating_add(DEPLOYING_PAUSE);
+                self.table.set_due(handle, Some(later));
+                continue;
+            }
             self.forget_due(handle);
-            self.change(handle, moment, wakes, |entry| {
+            self.change(handle, moment, wakes, |entry, _| {
                 if entry.unshelve_at.is_some_and(|at| at <= moment.now) {
                     entry.unshelve_at = None;
                     entry.record.shelved_until = None;
@@ -954,13 +971,14 @@ impl Alarms<'_> {
         }
     }
 
-    /// Changes the alarms of a variable without an update of it, and its fields with them.
+    /// Changes the alarms of a variable without an update of it, and its fields with them. `change`
+    /// also gets the newest sample of the variable, if there is one in this run.
     fn change(
         &self,
         handle: u32,
         moment: Moment,
         wakes: &mut Wakes,
-        change: impl FnMut(&mut Entry) -> Option<Change>,
+        mut change: impl FnMut(&mut Entry, Option<Input>) -> Option<Change>,
     ) {
         let Some(variable) = self.core.variable(handle) else {
             return;
@@ -970,7 +988,11 @@ impl Alarms<'_> {
             return;
         };
         let input = present_input(&variable, &state);
-        if alarms.change_all((&variable, &state), input, moment, wakes, change) {
+        let is_sampled = variable.sequence() > 0 && !alarms.waits_for_sample.get();
+        let operands = alarms.operands();
+        let change = |entry: &mut Entry, input| change(entry, is_sampled.then_some(input));
+        let has_changed = alarms.change_all((&variable, &state), input, moment, wakes, change);
+        if has_changed || alarms.operands() != operands {
             variable.reconfigured(&state, moment, wakes);
         }
     }
@@ -996,23 +1018,18 @@ impl Alarms<'_> {
             (name, value.map(|sample| sample.value))
         });
         let values: HashMap<String, Option<Value>> = values.collect();
-        let state = variable.lock();
-        let update = variable.update_locked(&state);
-        let alarms = state.extension::<VariableAlarms>();
-        let waits = alarms.is_some_and(|alarms| alarms.waits_for_sample.get());
-        let is_sampled = update.sequence > 0 && !waits;
-        let input = is_sampled.then(|| input_of(&update, variable.data_type()));
-        drop(state);
-        self.change(handle, moment, wakes, |entry| {
+        self.change(handle, moment, wakes, |entry, _| {
             let suppressing = values.get(&entry.definition.suppressed_by)?;
             entry.alarm.set_suppressed(suppressing.as_ref()?)
         });
-        self.change(handle, moment, wakes, |entry| {
+        self.change(handle, moment, wakes, |entry, input| {
             let Entry {
                 definition, alarm, ..
             } = entry;
             let operand = values.get(definition.kind.variable()?)?;
             let operand = operand.as_ref().and_then(Value::as_f64);
+            // NaN is no limit: an alarm does not clear because the source of its limit failed.
+            let operand = operand.filter(|number| !number.is_nan());
             alarm.set_operand(operand, input, moment.now)
         });
     }
@@ -1180,9 +1197,10 @@ impl Alarms<'_> {
     }
 
     /// Gives the engine states of an earlier run. Each is used when its variable is deployed with
-    /// the same definition of the alarm, and dropped if the variable is deployed without it.
+    /// the same definition of the alarm. The next call drops those that were not used.
     pub fn restore(&self, kept: Vec<KeptAlarm>) {
         let mut restorable = self.table.restorable.lock();
+        restorable.clear();
         for one in kept {
             let of_variable = restorable.entry(one.variable.clone()).or_default();
             of_variable.push(one);

@@ -175,6 +175,10 @@ impl AlarmJournalQuery {
     fn matches(&self, budget: &mut StepBudget, entry: &AlarmEntry) -> bool {
         let is_in_time = self.since.is_none_or(|since| entry.when >= since)
             && self.until.is_none_or(|until| entry.when < until);
+        if let JournalEvent::Lost(_) = entry.event {
+            // Any alarm may be concerned.
+            return is_in_time;
+        }
         let is_selected = (self.area.is_empty() || self.area == entry.area)
             && entry.priority >= self.priority_min
             && (self.states.is_empty() || self.states.contains(&entry.record.state));

@@ -387,6 +387,7 @@ impl Engine {
     pub fn shutdown(&self, grace: Duration) {
         // Stores the values before the variables become bad.
         self.inner.deployments.flush();
+        self.inner.deployments.alarms().close();
         self.inner.deployments.stop_io();
         self.inner.facts.stopping.store(true, Ordering::Release);
         self.inner.server.shutdown(grace);

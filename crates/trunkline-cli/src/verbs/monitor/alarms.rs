@@ -2,7 +2,7 @@
 
 use trunkline::{AlarmQuery, Event, SubscribeOptions, Subscription};
 use trunkline_types::alarm::{AlarmJournalQuery, AlarmState, AlarmStatus};
-use trunkline_types::{Contract, Pattern, Tick, Value};
+use trunkline_types::{Contract, Pattern, Tick, Timestamp};
 
 use super::events::MonitorEvent;
 use super::{Args, Engine};
@@ -26,6 +26,8 @@ struct Follower<'a> {
     times: Option<TimeColumn>,
     /// The number of the next entry.
     next: u64,
+    /// The number and the time of the newest entry seen.
+    last: Option<(u64, Timestamp)>,
     count: u64,
     engine: Option<Engine>,
     tally: Tally,
@@ -54,6 +56,7 @@ pub(super) fn follow(
         table: context.table::<Entry>()?,
         times: context.settings.times.column(true, context.started),
         next: 0,
+        last: None,
         count: 0,
         engine: None,
         tally: Tally::default(),
@@ -99,16 +102,8 @@ impl Follower<'_> {
     /// Handles one event of the journal's variable. Returns true if it was the last one wanted.
     fn take(&mut self, event: Event) -> Result<bool, CliError> {
         match event {
-            Event::Reading { reading, .. } => {
-                let Value::U64(end) = reading.sample.value else {
-                    return Ok(false);
-                };
-                if end + 1 < self.next {
-                    // An engine without a store was restarted.
-                    self.show_present()?;
-                }
-                return self.show_changes();
-            }
+            // The journal may be ahead of the reading, so its value does not matter.
+            Event::Reading { .. } => return self.show_changes(),
             Event::Disconnected {
                 cause,
                 reconnecting,
@@ -129,10 +124,13 @@ impl Follower<'_> {
                 engine_id,
             } => {
                 let engine = Engine { epoch, engine_id };
-                let event = engine.connected(session, self.engine, self.connection, self.context);
-                self.engine = Some(engine);
+                let before = self.engine.replace(engine);
+                let event = engine.connected(session, before, self.connection, self.context);
                 if let Some(event) = event {
                     self.context.tell(&event)?;
+                }
+                if before.is_some_and(|before| before != engine) && !self.is_continued()? {
+                    self.show_present()?;
                 }
             }
             Event::ItemError { .. } | Event::Ended { .. } => {
@@ -141,6 +139,25 @@ impl Follower<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Returns true if the engine, which was restarted, has the entry shown last: the journal goes on
+    /// after it.
+    fn is_continued(&mut self) -> Result<bool, CliError> {
+        let Some((number, when)) = self.last else {
+            // Nothing was shown, so nothing is known of the journal before.
+            return Ok(false);
+        };
+        let query = AlarmJournalQuery {
+            from: Some(number),
+            limit: 1,
+            ..AlarmJournalQuery::default()
+        };
+        let page = self
+            .connection
+            .call(|client, wait| client.alarm_journal(query.clone(), wait))?;
+        let first = page.entries.first();
+        Ok(first.is_some_and(|entry| (entry.number, entry.when) == (number, when)))
     }
 
     /// Shows the alarms that are not normal. Changes are shown from the end of the journal on, as it
@@ -154,7 +171,8 @@ impl Follower<'_> {
         let page = self
             .connection
             .call(|client, wait| client.alarm_journal(newest.clone(), wait))?;
-        self.next = page.entries.last().map_or(0, |entry| entry.number) + 1;
+        self.last = page.entries.last().map(|entry| (entry.number, entry.when));
+        self.next = self.last.map_or(0, |(number, _)| number) + 1;
         let states = AlarmState::ALL.into_iter();
         let query = AlarmQuery {
             pattern: self.one_pattern(),
@@ -206,6 +224,7 @@ impl Follower<'_> {
             }
             for entry in &page.entries {
                 self.next = entry.number + 1;
+                self.last = Some((entry.number, entry.when));
                 if !self.selects(&entry.variable) {
                     continue;
                 }
@@ -234,7 +253,10 @@ impl Follower<'_> {
         }
     }
 
+    /// Entries about the journal itself have no variable, and are always shown.
     fn selects(&self, variable: &str) -> bool {
-        self.patterns.is_empty() || self.patterns.iter().any(|one| one.matches(variable))
+        variable.is_empty()
+            || self.patterns.is_empty()
+            || self.patterns.iter().any(|one| one.matches(variable))
     }
 }
