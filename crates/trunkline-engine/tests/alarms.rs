@@ -214,6 +214,13 @@ fn alarm_that_is_raised_while_it_is_shelved_shows_its_value_afterwards() {
     rig.write(&x, 85.0);
     let shelved = status(&rig, &x).record;
     assert_eq!((shelved.state, shelved.is_active), (State::Shelved, true));
+    assert_eq!(shelved.comment, "seen", "it says why the alarm is shelved");
+    let figures = rig.engine.alarms().figures(rig.now());
+    assert_eq!(
+        (figures.active, figures.raised_lately),
+        (1, 0),
+        "nobody saw it"
+    );
     act(&rig, &rig.caller, &x, AlarmAction::Unshelve).unwrap();
     let shown = status(&rig, &x).record;
     assert_eq!(shown.state, State::Unacknowledged);

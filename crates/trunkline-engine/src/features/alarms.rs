@@ -29,7 +29,7 @@ use trunkline_types::alarm::{
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
 use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
-    DataType, Fault, FaultCode, Level, Moment, Properties, Reason, Tick, Timestamp, Value,
+    DataType, Fault, FaultCode, Level, Moment, Properties, Reason, Scope, Tick, Timestamp, Value,
     WhyStage, WhyStep,
 };
 
@@ -130,6 +130,10 @@ impl Counts {
         match change.event {
             Event::Raise => {
                 self.figures.active += 1;
+                if change.to.is_hidden() {
+                    // No operator sees it.
+                    return;
+                }
                 let period = now.as_nanos() / RAISES_PERIOD.as_nanos() as u64;
                 match self.raises.back_mut().filter(|last| last.0 == period) {
                     Some(last) => last.1 += 1,
@@ -473,6 +477,11 @@ impl Entry {
                     operand: self.alarm.condition().operand(),
                     raised: Some(wall),
                     shelved_until: record.shelved_until,
+                    // The comment of a hidden alarm says why it is hidden.
+                    comment: match change.to.is_hidden() {
+                        true => std::mem::take(&mut record.comment),
+                        false => String::new(),
+                    },
                     ..AlarmRecord::default()
                 };
             }
@@ -584,8 +593,10 @@ impl VariableAlarms {
     ) -> bool {
         let (mut has_changed, mut is_unkept) = (false, false);
         for entry in self.alarms.borrow_mut().iter_mut() {
+            let machine = entry.alarm.machine();
             let change = change(entry, input);
             let has_new_delay = entry.note_delay(moment);
+            let has_hidden_change = entry.alarm.machine() != machine;
             match change {
                 Some(change) => {
                     entry.note(change, input, moment.wall);
@@ -593,7 +604,10 @@ impl VariableAlarms {
                         .enter(variable, entry, change, None, moment, wakes);
                     has_changed = true;
                 }
-                None => is_unkept |= has_new_delay,
+                None => {
+                    is_unkept |= has_new_delay || has_hidden_change;
+                    has_changed |= has_hidden_change;
+                }
             }
         }
         if is_unkept {
@@ -657,7 +671,9 @@ impl AlarmTable {
     ) {
         self.counts.lock().note(change, moment.now);
         let mut log = self.log.lock();
-        if log.readers.iter().all(Option::is_none) {
+        // Other programs read the log, and do not see single-process variables.
+        let is_private = variable.deployed().scope == Scope::Process;
+        if is_private || log.readers.iter().all(Option::is_none) {
             return;
         }
         if log.notes.len() >= ALARM_CHANGES_MAX {

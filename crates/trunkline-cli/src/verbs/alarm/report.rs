@@ -119,7 +119,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let page = connection.call(|client, wait| client.alarm_journal(query.clone(), wait))?;
         for entry in page.entries {
             match entry.event {
-                JournalEvent::Alarm(AlarmEvent::Raise) => {
+                // No operator sees an alarm that is hidden when it is raised.
+                JournalEvent::Alarm(AlarmEvent::Raise) if !entry.record.state.is_hidden() => {
                     raises.push((entry.when, format!("{}#{}", entry.variable, entry.alarm)));
                 }
                 JournalEvent::Lost(count) => lost += count,

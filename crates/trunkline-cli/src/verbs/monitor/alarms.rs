@@ -79,7 +79,11 @@ impl Follower<'_> {
             self.context.terminal.flush()?;
             let left = end.map(|end: Tick| end.since(clock.now()));
             let is_enough = match journal.next(left) {
-                Some(event) => self.take(event)?,
+                Some(event) => match self.take(event) {
+                    // The connection broke during the request. It is asked again after the next one.
+                    Err(CliError::Problem(problem)) if problem.exit == Exit::Unreachable => false,
+                    result => result?,
+                },
                 None => true,
             };
             if is_enough || end.is_some_and(|end| clock.now() >= end) {
@@ -124,7 +128,7 @@ impl Follower<'_> {
                 engine_id,
             } => {
                 let engine = Engine { epoch, engine_id };
-                let before = self.engine.replace(engine);
+                let before = self.engine;
                 let event = engine.connected(session, before, self.connection, self.context);
                 if let Some(event) = event {
                     self.context.tell(&event)?;
@@ -132,6 +136,7 @@ impl Follower<'_> {
                 if before.is_some_and(|before| before != engine) && !self.is_continued()? {
                     self.show_present()?;
                 }
+                self.engine = Some(engine);
             }
             Event::ItemError { .. } | Event::Ended { .. } => {
                 let sentence = "this engine keeps no alarm journal; update it";
