@@ -74,8 +74,17 @@ impl Alarm {
         if !self.is_enabled {
             return None;
         }
+        // A delay that has passed counts, even if it was not polled before this sample.
+        let passed = self.follow(now);
         self.condition.update(input, now);
-        self.follow(now)
+        match passed {
+            // What the sample changes besides comes with the next poll, after its own delay.
+            Some(_) => {
+                self.begin_or_end_delay(now);
+                passed
+            }
+            None => self.follow(now),
+        }
     }
 
     /// Returns true if [`update`](Self::update) would change the state, or begin or end a delay.
@@ -162,27 +171,31 @@ impl Alarm {
 
     /// Lets the state follow the condition, after the delay.
     fn follow(&mut self, now: Tick) -> Option<Change> {
-        let is_met = self.condition.is_met();
-        if is_met == self.machine.is_active() {
-            self.changes_at = None;
-            return None;
-        }
-        let delay = match is_met {
-            true => self.on_delay,
-            false => self.off_delay,
-        };
-        let at = *self
-            .changes_at
-            .get_or_insert_with(|| now.saturating_add(delay));
-        if at > now {
+        self.begin_or_end_delay(now);
+        if self.changes_at? > now {
             return None;
         }
         self.changes_at = None;
-        let event = match is_met {
+        let event = match self.condition.is_met() {
             true => Event::Raise,
             false => Event::Clear,
         };
         // These two are never refused.
         self.apply(event).ok().flatten()
+    }
+
+    /// Begins a delay if the condition differs from the state, and ends it if it does not.
+    fn begin_or_end_delay(&mut self, now: Tick) {
+        let is_met = self.condition.is_met();
+        if is_met == self.machine.is_active() {
+            self.changes_at = None;
+            return;
+        }
+        let delay = match is_met {
+            true => self.on_delay,
+            false => self.off_delay,
+        };
+        self.changes_at
+            .get_or_insert_with(|| now.saturating_add(delay));
     }
 }

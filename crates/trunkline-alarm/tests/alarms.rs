@@ -317,3 +317,16 @@ mod quiet {
         }
     }
 }
+
+/// A sample that arrives after the delay has passed, but before the alarm was polled.
+#[test]
+fn delay_that_has_passed_counts_before_a_later_sample() {
+    let mut definition = hi();
+    definition.on_delay = SECOND;
+    let mut rig = Rig::of(definition);
+    rig.f64(81.0);
+    rig.now = rig.now.saturating_add(SECOND);
+    assert_eq!(rig.f64(70.0), State::Unacknowledged);
+    assert_eq!(rig.sut.due(), Some(rig.now));
+    assert_eq!(rig.wait(Duration::ZERO), State::Normal);
+}

@@ -705,3 +705,27 @@ fn limit_that_is_not_a_number_leaves_the_alarm_as_it_is() {
     rig.poll();
     assert_eq!(state(&rig, &x), State::ReturnedUnacknowledged);
 }
+
+/// The alarm of an alias is raised by a change within the alias's own deadband.
+///
+/// Behaviour: H-07, H-20.
+#[test]
+fn alias_commits_a_change_within_its_deadband_that_raises_its_alarm() {
+    let mut shown = with(&[hi()]);
+    shown.alias = "rig/x".to_owned();
+    shown.deadband = Deadband {
+        user_percent: 10.0,
+        source_percent: 10.0,
+    };
+    shown.range = Some((0.0, 100.0));
+    let rig = Rig::with(vec![
+        define("x", Properties::new(DataType::F64)),
+        define("shown", shown),
+    ]);
+    let (x, shown) = (rig.variable("rig/x"), rig.variable("rig/shown"));
+    rig.write(&x, 79.0);
+    rig.write(&x, 79.5);
+    assert_eq!(shown.sequence(), 1);
+    rig.write(&x, 80.5);
+    assert_eq!(state(&rig, &shown), State::Unacknowledged);
+}

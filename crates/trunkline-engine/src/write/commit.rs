@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_types::{ClockSync, Level, Moment, Properties, Reason, Timestamp};
 
-use super::{Call, Completion, Origin, WriteVerb};
+use super::{Call, Completion, Origin, Write, WriteVerb};
 use crate::delivery::feed::Stall;
 use crate::delivery::group_room::GroupRooms;
 use crate::delivery::outbox::Wakes;
@@ -51,10 +51,10 @@ pub(crate) fn decide(
                 live: current.source_timestamp,
             });
         }
-        if within_deadband(properties, write, accepted, &current)
-            && !(variable.concerns_extensions(state, &accepted.update)
-                && variable.needs_commit(state, &accepted.update, call.moment))
-        {
+        let moment = call.moment;
+        if is_withheld(
+            variable, state, properties, write, accepted, &current, moment,
+        ) {
             return Ok(Decision::Unchanged {
                 sequence: current.sequence,
             });
@@ -65,6 +65,23 @@ pub(crate) fn decide(
             || current.value.as_slice() != accepted.update.value.as_slice();
     }
     Ok(Decision::Commit { changed })
+}
+
+/// Returns true if the update is not committed, because its change lies within the deadband (H-05)
+/// and no feature needs it. Always inlined, because a call would slow down a write.
+#[inline(always)]
+pub(crate) fn is_withheld(
+    variable: &Variable,
+    state: &State,
+    properties: &Properties,
+    write: &Write<'_>,
+    accepted: &Accepted,
+    current: &Update,
+    moment: Moment,
+) -> bool {
+    within_deadband(properties, write, accepted, current)
+        && !(variable.concerns_extensions(state, &accepted.update)
+            && variable.needs_commit(state, &accepted.update, moment))
 }
 
 /// Steps 3 and 4: decide and commit. The caller holds the variable's lock. Always inlined, because

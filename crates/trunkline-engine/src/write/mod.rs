@@ -23,7 +23,9 @@ use trunkline_types::{Moment, Position, Properties, Quality, Reason, Tick, Times
 
 pub use self::accept::WriteValue;
 use self::accept::{Accepted, accept};
-pub(crate) use self::commit::{Commit, Decision, admit, commit_undelayed, commit_update, decide};
+pub(crate) use self::commit::{
+    Commit, Decision, admit, commit_undelayed, commit_update, decide, is_withheld,
+};
 use self::commit::{commit, commit_admitted};
 pub(crate) use self::engine_core::{EngineCore, SLICE, View};
 pub(crate) use self::hooks::{Hook, WriteEnd, WriteObserver};

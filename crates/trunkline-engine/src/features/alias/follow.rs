@@ -6,9 +6,9 @@ use super::{AliasLinks, Target};
 use crate::delivery::outbox::Wakes;
 use crate::outcome::{Refusal, WriteOutcome};
 use crate::variable::{Admission, Committed, State, Variable};
-use crate::write::accept::{Accepted, accept_value, within_deadband};
+use crate::write::accept::{Accepted, accept_value};
 use crate::write::{
-    Commit, Origin, Write, WriteValue, commit_undelayed, reason_of, requalify_admitted,
+    Commit, Origin, Write, WriteValue, commit_undelayed, is_withheld, reason_of, requalify_admitted,
 };
 
 /// Applies the committed update of a target to `alias`, and so to the aliases of `alias`. The caller
@@ -65,7 +65,16 @@ fn apply(
         return WriteOutcome::Unchanged(sequence);
     }
     let write = source(WriteValue::Wire(&[]));
-    if within_deadband(&properties, &write, &accepted, &current) {
+    let moment = commit.moment;
+    if is_withheld(
+        alias,
+        state,
+        &properties,
+        &write,
+        &accepted,
+        &current,
+        moment,
+    ) {
         state.count_unchanged(sequence);
         return WriteOutcome::Unchanged(sequence);
     }
