@@ -729,3 +729,37 @@ fn alias_commits_a_change_within_its_deadband_that_raises_its_alarm() {
     rig.write(&x, 80.5);
     assert_eq!(state(&rig, &shown), State::Unacknowledged);
 }
+
+/// Those who follow alarms learn that one is no longer there.
+///
+/// Behaviour: H-11.
+#[test]
+fn alarm_that_is_removed_while_it_is_not_normal_is_entered_as_cleared() {
+    let (rig, x) = rig(&[hi(), limit(LimitLevel::Lo, 3.0)]);
+    let reader = reader(&rig);
+    rig.write(&x, 85.0);
+    assert_eq!(changes(&reader).len(), 1);
+    let mut latched = hi();
+    latched.latched = true;
+    let library = library_of("rig", vec![define("x", with(&[latched]))]);
+    let (none, mut wakes) = (&|_: &_, _: &_| None, Wakes::new());
+    let (now, wall) = (rig.now(), rig.wall());
+    let libraries = rig.engine.libraries();
+    libraries
+        .deploy_retained(&library, true, none, now, wall, &mut wakes)
+        .unwrap();
+    let seen = changes(&reader);
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|one| (one.event, one.from, one.status.record.state))
+        .collect();
+    let expected = [
+        (Event::Clear, State::Unacknowledged, State::Normal),
+        (Event::Raise, State::Normal, State::Unacknowledged),
+    ];
+    assert_eq!(seen, expected);
+    libraries.undeploy("rig", now, wall, &mut wakes).unwrap();
+    let last = changes(&reader);
+    assert_eq!(last.len(), 1);
+    assert_eq!(last[0].status.record.state, State::Normal);
+}

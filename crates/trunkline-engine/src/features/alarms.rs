@@ -659,7 +659,7 @@ impl AlarmTable {
         }
     }
 
-    /// Enters a change in the log.
+    /// Counts a change, and enters it in the log.
     fn enter(
         &self,
         variable: &Variable,
@@ -670,6 +670,47 @@ impl AlarmTable {
         wakes: &mut Wakes,
     ) {
         self.counts.lock().note(change, moment.now);
+        let comment = match who {
+            Some(_) => entry.record.comment.clone(),
+            None => String::new(),
+        };
+        let change = AlarmChange {
+            when: moment.wall,
+            event: change.event,
+            from: change.from,
+            who: who.map_or(String::new(), |caller| caller.principal.to_string()),
+            comment,
+            status: entry.status(variable),
+        };
+        self.append(variable, entry, change, wakes);
+    }
+
+    /// Enters the end of an alarm that no longer exists, unless it is normal.
+    fn enter_removed(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
+        let from = entry.record.state;
+        if from == AlarmState::Normal {
+            return;
+        }
+        let mut gone = Entry::new(&entry.definition);
+        gone.record = AlarmRecord {
+            state: AlarmState::Normal,
+            is_active: false,
+            cleared: Some(moment.wall),
+            shelved_until: None,
+            ..entry.record.clone()
+        };
+        let change = AlarmChange {
+            when: moment.wall,
+            event: Event::Clear,
+            from,
+            who: String::new(),
+            comment: "the alarm was removed, or its definition was changed".to_owned(),
+            status: gone.status(variable),
+        };
+        self.append(variable, &gone, change, wakes);
+    }
+
+    fn append(&self, variable: &Variable, entry: &Entry, change: AlarmChange, wakes: &mut Wakes) {
         let mut log = self.log.lock();
         // Other programs read the log, and do not see single-process variables.
         let is_private = variable.deployed().scope == Scope::Process;
@@ -681,17 +722,7 @@ impl AlarmTable {
             log.first += 1;
         }
         let note = AlarmNote {
-            change: AlarmChange {
-                when: moment.wall,
-                event: change.event,
-                from: change.from,
-                who: who.map_or(String::new(), |caller| caller.principal.to_string()),
-                comment: match who {
-                    Some(_) => entry.record.comment.clone(),
-                    None => String::new(),
-                },
-                status: entry.status(variable),
-            },
+            change,
             machine: entry.alarm.machine(),
             delayed_since: entry.delayed_since,
             version: log.version,
@@ -812,6 +843,10 @@ impl Alarms<'_> {
         let waited = known.is_some_and(|known| known.waits_for_sample.get());
         let mut before = known.map_or(Vec::new(), |known| known.alarms.take());
         self.unlist(handle, &before);
+        let is_kept = |entry: &Entry| properties.alarms.contains(&entry.definition);
+        for entry in before.iter().filter(|entry| !is_kept(entry)) {
+            self.table.enter_removed(variable, entry, moment, wakes);
+        }
         if properties.alarms.is_empty() {
             variable.detach::<VariableAlarms>(state);
             return;
@@ -905,11 +940,20 @@ impl Alarms<'_> {
     }
 
     /// Ends the alarms of a variable that is being undeployed. The caller holds its lock.
-    pub(crate) fn forget(&self, variable: &Variable, state: &mut State) {
+    pub(crate) fn forget(
+        &self,
+        variable: &Variable,
+        state: &mut State,
+        moment: Moment,
+        wakes: &mut Wakes,
+    ) {
         self.table.operand_changed(variable.name());
         if let Some(known) = state.extension::<VariableAlarms>() {
             let alarms = known.alarms.take();
             self.unlist(variable.handle(), &alarms);
+            for entry in &alarms {
+                self.table.enter_removed(variable, entry, moment, wakes);
+            }
             variable.detach::<VariableAlarms>(state);
         }
     }

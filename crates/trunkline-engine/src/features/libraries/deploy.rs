@@ -339,7 +339,8 @@ impl Libraries<'_> {
         // The place in the tables belongs to the next variable in its slot.
         state.latest.leave_tables();
         self.of(&features.leases).forget(variable, &mut state);
-        self.of(&features.alarms).forget(variable, &mut state);
+        let alarms = self.of(&features.alarms);
+        alarms.forget(variable, &mut state, moment, wakes);
         state.announce_gone(wakes);
         let fields = open_fields(&state).to_vec();
         let is_forced = state.extension::<Forced>().is_some();
