@@ -50,7 +50,7 @@ use trunkline_engine::store::{
     Damage, LogBound, RetainedValue, Start, Store, StoreError, StoredLibrary,
 };
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
-use trunkline_types::{AuditEntry, AuditPage, AuditQuery};
+use trunkline_types::{AuditEntry, AuditPage, AuditQuery, LibraryDefinition};
 
 use crate::error::Error;
 
@@ -272,6 +272,10 @@ impl Store for SqliteStore {
 
     fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError> {
         self.transaction(|transaction| alarm::of_library(transaction, library))
+    }
+
+    fn keep_only_alarms(&mut self, library: &LibraryDefinition) -> Result<(), StoreError> {
+        self.transaction(|transaction| alarm::keep_only(transaction, library))
     }
 
     fn alarm_journal_end(&mut self) -> Result<u64, StoreError> {

@@ -87,6 +87,9 @@ fn states_belong_to_the_alarms_of_their_library() {
     assert!(store.alarms("plan").unwrap().is_empty());
     store.save_library(&library_with_alarms(20, 3)).unwrap();
     assert_eq!(store.alarms("plant").unwrap(), kept_alarms(3, 0));
+    let fewer = library_with_alarms(20, 2).definition;
+    store.keep_only_alarms(&fewer).unwrap();
+    assert_eq!(store.alarms("plant").unwrap(), kept_alarms(2, 0));
     store.remove_library("plant").unwrap();
     assert!(store.alarms("plant").unwrap().is_empty());
 }

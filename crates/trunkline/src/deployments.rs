@@ -118,7 +118,7 @@ impl Deployments {
         check_name(&library.name)?;
         self.core.libraries().check(library, replace)?;
         let known = self.retained(&library.name)?;
-        self.restore_alarms(&library.name)?;
+        self.restore_alarms(library)?;
         if stored && let Some(store) = &self.store {
             let before = self.core.libraries().get(&library.name);
             lock(store).save_library(&StoredLibrary {
@@ -144,7 +144,7 @@ impl Deployments {
                 continue;
             }
             let known = self.retained(&definition.name)?;
-            self.restore_alarms(&definition.name)?;
+            self.restore_alarms(&definition)?;
             self.deploy_now(&definition, false, &known)?;
             if state == LibraryState::Stopped {
                 let (now, wall) = self.clock.moment();
@@ -164,15 +164,22 @@ impl Deployments {
         Ok(values.map(|value| (value.name.clone(), value)).collect())
     }
 
-    /// Gives the engine the kept states of the alarms of a library that is not deployed yet.
-    fn restore_alarms(&self, library: &str) -> Result<(), StoreError> {
+    /// Gives the engine the kept states of the alarms of a library that is not deployed yet, without
+    /// those of alarms that the library no longer has.
+    fn restore_alarms(&self, library: &LibraryDefinition) -> Result<(), StoreError> {
         let Some(store) = &self.store else {
             return Ok(());
         };
-        if self.core.libraries().get(library).is_none() {
-            let kept = unless_full(lock(store).alarms(library))?;
-            self.core.alarms().restore(kept);
+        if self.core.libraries().get(&library.name).is_some() {
+            return Ok(());
         }
+        let mut store = lock(store);
+        if !unless_full(store.alarms(&library.name))?.is_empty() {
+            unless_full(store.keep_only_alarms(library))?;
+        }
+        self.core
+            .alarms()
+            .restore(unless_full(store.alarms(&library.name))?);
         Ok(())
     }
 

@@ -305,6 +305,10 @@ impl Store for Switch {
         self.inner.alarms(library)
     }
 
+    fn keep_only_alarms(&mut self, library: &LibraryDefinition) -> Result<(), StoreError> {
+        self.inner.keep_only_alarms(library)
+    }
+
     fn alarm_journal_end(&mut self) -> Result<u64, StoreError> {
         self.inner.alarm_journal_end()
     }

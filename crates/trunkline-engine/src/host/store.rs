@@ -119,6 +119,12 @@ pub trait Store: Send {
     /// or not.
     fn alarms(&mut self, library: &str) -> Result<Vec<KeptAlarm>, StoreError>;
 
+    /// Drops the states of alarms that the library does not have, whether it is saved or not.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the states are unchanged.
+    fn keep_only_alarms(&mut self, library: &LibraryDefinition) -> Result<(), StoreError>;
+
     /// Returns the number of the last entry of the alarm journal; 0 if there is none.
     fn alarm_journal_end(&mut self) -> Result<u64, StoreError>;
 
