@@ -50,6 +50,33 @@ fn rig(alarms: &[AlarmDefinition]) -> (Rig, Arc<Variable>) {
     (rig, x)
 }
 
+/// An engine with `rig/x`, whose limit is the value of `rig/max`.
+fn rig_with_limit_variable() -> (Rig, Arc<Variable>, Arc<Variable>) {
+    let mut alarm = hi();
+    alarm.kind = AlarmKind::Limit {
+        level: LimitLevel::Hi,
+        limit: Operand::Variable("rig/max".to_owned()),
+        deadband: 0.0,
+    };
+    let rig = Rig::with(vec![
+        define("max", Properties::new(DataType::F64)),
+        define("x", with(&[alarm])),
+    ]);
+    let (x, max) = (rig.variable("rig/x"), rig.variable("rig/max"));
+    (rig, x, max)
+}
+
+/// Replaces the library `rig` by one with the variable `rig/x`.
+fn replace(rig: &Rig, properties: Properties) {
+    let library = library_of("rig", vec![define("x", properties)]);
+    let none = &|_: &_, _: &_| None;
+    let (now, wall) = (rig.now(), rig.wall());
+    let libraries = rig.engine.libraries();
+    libraries
+        .deploy_retained(&library, true, none, now, wall, &mut Wakes::new())
+        .unwrap();
+}
+
 fn reader(rig: &Rig) -> AlarmReader {
     rig.engine.alarms().reader(Box::new(Bell::default()), false)
 }
@@ -254,17 +281,7 @@ fn limit_follows_the_variable_that_it_names() {
 
 #[test]
 fn limit_is_known_before_the_first_value() {
-    let mut alarm = hi();
-    alarm.kind = AlarmKind::Limit {
-        level: LimitLevel::Hi,
-        limit: Operand::Variable("rig/max".to_owned()),
-        deadband: 0.0,
-    };
-    let rig = Rig::with(vec![
-        define("max", Properties::new(DataType::F64)),
-        define("x", with(&[alarm])),
-    ]);
-    let (x, max) = (rig.variable("rig/x"), rig.variable("rig/max"));
+    let (rig, x, max) = rig_with_limit_variable();
     rig.write(&max, 80.0);
     rig.poll();
     rig.write(&x, 85.0);
@@ -294,15 +311,7 @@ fn redeployed_alarm_with_the_same_definition_keeps_its_state() {
     let (rig, x) = rig(&[hi(), limit(LimitLevel::Lo, 3.0)]);
     rig.write(&x, 85.0);
     act(&rig, &rig.caller, &x, AlarmAction::Acknowledge).unwrap();
-    let replace = |alarms: &[AlarmDefinition]| {
-        let library = library_of("rig", vec![define("x", with(alarms))]);
-        let none = &|_: &_, _: &_| None;
-        let (now, wall) = (rig.now(), rig.wall());
-        let libraries = rig.engine.libraries();
-        libraries
-            .deploy_retained(&library, true, none, now, wall, &mut Wakes::new())
-            .unwrap();
-    };
+    let replace = |alarms: &[AlarmDefinition]| replace(&rig, with(alarms));
     replace(&[hi(), limit(LimitLevel::Lo, 4.0)]);
     assert_eq!(state(&rig, &x), State::Acknowledged);
     let mut latched = hi();
@@ -660,20 +669,9 @@ fn why_explains_alarms_that_are_hidden_or_active() {
 fn shelf_ends_after_an_edit_of_a_variable_without_a_value() {
     let (rig, x) = rig(&[hi()]);
     act(&rig, &rig.caller, &x, AlarmAction::Shelve(60 * SECOND)).unwrap();
-    let library = library_of(
-        "rig",
-        vec![define("x", {
-            let mut properties = with(&[hi()]);
-            properties.description = "edited".to_owned();
-            properties
-        })],
-    );
-    let (none, mut wakes) = (&|_: &_, _: &_| None, Wakes::new());
-    let (now, wall) = (rig.now(), rig.wall());
-    let libraries = rig.engine.libraries();
-    libraries
-        .deploy_retained(&library, true, none, now, wall, &mut wakes)
-        .unwrap();
+    let mut edited = with(&[hi()]);
+    edited.description = "edited".to_owned();
+    replace(&rig, edited);
     assert_eq!(state(&rig, &x), State::Shelved);
     rig.advance(60 * SECOND);
     rig.poll();
@@ -683,17 +681,7 @@ fn shelf_ends_after_an_edit_of_a_variable_without_a_value() {
 /// An alarm does not clear because the source of its limit has failed.
 #[test]
 fn limit_that_is_not_a_number_leaves_the_alarm_as_it_is() {
-    let mut alarm = hi();
-    alarm.kind = AlarmKind::Limit {
-        level: LimitLevel::Hi,
-        limit: Operand::Variable("rig/max".to_owned()),
-        deadband: 0.0,
-    };
-    let rig = Rig::with(vec![
-        define("max", Properties::new(DataType::F64)),
-        define("x", with(&[alarm])),
-    ]);
-    let (x, max) = (rig.variable("rig/x"), rig.variable("rig/max"));
+    let (rig, x, max) = rig_with_limit_variable();
     rig.write(&max, 80.0);
     rig.poll();
     rig.write(&x, 85.0);
@@ -741,13 +729,7 @@ fn alarm_that_is_removed_while_it_is_not_normal_is_entered_as_cleared() {
     assert_eq!(changes(&reader).len(), 1);
     let mut latched = hi();
     latched.latched = true;
-    let library = library_of("rig", vec![define("x", with(&[latched]))]);
-    let (none, mut wakes) = (&|_: &_, _: &_| None, Wakes::new());
-    let (now, wall) = (rig.now(), rig.wall());
-    let libraries = rig.engine.libraries();
-    libraries
-        .deploy_retained(&library, true, none, now, wall, &mut wakes)
-        .unwrap();
+    replace(&rig, with(&[latched]));
     let seen = changes(&reader);
     let seen: Vec<_> = seen
         .iter()
@@ -758,7 +740,11 @@ fn alarm_that_is_removed_while_it_is_not_normal_is_entered_as_cleared() {
         (Event::Raise, State::Normal, State::Unacknowledged),
     ];
     assert_eq!(seen, expected);
-    libraries.undeploy("rig", now, wall, &mut wakes).unwrap();
+    let (now, wall) = (rig.now(), rig.wall());
+    let libraries = rig.engine.libraries();
+    libraries
+        .undeploy("rig", now, wall, &mut Wakes::new())
+        .unwrap();
     let last = changes(&reader);
     assert_eq!(last.len(), 1);
     assert_eq!(last[0].status.record.state, State::Normal);

@@ -32,7 +32,7 @@ const ENTRY: &str = "number, at, event, count, variable, alarm, priority, area, 
 /// Number of columns of [`RECORD`].
 const RECORD_COLUMNS: usize = 10;
 
-/// Returns `?1, ?2, ..` for so many columns.
+/// Returns the placeholders `?1, ?2, ..` of `count` columns.
 fn places(count: usize) -> String {
     let places: Vec<String> = (1..=count).map(|place| format!("?{place}")).collect();
     places.join(", ")

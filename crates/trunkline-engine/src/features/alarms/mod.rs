@@ -17,8 +17,11 @@
 //!
 //! Lock order: variable, then the table's lists.
 
+mod changes;
+mod figures;
+
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use trunkline_alarm::condition::Input;
@@ -27,23 +30,23 @@ use trunkline_types::alarm::{
     AlarmAction, AlarmChange, AlarmDefinition, AlarmRecord, AlarmState, AlarmStatus, KeptAlarm,
 };
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
-use trunkline_types::wire::encode_alarm;
 use trunkline_types::{
     DataType, Fault, FaultCode, Level, Moment, Properties, Reason, Scope, Tick, Timestamp, Value,
     WhyStage, WhyStep,
 };
 
+pub use self::changes::{ALARM_CHANGES_MAX, AlarmNote, AlarmReader, AlarmSnapshot};
+use self::changes::{ChangeLog, kept, wire_form};
+pub use self::figures::AlarmFigures;
+use self::figures::Counts;
 use crate::caller::Caller;
-use crate::delivery::outbox::{Outbox, Wake, Wakes};
+use crate::delivery::outbox::{Wake, Wakes};
 use crate::outcome::Refusal;
 use crate::sync::{Arc, Mutex};
 use crate::update::Update;
 use crate::variable::{Committed, Extension, QuietRange, State, Variable};
 use crate::write::View;
 
-/// Maximum number of changes that wait for a reader. Beyond it a reader loses the oldest, and learns
-/// how many.
-pub const ALARM_CHANGES_MAX: usize = 100_000;
 /// Longest time for which an alarm can be shelved.
 pub const SHELVE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -56,7 +59,7 @@ pub type Alarms<'e> = View<'e, AlarmTable>;
 #[derive(Debug, Default)]
 pub struct AlarmTable {
     lists: Mutex<Lists>,
-    log: Mutex<ChangeLog>,
+    log: Arc<Mutex<ChangeLog>>,
     counts: Mutex<Counts>,
     /// The states of an earlier run, by variable, until the variable is deployed.
     restorable: Mutex<HashMap<String, Vec<KeptAlarm>>>,
@@ -74,250 +77,6 @@ struct Lists {
     changed: BTreeSet<u32>,
     /// For the name of each variable that alarms refer to: the variables with those alarms.
     referred: BTreeMap<String, BTreeSet<u32>>,
-}
-
-/// Numbers of alarms.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct AlarmFigures {
-    /// Number of alarms in each state, by the number of the state.
-    by_state: [u64; AlarmState::ALL.len()],
-    /// Number of alarms whose condition is met, also of hidden ones.
-    pub active: u64,
-    /// Number of alarms raised within the last ten minutes.
-    pub raised_lately: u64,
-}
-
-impl AlarmFigures {
-    /// Number of alarms in the states that `is_counted` selects.
-    pub fn in_states(&self, is_counted: impl Fn(AlarmState) -> bool) -> u64 {
-        let states = AlarmState::ALL.iter().zip(self.by_state);
-        let counted = states.filter(|(state, _)| is_counted(**state));
-        counted.map(|(_, count)| count).sum()
-    }
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    figures: AlarmFigures,
-    /// Number of alarms raised in each period of [`RAISES_PERIOD`], if any; the periods of the last
-    /// ten minutes.
-    raises: VecDeque<(u64, u64)>,
-}
-
-/// The resolution of [`AlarmFigures::raised_lately`].
-const RAISES_PERIOD: Duration = Duration::from_secs(10);
-/// The periods in ten minutes.
-const RAISES_PERIODS: u64 = 60;
-
-impl Counts {
-    fn count_of(&mut self, state: AlarmState) -> &mut u64 {
-        &mut self.figures.by_state[usize::from(state.number())]
-    }
-
-    fn add(&mut self, record: &AlarmRecord) {
-        *self.count_of(record.state) += 1;
-        self.figures.active += u64::from(record.is_active);
-    }
-
-    fn remove(&mut self, record: &AlarmRecord) {
-        *self.count_of(record.state) -= 1;
-        self.figures.active -= u64::from(record.is_active);
-    }
-
-    fn note(&mut self, change: Change, now: Tick) {
-        *self.count_of(change.from) -= 1;
-        *self.count_of(change.to) += 1;
-        match change.event {
-            Event::Raise => {
-                self.figures.active += 1;
-                if change.to.is_hidden() {
-                    // No operator sees it.
-                    return;
-                }
-                let period = now.as_nanos() / RAISES_PERIOD.as_nanos() as u64;
-                match self.raises.back_mut().filter(|last| last.0 == period) {
-                    Some(last) => last.1 += 1,
-                    None => self.raises.push_back((period, 1)),
-                }
-                self.forget_old(period);
-            }
-            Event::Clear => self.figures.active -= 1,
-            Event::Acknowledge
-            | Event::Reset
-            | Event::Shelve
-            | Event::Unshelve
-            | Event::Suppress
-            | Event::Unsuppress
-            | Event::TakeOutOfService
-            | Event::ReturnToService => {}
-        }
-    }
-
-    fn forget_old(&mut self, period: u64) {
-        let oldest = period.saturating_sub(RAISES_PERIODS - 1);
-        while self.raises.front().is_some_and(|first| first.0 < oldest) {
-            self.raises.pop_front();
-        }
-    }
-
-    fn figures(&mut self, now: Tick) -> AlarmFigures {
-        self.forget_old(now.as_nanos() / RAISES_PERIOD.as_nanos() as u64);
-        AlarmFigures {
-            raised_lately: self.raises.iter().map(|(_, count)| count).sum(),
-            ..self.figures.clone()
-        }
-    }
-}
-
-/// The changes that a reader has not taken yet.
-#[derive(Debug, Default)]
-struct ChangeLog {
-    notes: VecDeque<Arc<AlarmNote>>,
-    /// The number of the first note, counted from 0 on.
-    first: u64,
-    readers: Vec<Option<Place>>,
-    /// Variables whose alarms have a state to keep that is in no note: a delay has begun or ended,
-    /// or the alarm is new. Empty unless a reader keeps states.
-    unkept: BTreeSet<u32>,
-    /// The version of the next snapshot of an alarm.
-    version: u64,
-}
-
-/// The place of a reader in the log.
-#[derive(Debug)]
-struct Place {
-    /// The number of the note that it takes next.
-    next: u64,
-    outbox: Arc<Outbox>,
-    keeps_states: bool,
-}
-
-impl ChangeLog {
-    fn end(&self) -> u64 {
-        self.first + self.notes.len() as u64
-    }
-
-    fn keeps_states(&self) -> bool {
-        self.readers
-            .iter()
-            .flatten()
-            .any(|place| place.keeps_states)
-    }
-
-    /// Drops the notes that every reader has taken.
-    fn trim(&mut self) {
-        let nexts = self.readers.iter().flatten().map(|place| place.next);
-        let wanted = nexts.min().unwrap_or(self.end());
-        while self.first < wanted && self.notes.pop_front().is_some() {
-            self.first += 1;
-        }
-    }
-}
-
-/// A change of an alarm, with what must be kept of the alarm over restarts.
-#[derive(Debug)]
-pub struct AlarmNote {
-    pub change: AlarmChange,
-    machine: Machine,
-    delayed_since: Option<Timestamp>,
-    version: u64,
-}
-
-/// A snapshot of an alarm. Of two snapshots of one alarm, the one with the greater version is newer.
-#[derive(Clone, PartialEq, Debug)]
-pub struct AlarmSnapshot {
-    pub version: u64,
-    pub kept: KeptAlarm,
-}
-
-impl AlarmNote {
-    /// The alarm after the change.
-    pub fn snapshot(&self) -> AlarmSnapshot {
-        let status = &self.change.status;
-        let machine = (self.machine, self.delayed_since);
-        AlarmSnapshot {
-            version: self.version,
-            kept: kept(
-                &status.variable,
-                &status.definition,
-                machine,
-                &status.record,
-            ),
-        }
-    }
-}
-
-fn kept(
-    variable: &str,
-    definition: &AlarmDefinition,
-    (machine, delayed_since): (Machine, Option<Timestamp>),
-    record: &AlarmRecord,
-) -> KeptAlarm {
-    let (process, hidden) = machine.parts();
-    KeptAlarm {
-        variable: variable.to_owned(),
-        alarm: definition.name.clone(),
-        definition: wire_form(definition),
-        process,
-        hidden,
-        delayed_since,
-        record: record.clone(),
-    }
-}
-
-fn wire_form(definition: &AlarmDefinition) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode_alarm(definition, &mut bytes);
-    bytes
-}
-
-/// Reads the changes of all alarms from the time on at which it was made. Dropping it ends that.
-#[derive(Debug)]
-pub struct AlarmReader {
-    table: Arc<AlarmTable>,
-    slot: usize,
-}
-
-impl AlarmReader {
-    /// Takes the oldest changes, at most `limit`, with the number of changes that were lost before
-    /// them because this reader was too slow.
-    pub fn take(&self, limit: usize) -> (Vec<Arc<AlarmNote>>, u64) {
-        let mut log = self.table.log.lock();
-        let (first, end) = (log.first, log.end());
-        let Some(Some(place)) = log.readers.get_mut(self.slot) else {
-            return (Vec::new(), 0);
-        };
-        let lost = first.saturating_sub(place.next);
-        let from = place.next.max(first);
-        let count = (end - from).min(limit as u64);
-        place.next = from + count;
-        let notes = log.notes.iter().skip((from - first) as usize);
-        let taken = notes.take(count as usize).map(Arc::clone).collect();
-        log.trim();
-        (taken, lost)
-    }
-
-    /// Returns true if there is nothing to take, and no state to keep.
-    pub fn is_idle(&self) -> bool {
-        let log = self.table.log.lock();
-        let place = log.readers.get(self.slot).and_then(Option::as_ref);
-        place.is_none_or(|place| {
-            place.next == log.end() && (!place.keeps_states || log.unkept.is_empty())
-        })
-    }
-}
-
-impl Drop for AlarmReader {
-    fn drop(&mut self) {
-        let mut log = self.table.log.lock();
-        if let Some(place) = log.readers.get_mut(self.slot) {
-            *place = None;
-        }
-        if !log.keeps_states() {
-            log.unkept.clear();
-        }
-        log.trim();
-    }
 }
 
 /// The reason why an action on an alarm was refused.
@@ -711,39 +470,15 @@ impl AlarmTable {
     }
 
     fn append(&self, variable: &Variable, entry: &Entry, change: AlarmChange, wakes: &mut Wakes) {
-        let mut log = self.log.lock();
         // Other programs read the log, and do not see single-process variables.
-        let is_private = variable.deployed().scope == Scope::Process;
-        if is_private || log.readers.iter().all(Option::is_none) {
-            return;
-        }
-        if log.notes.len() >= ALARM_CHANGES_MAX {
-            log.notes.pop_front();
-            log.first += 1;
-        }
-        let note = AlarmNote {
-            change,
-            machine: entry.alarm.machine(),
-            delayed_since: entry.delayed_since,
-            version: log.version,
-        };
-        log.version += 1;
-        log.notes.push_back(Arc::new(note));
-        for place in log.readers.iter().flatten() {
-            wakes.add(&place.outbox);
+        if variable.deployed().scope != Scope::Process {
+            let kept = (entry.alarm.machine(), entry.delayed_since);
+            self.log.lock().append(change, kept, wakes);
         }
     }
 
-    /// Notes that the alarms of a variable have a state to keep that is in no note.
     fn note_unkept(&self, handle: u32, wakes: &mut Wakes) {
-        let mut log = self.log.lock();
-        if !log.keeps_states() {
-            return;
-        }
-        log.unkept.insert(handle);
-        for place in log.readers.iter().flatten().filter(|one| one.keeps_states) {
-            wakes.add(&place.outbox);
-        }
+        self.log.lock().note_unkept(handle, wakes);
     }
 }
 
@@ -1199,30 +934,13 @@ impl Alarms<'_> {
     /// Returns a reader of the changes from now on. `wake` is called when there is something to take.
     /// With `keeps_states`, it is also called when [`unkept`](Self::unkept) has something to keep.
     pub fn reader(&self, wake: Box<dyn Wake>, keeps_states: bool) -> AlarmReader {
-        let mut log = self.table.log.lock();
-        let place = Place {
-            next: log.end(),
-            outbox: Arc::new(Outbox::new(wake, true, None)),
-            keeps_states,
-        };
-        let slot = match log.readers.iter().position(Option::is_none) {
-            Some(slot) => slot,
-            None => {
-                log.readers.push(None);
-                log.readers.len() - 1
-            }
-        };
-        log.readers[slot] = Some(place);
-        AlarmReader {
-            table: Arc::clone(self.table),
-            slot,
-        }
+        AlarmReader::new(&self.table.log, wake, keeps_states)
     }
 
     /// Takes the states to keep that are in no note. A note that a reader takes afterwards may be
     /// older or newer than these; their versions tell.
     pub fn unkept(&self) -> Vec<AlarmSnapshot> {
-        let handles = std::mem::take(&mut self.table.log.lock().unkept);
+        let handles = self.table.log.lock().take_unkept();
         self.snapshots(handles)
     }
 
@@ -1243,11 +961,7 @@ impl Alarms<'_> {
                 continue;
             };
             for entry in alarms.alarms.borrow().iter() {
-                let version = {
-                    let mut log = self.table.log.lock();
-                    log.version += 1;
-                    log.version - 1
-                };
+                let version = self.table.log.lock().next_version();
                 let machine = (entry.alarm.machine(), entry.delayed_since);
                 let kept = kept(variable.name(), &entry.definition, machine, &entry.record);
                 found.push(AlarmSnapshot { version, kept });

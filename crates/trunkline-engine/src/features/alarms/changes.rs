@@ -1,0 +1,236 @@
+//! The log of the changes of alarms, and its readers: the journal of the host.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use trunkline_alarm::Machine;
+use trunkline_types::Timestamp;
+use trunkline_types::alarm::{AlarmChange, AlarmDefinition, AlarmRecord, KeptAlarm};
+use trunkline_types::wire::encode_alarm;
+
+use crate::delivery::outbox::{Outbox, Wake, Wakes};
+use crate::sync::{Arc, Mutex};
+
+/// Maximum number of changes that wait for a reader. Beyond it a reader loses the oldest, and learns
+/// how many.
+pub const ALARM_CHANGES_MAX: usize = 100_000;
+
+/// The changes that a reader has not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct ChangeLog {
+    notes: VecDeque<Arc<AlarmNote>>,
+    /// The number of the first note, counted from 0 on.
+    first: u64,
+    readers: Vec<Option<Place>>,
+    /// Variables whose alarms have a state to keep that is in no note: a delay has begun or ended,
+    /// or the alarm is new. Empty unless a reader keeps states.
+    unkept: BTreeSet<u32>,
+    /// The version of the newest snapshot of an alarm.
+    version: u64,
+}
+
+/// The place of a reader in the log.
+#[derive(Debug)]
+struct Place {
+    /// The number of the note that it takes next.
+    next: u64,
+    outbox: Arc<Outbox>,
+    keeps_states: bool,
+}
+
+impl ChangeLog {
+    /// Appends a change with what must be kept of the alarm, if anybody reads it.
+    pub(super) fn append(
+        &mut self,
+        change: AlarmChange,
+        (machine, delayed_since): (Machine, Option<Timestamp>),
+        wakes: &mut Wakes,
+    ) {
+        if self.readers.iter().all(Option::is_none) {
+            return;
+        }
+        if self.notes.len() >= ALARM_CHANGES_MAX {
+            self.notes.pop_front();
+            self.first += 1;
+        }
+        let note = AlarmNote {
+            change,
+            machine,
+            delayed_since,
+            version: self.next_version(),
+        };
+        self.notes.push_back(Arc::new(note));
+        for place in self.readers.iter().flatten() {
+            wakes.add(&place.outbox);
+        }
+    }
+
+    /// Notes that the alarms of a variable have a state to keep that is in no note.
+    pub(super) fn note_unkept(&mut self, handle: u32, wakes: &mut Wakes) {
+        if !self.keeps_states() {
+            return;
+        }
+        self.unkept.insert(handle);
+        for place in self.readers.iter().flatten().filter(|one| one.keeps_states) {
+            wakes.add(&place.outbox);
+        }
+    }
+
+    pub(super) fn take_unkept(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.unkept)
+    }
+
+    /// Returns a version that is greater than every one before.
+    pub(super) fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.notes.len() as u64
+    }
+
+    fn keeps_states(&self) -> bool {
+        self.readers
+            .iter()
+            .flatten()
+            .any(|place| place.keeps_states)
+    }
+
+    /// Drops the notes that every reader has taken.
+    fn trim(&mut self) {
+        let nexts = self.readers.iter().flatten().map(|place| place.next);
+        let wanted = nexts.min().unwrap_or(self.end());
+        while self.first < wanted && self.notes.pop_front().is_some() {
+            self.first += 1;
+        }
+    }
+}
+
+/// A change of an alarm, with what must be kept of the alarm over restarts.
+#[derive(Debug)]
+pub struct AlarmNote {
+    pub change: AlarmChange,
+    machine: Machine,
+    delayed_since: Option<Timestamp>,
+    version: u64,
+}
+
+/// A snapshot of an alarm. Of two snapshots of one alarm, the one with the greater version is newer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AlarmSnapshot {
+    pub version: u64,
+    pub kept: KeptAlarm,
+}
+
+impl AlarmNote {
+    /// The alarm after the change.
+    pub fn snapshot(&self) -> AlarmSnapshot {
+        let status = &self.change.status;
+        let machine = (self.machine, self.delayed_since);
+        AlarmSnapshot {
+            version: self.version,
+            kept: kept(
+                &status.variable,
+                &status.definition,
+                machine,
+                &status.record,
+            ),
+        }
+    }
+}
+
+pub(super) fn kept(
+    variable: &str,
+    definition: &AlarmDefinition,
+    (machine, delayed_since): (Machine, Option<Timestamp>),
+    record: &AlarmRecord,
+) -> KeptAlarm {
+    let (process, hidden) = machine.parts();
+    KeptAlarm {
+        variable: variable.to_owned(),
+        alarm: definition.name.clone(),
+        definition: wire_form(definition),
+        process,
+        hidden,
+        delayed_since,
+        record: record.clone(),
+    }
+}
+
+pub(super) fn wire_form(definition: &AlarmDefinition) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_alarm(definition, &mut bytes);
+    bytes
+}
+
+/// Reads the changes of all alarms that happen after its creation.
+#[derive(Debug)]
+pub struct AlarmReader {
+    log: Arc<Mutex<ChangeLog>>,
+    slot: usize,
+}
+
+impl AlarmReader {
+    pub(super) fn new(
+        log: &Arc<Mutex<ChangeLog>>,
+        wake: Box<dyn Wake>,
+        keeps_states: bool,
+    ) -> Self {
+        let shared = Arc::clone(log);
+        let mut log = log.lock();
+        let place = Place {
+            next: log.end(),
+            outbox: Arc::new(Outbox::new(wake, true, None)),
+            keeps_states,
+        };
+        let slot = match log.readers.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => {
+                log.readers.push(None);
+                log.readers.len() - 1
+            }
+        };
+        log.readers[slot] = Some(place);
+        Self { log: shared, slot }
+    }
+
+    /// Takes the oldest changes, at most `limit`, with the number of changes that were lost before
+    /// them because this reader was too slow.
+    pub fn take(&self, limit: usize) -> (Vec<Arc<AlarmNote>>, u64) {
+        let mut log = self.log.lock();
+        let (first, end) = (log.first, log.end());
+        let Some(Some(place)) = log.readers.get_mut(self.slot) else {
+            return (Vec::new(), 0);
+        };
+        let lost = first.saturating_sub(place.next);
+        let from = place.next.max(first);
+        let count = (end - from).min(limit as u64);
+        place.next = from + count;
+        let notes = log.notes.iter().skip((from - first) as usize);
+        let taken = notes.take(count as usize).map(Arc::clone).collect();
+        log.trim();
+        (taken, lost)
+    }
+
+    /// Returns true if there is nothing to take, and no state to keep.
+    pub fn is_idle(&self) -> bool {
+        let log = self.log.lock();
+        let place = log.readers.get(self.slot).and_then(Option::as_ref);
+        place.is_none_or(|place| {
+            place.next == log.end() && (!place.keeps_states || log.unkept.is_empty())
+        })
+    }
+}
+
+impl Drop for AlarmReader {
+    fn drop(&mut self) {
+        let mut log = self.log.lock();
+        if let Some(place) = log.readers.get_mut(self.slot) {
+            *place = None;
+        }
+        if !log.keeps_states() {
+            log.unkept.clear();
+        }
+        log.trim();
+    }
+}
