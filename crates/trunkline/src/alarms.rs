@@ -18,19 +18,16 @@ use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::alarm::{
     AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
 };
-use trunkline_types::audit::Removal;
 use trunkline_types::{Tick, Value};
 
-use crate::audit::LogLimits;
+use crate::audit::{LogLimits, MEMORY_ENTRIES_MAX, remove_oldest};
 use crate::deployments::{SharedStore, lock};
-use crate::retention::{WakeThread, next_turn};
+use crate::retention::{WakeThread, next_turn, start_thread};
 
 /// Time from the first change to the step that stores it.
 const GATHER: Duration = Duration::from_millis(20);
 /// The variable with the number of the newest entry.
 const JOURNAL_VARIABLE: &str = "_engine/alarms/journal";
-/// Number of entries kept by an engine without a store.
-const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
 /// The journal of an engine's alarms. Dropping it ends its thread; only [`AlarmLog::flush`] stores
 /// what has changed before.
@@ -108,15 +105,7 @@ impl AlarmLog {
             lost: AtomicU64::new(0),
         });
         let of_thread = Arc::clone(&kept);
-        let mut due = None;
-        let turn = move |now, _| {
-            due = of_thread.turn(now, due);
-            due
-        };
-        let running = Arc::new(Housekeeper::start(clock, turn)?);
-        let _already = thread.set(Arc::downgrade(&running));
-        // The thread may have looked for changes before it could be woken.
-        running.wake();
+        let running = start_thread(clock, &thread, move |now, due| of_thread.turn(now, due))?;
         Ok(Self {
             kept,
             thread: running,
@@ -265,12 +254,8 @@ impl Kept {
             }
             Place::Memory(newest) => {
                 newest.extend(pending.entries.drain(..));
-                let bound = LogBound {
-                    entries: MEMORY_ENTRIES_MAX,
-                    age: None,
-                    now,
-                };
-                if let Some(removal) = remove_oldest(newest, bound) {
+                let place = |entry: &AlarmEntry| (entry.number, entry.when);
+                if let Some(removal) = remove_oldest(newest, now, place) {
                     pending.next = removal.number + 1;
                     let event = JournalEvent::Removed(removal.count());
                     let text = removal.to_string();
@@ -339,19 +324,6 @@ fn newest(snapshots: Vec<AlarmSnapshot>) -> HashMap<(String, String), AlarmSnaps
         }
     }
     newest
-}
-
-/// Removes the oldest entries beyond the bound.
-fn remove_oldest(newest: &mut VecDeque<AlarmEntry>, bound: LogBound) -> Option<Removal> {
-    let (first, last) = (newest.front()?.number, newest.back()?.number);
-    let end = bound.surplus(first, last)?;
-    let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
-    let removed: Vec<AlarmEntry> = newest.drain(..count.min(newest.len())).collect();
-    Some(Removal {
-        number: last + 1,
-        numbers: first..=end,
-        times: removed.first()?.when..=removed.last()?.when,
-    })
 }
 
 fn of_memory(newest: &VecDeque<AlarmEntry>, query: &AlarmJournalQuery) -> AlarmJournalPage {

@@ -18,12 +18,12 @@ use trunkline_types::{
 };
 
 use crate::deployments::{SharedStore, lock};
-use crate::retention::{WakeThread, next_turn};
+use crate::retention::{WakeThread, next_turn, start_thread};
 
 /// Time from the first note to the step that stores it.
 const GATHER: Duration = Duration::from_millis(100);
-/// Number of entries kept by an engine without a store.
-const MEMORY_ENTRIES_MAX: u64 = 10_000;
+/// Number of entries of a log that an engine without a store keeps.
+pub(crate) const MEMORY_ENTRIES_MAX: u64 = 10_000;
 
 /// The audit of an engine. Dropping it ends its thread; only [`AuditLog::flush`] stores what was
 /// noted before.
@@ -95,15 +95,7 @@ impl AuditLog {
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         core.audit().keep(Box::new(WakeThread(Arc::clone(&thread))));
         let of_thread = Arc::clone(&kept);
-        let mut due = None;
-        let turn = move |now, _| {
-            due = of_thread.turn(now, due);
-            due
-        };
-        let running = Arc::new(Housekeeper::start(clock, turn)?);
-        let _already = thread.set(Arc::downgrade(&running));
-        // The thread may have looked for notes before it could be woken.
-        running.wake();
+        let running = start_thread(clock, &thread, move |now, due| of_thread.turn(now, due))?;
         Ok(Self {
             core: core.clone(),
             clock,
@@ -299,9 +291,10 @@ impl Entries {
             }
             Place::Memory(newest) => {
                 newest.extend(self.waiting.drain(..));
-                if let Some(removal) = remove_oldest(newest, now) {
+                let place = |entry: &AuditEntry| (entry.number, entry.when);
+                if let Some(removal) = remove_oldest(newest, now, place) {
                     self.next = removal.number + 1;
-                    newest.push_back(removal);
+                    newest.push_back(AuditEntry::of_removal(&removal, now));
                 }
             }
         }
@@ -309,23 +302,27 @@ impl Entries {
     }
 }
 
-/// Keeps memory within its bound. Returns the entry that reports what was removed.
-fn remove_oldest(newest: &mut VecDeque<AuditEntry>, now: Timestamp) -> Option<AuditEntry> {
+/// Keeps a log in memory within [`MEMORY_ENTRIES_MAX`]. Returns what was removed, which the next entry
+/// reports. `place` returns the number and the time of an entry.
+pub(crate) fn remove_oldest<T>(
+    newest: &mut VecDeque<T>,
+    now: Timestamp,
+    place: impl Fn(&T) -> (u64, Timestamp),
+) -> Option<Removal> {
     let bound = LogBound {
         entries: MEMORY_ENTRIES_MAX,
         age: None,
         now,
     };
-    let (first, last) = (newest.front()?.number, newest.back()?.number);
+    let (first, last) = (place(newest.front()?).0, place(newest.back()?).0);
     let end = bound.surplus(first, last)?;
     let count = usize::try_from(end + 1 - first).unwrap_or(usize::MAX);
-    let removed: Vec<AuditEntry> = newest.drain(..count.min(newest.len())).collect();
-    let removal = Removal {
+    let removed: Vec<T> = newest.drain(..count.min(newest.len())).collect();
+    Some(Removal {
         number: last + 1,
         numbers: first..=end,
-        times: removed.first()?.when..=removed.last()?.when,
-    };
-    Some(AuditEntry::of_removal(&removal, now))
+        times: place(removed.first()?).1..=place(removed.last()?).1,
+    })
 }
 
 fn of_memory(newest: &VecDeque<AuditEntry>, query: &AuditQuery) -> AuditPage {

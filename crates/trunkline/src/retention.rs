@@ -53,13 +53,7 @@ impl Retention {
             error: Mutex::default(),
         });
         let of_thread = Arc::clone(&gathered);
-        let mut due = None;
-        let turn = move |now, _| {
-            due = of_thread.turn(now, due);
-            due
-        };
-        let running = Arc::new(Housekeeper::start(clock, turn)?);
-        let _already = thread.set(Arc::downgrade(&running));
+        let running = start_thread(clock, &thread, move |now, due| of_thread.turn(now, due))?;
         Ok(Self {
             gathered,
             thread: running,
@@ -178,6 +172,28 @@ impl Sink for Changes<'_> {
     fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {}
 
     fn gone(&mut self, _subscription: u32, _handle: u32) {}
+}
+
+/// Starts the thread that calls `turn` whenever it is woken, and when the time is due that `turn`
+/// returned last. `thread` is how others wake it.
+///
+/// # Errors
+/// The system cannot start another thread.
+pub(crate) fn start_thread(
+    clock: Clock,
+    thread: &OnceLock<Weak<Housekeeper>>,
+    mut turn: impl FnMut(Tick, Option<Tick>) -> Option<Tick> + Send + 'static,
+) -> io::Result<Arc<Housekeeper>> {
+    let mut due = None;
+    let turn = move |now, _| {
+        due = turn(now, due);
+        due
+    };
+    let running = Arc::new(Housekeeper::start(clock, turn)?);
+    let _already = thread.set(Arc::downgrade(&running));
+    // It may have looked for work before it could be woken.
+    running.wake();
+    Ok(running)
 }
 
 pub(crate) struct WakeThread(pub(crate) Arc<OnceLock<Weak<Housekeeper>>>);

@@ -333,7 +333,7 @@ impl Worker {
             self.install(key, Session::refused(transport, bytes, now));
             return;
         }
-        // With so many connections lingering, the thread does not wait for this one. Most peers
+        // Too many connections linger already, so the thread does not wait for this one. Most peers
         // have already sent their request and still receive the answer: reading their input first
         // keeps the system from discarding it.
         let _ = transport.receive.try_read(&mut self.buffer);
