@@ -74,6 +74,7 @@ pub(crate) enum Command {
     #[command(subcommand, disable_help_subcommand = true)]
     Alarm(verbs::alarm::Subcommand),
     Audit(verbs::audit::Args),
+    History(verbs::history::Args),
     #[command(subcommand, disable_help_subcommand = true)]
     Stream(verbs::stream::Subcommand),
     #[cfg(target_os = "linux")]

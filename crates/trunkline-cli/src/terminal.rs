@@ -89,6 +89,15 @@ impl Terminal {
         }
     }
 
+    /// Returns the width of standard output in columns, if it is a terminal.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        if !self.out_is_tty {
+            return None;
+        }
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    }
+
     /// Makes the following lines the elements of one JSON array.
     pub(crate) fn begin_list(&self) {
         self.out().json_list = JsonList::Empty;

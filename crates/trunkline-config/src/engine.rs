@@ -18,7 +18,7 @@ use crate::sections::{check_keys, table};
 use crate::shown::shown_duration;
 
 const NAME_BYTES_MAX: usize = 255;
-const STORE_BYTES_MAX: usize = 4096;
+const PATH_BYTES_MAX: usize = 4096;
 const LOG_ENTRIES_MIN: i64 = 100;
 const LOG_ENTRIES_MAX: i64 = 100_000_000;
 const LOG_AGE_MIN: Duration = Duration::from_secs(60);
@@ -45,6 +45,9 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     {
         engine.store = store;
     }
+    engine.history = section
+        .node("history")
+        .and_then(|node| history(node, &mut values));
     let mut log = |keys: [&'static str; 2], entries: &mut u64, age: &mut Option<Duration>| {
         let [entries_key, age_key] = keys;
         if let Some(node) = section.node(entries_key)
@@ -95,21 +98,37 @@ pub(crate) fn read(section: &Table, report: &mut Report) -> EngineConfig {
     engine
 }
 
-/// Reads the path of the store, relative to the configuration file unless it is absolute.
 fn store(node: &Node, values: &mut Values<'_, '_>) -> Option<StoreChoice> {
-    let text = values.text_within("store", node, STORE_BYTES_MAX)?;
+    let text = values.text_within("store", node, PATH_BYTES_MAX)?;
     if text == "none" {
         return Some(StoreChoice::Off);
     }
     if text.is_empty() {
         return values.wrong_form("store", node, "the path of a file, or \"none\"");
     }
+    Some(StoreChoice::File(path(text, node, values)))
+}
+
+fn history(node: &Node, values: &mut Values<'_, '_>) -> Option<PathBuf> {
+    let text = values.text_within("history", node, PATH_BYTES_MAX)?;
+    if text == "none" {
+        let expected = "the path of a folder; leave out the [[history]] sections to record nothing";
+        return values.wrong_form("history", node, expected);
+    }
+    if text.is_empty() {
+        return values.wrong_form("history", node, "the path of a folder");
+    }
+    Some(path(text, node, values))
+}
+
+/// Returns a path relative to the configuration file, unless it is absolute.
+fn path(text: String, node: &Node, values: &Values<'_, '_>) -> PathBuf {
     let source = values.report.source(node.place.source);
     let folder = source.and_then(|source| source.path.as_deref()?.parent());
-    Some(StoreChoice::File(match folder {
+    match folder {
         Some(folder) => folder.join(text),
         None => PathBuf::from(text),
-    }))
+    }
 }
 
 fn timing(section: &Table, engine: &mut EngineConfig, values: &mut Values<'_, '_>) {

@@ -241,6 +241,26 @@ pub enum ConfigErrorKind {
     #[error("not valid CSV: {reason}")]
     CsvSyntax { reason: String },
 
+    // History.
+    #[error(
+        "no variable is left for \"{text}\", because \"{earlier}\" at {other} matches first; put this \
+         section before that one, or leave it out"
+    )]
+    HistoryUnreachable {
+        text: String,
+        earlier: String,
+        other: String,
+    },
+    #[error(
+        "record = false means that nothing is recorded, so it cannot have \"{key}\"; leave one out"
+    )]
+    HistoryContradicted { key: &'static str },
+    #[error(
+        "nothing would be recorded in this folder; name the variables in a [[history]] section, or \
+         leave out \"history\""
+    )]
+    HistoryOfNothing,
+
     // Engine.
     #[error("\"{text}\" is not an address and port such as 127.0.0.1:5850")]
     InvalidAddress { text: String },
@@ -340,6 +360,9 @@ codes! {
     ParameterType => "parameter-type",
     CsvPath => "csv-path",
     CsvSyntax => "csv-syntax",
+    HistoryUnreachable => "history-unreachable",
+    HistoryContradicted => "history-contradicted",
+    HistoryOfNothing => "history-of-nothing",
     InvalidAddress => "invalid-address",
     InvalidSocket => "invalid-socket",
     AddressTwice => "address-twice",

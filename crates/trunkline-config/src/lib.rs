@@ -9,7 +9,7 @@
 //! ```
 //!
 //! ```text
-//! files --source--> texts --node--> trees with places --engine, io, expand--> DeploymentPlan
+//! files --source--> texts --node--> trees with places --sections, expand--> DeploymentPlan
 //!                                                              |
 //!                             keys: which keys exist           +--report--> ConfigErrors
 //! ```
@@ -18,7 +18,7 @@
 //! - `load`: from paths or texts to a plan; the only module that handles several files.
 //! - [`plan`]: the result. [`error`]: the errors. [`keys`]: every key, as data.
 //! - `source`, `node`, `report`, `fields`, `suggestion`: texts, trees, errors, typed access.
-//! - `engine`, `io`, `variable/`: the sections.
+//! - `engine`, `io`, `history`, `variable/`: the sections.
 //! - `placeholder/`, `expand`, `template`, `csv`: many variables from one table.
 
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ mod engine;
 pub mod error;
 mod expand;
 mod fields;
+mod history;
 mod intern;
 mod io;
 pub mod keys;
@@ -46,5 +47,5 @@ mod variable;
 
 pub use error::{ConfigError, ConfigErrorKind, ConfigErrors, ERRORS_MAX, Position};
 pub use load::{LoadOptions, default_config_text, load, load_with, parse, parse_with};
-pub use plan::{DeploymentPlan, EngineConfig, IoConfig, Limits, StoreChoice};
+pub use plan::{DeploymentPlan, EngineConfig, HistoryConfig, IoConfig, Limits, StoreChoice};
 pub use source::FILE_BYTES_MAX;

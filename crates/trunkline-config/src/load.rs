@@ -11,13 +11,13 @@ use crate::fields::{Braces, Values};
 use crate::keys::Section;
 use crate::libraries::Libraries;
 use crate::node::{Node, Table};
-use crate::plan::{DeploymentPlan, EngineConfig, IoConfig};
+use crate::plan::{DeploymentPlan, EngineConfig, HistoryConfig, IoConfig, history_folder};
 use crate::report::Report;
 use crate::sections::{check_keys, required, table, tables};
 use crate::source::{Place, Source, files_of};
 use crate::template::{self, Template};
 use crate::variable::{Draft, IoNames, Layer, TextMode};
-use crate::{engine, io};
+use crate::{engine, history, io};
 
 /// Information of the program that its configuration files do not contain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -118,6 +118,7 @@ fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, Con
     let report_ref = &mut report;
     let engine = read_engine(&documents, report_ref);
     let io = read_io(&documents, report_ref);
+    let rules = history::read(&documents, report_ref);
     let files: Vec<File<'_>> = documents
         .iter()
         .map(|(source, document)| {
@@ -150,14 +151,19 @@ fn plan(mut report: Report, options: &LoadOptions) -> Result<DeploymentPlan, Con
     }
     let libraries = libraries.finish(&mut report);
     let sources = report.finish()?;
-    let sources = sources
+    let sources: Vec<PathBuf> = sources
         .into_iter()
         .filter_map(|source| source.path)
         .collect();
+    let history = rules.map(|rules| HistoryConfig {
+        folder: history_folder(&engine, &sources),
+        rules,
+    });
     Ok(DeploymentPlan {
         engine,
         libraries,
         io,
+        history,
         sources,
     })
 }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use trunkline_types::history::HistoryRule;
 use trunkline_types::url::DEFAULT_PORT;
 use trunkline_types::{LibraryDefinition, ListenAddress, Setting};
 
@@ -18,6 +19,8 @@ pub struct DeploymentPlan {
     pub libraries: Vec<LibraryDefinition>,
     /// The I/O servers, in the order in which the files name them.
     pub io: Vec<IoConfig>,
+    /// The variables to record; `None` without `[[history]]` sections.
+    pub history: Option<HistoryConfig>,
     /// The files that were read, including CSV files; empty if the text came from elsewhere.
     pub sources: Vec<PathBuf>,
 }
@@ -37,6 +40,8 @@ pub struct EngineConfig {
     pub alarm_journal_entries: u64,
     /// Maximum age of entries of the alarm journal; `None`: no limit.
     pub alarm_journal_age: Option<Duration>,
+    /// Folder of the history; `None`: beside the store, see [`DeploymentPlan::set_store`].
+    pub history: Option<PathBuf>,
     /// Addresses to listen at; never empty.
     pub listen: Vec<ListenAddress>,
     /// Adds a Unix socket to each loopback port, for programs of the same user.
@@ -118,7 +123,27 @@ pub struct IoConfig {
     pub origin: String,
 }
 
+/// The `[[history]]` sections: what an engine records, and where.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HistoryConfig {
+    /// Folder of the history, which need not exist.
+    pub folder: PathBuf,
+    /// The rules in the order of the files; the first one that matches a variable decides.
+    pub rules: Vec<HistoryRule>,
+}
+
 impl DeploymentPlan {
+    /// Sets the place of the store. The history moves beside it, unless the files name a folder.
+    ///
+    /// The folder is `plant.history` for a store `plant.db`. Without a store it is `history`,
+    /// beside the first configuration file.
+    pub fn set_store(&mut self, store: StoreChoice) {
+        self.engine.store = store;
+        if let Some(history) = &mut self.history {
+            history.folder = history_folder(&self.engine, &self.sources);
+        }
+    }
+
     /// Returns the number of variables in all libraries.
     pub fn variable_count(&self) -> usize {
         self.libraries
@@ -126,6 +151,28 @@ impl DeploymentPlan {
             .map(|library| library.variables.len())
             .sum()
     }
+}
+
+/// Returns the folder that the files name for the history, or its default.
+pub(crate) fn history_folder(engine: &EngineConfig, sources: &[PathBuf]) -> PathBuf {
+    match (&engine.history, &engine.store) {
+        (Some(folder), _) => folder.clone(),
+        (None, StoreChoice::File(store)) => folder_of_store(store),
+        (None, StoreChoice::Off | StoreChoice::Unsaid) => {
+            let first = sources.first().and_then(|file| file.parent());
+            first.unwrap_or(Path::new("")).join("history")
+        }
+    }
+}
+
+/// Returns a folder of the store's own: several engines may have their stores in one folder.
+fn folder_of_store(store: &Path) -> PathBuf {
+    if store.extension().is_some_and(|extension| extension == "db") {
+        return store.with_extension("history");
+    }
+    let mut folder = store.as_os_str().to_owned();
+    folder.push(".history");
+    folder.into()
 }
 
 impl Default for EngineConfig {
@@ -137,6 +184,7 @@ impl Default for EngineConfig {
             audit_age: None,
             alarm_journal_entries: 1_000_000,
             alarm_journal_age: None,
+            history: None,
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)).into()],
             local_socket: true,
             shared_memory: true,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use trunkline_config::keys::{SECTIONS, Section};
 use trunkline_config::{DeploymentPlan, EngineConfig, default_config_text, load, parse};
 use trunkline_types::VariableDefinition;
+use trunkline_types::history::HistorySettings;
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -31,7 +32,9 @@ fn default_configuration_states_the_defaults() {
     assert_eq!(plan.engine, EngineConfig::default());
     assert_eq!(plan.variable_count(), 0);
     assert_eq!(plan.io.len(), 1);
-    for key in Section::Engine.keys().chain(Section::Limits.keys()) {
+    assert_eq!(plan.history, None);
+    let shown = [Section::Engine, Section::Limits, Section::History];
+    for key in shown.into_iter().flat_map(Section::keys) {
         assert!(
             default_config_text().contains(key.name),
             "{} is not shown",
@@ -52,6 +55,10 @@ fn default_configuration_works_without_its_comments() {
     let plan = parse("trunkline.toml", &text.join("\n")).unwrap();
     assert_eq!(plan.engine.name.as_deref(), Some("plant"));
     assert_eq!(variable(&plan, "level").properties.units, "%");
+    let history = plan.history.unwrap();
+    assert_eq!(history.folder.to_str(), Some("plant.history"));
+    let settings = history.rules.iter().map(|rule| rule.settings);
+    assert!(settings.eq([None, Some(HistorySettings::default())]));
 }
 
 #[test]
@@ -90,6 +97,9 @@ fn rack_example_makes_many_variables_from_few_lines() {
 fn example_of_every_key_loads_and_leaves_none_out() {
     let plan = plan("all-keys.toml");
     assert_eq!(plan.variable_count(), 10 + 4 + 2 + 4 * 2);
+    let history = plan.history.unwrap();
+    assert_eq!(history.folder, example("all-keys.history"));
+    assert_eq!(history.rules.len(), 3);
     let text = fs::read_to_string(example("all-keys.toml")).unwrap();
     let is_written = |name: &str| {
         let section = text.contains(&format!("[{name}]")) || text.contains(&format!(".{name}]"));

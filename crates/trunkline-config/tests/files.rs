@@ -195,3 +195,21 @@ fn csv_files_elsewhere_are_not_read() {
     let message = attempt(".");
     assert!(message.contains("cannot be read"), "{message}");
 }
+
+#[test]
+fn folder_of_the_history_is_relative_to_its_file() {
+    let sections = "[[history]]\nvariables = \"**\"\n";
+    let folder = |engine: &str| {
+        let sut = directory(&[("a.toml", engine), ("b.toml", sections)]);
+        let plan = load(&[sut.path().to_owned()]).unwrap();
+        let folder = plan.history.unwrap().folder;
+        folder.strip_prefix(sut.path()).unwrap().to_owned()
+    };
+    for (engine, expected) in [
+        ("[engine]\nhistory = \"rows\"\n", "rows"),
+        ("[engine]\nstore = \"plant.db\"\n", "plant.history"),
+        ("", "history"),
+    ] {
+        assert_eq!(folder(engine).to_str(), Some(expected), "{engine}");
+    }
+}

@@ -5,11 +5,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_config::{DeploymentPlan, IoConfig, LoadOptions, parse as parse_file, parse_with};
+use trunkline_config::{
+    DeploymentPlan, HistoryConfig, IoConfig, LoadOptions, StoreChoice, parse as parse_file,
+    parse_with,
+};
 use trunkline_types::alarm::{
     Acknowledge, AlarmDefinition, AlarmKind, BitsNeeded, LimitLevel, Operand,
 };
-use trunkline_types::{Access, AuditMode, Deadband, Fifo, Properties, Scaling, Scope, Setting};
+use trunkline_types::history::{HistoryRule, HistorySettings};
+use trunkline_types::{
+    Access, AuditMode, Deadband, Fifo, Pattern, Properties, Scaling, Scope, Setting,
+};
 
 const IO: &str = "[[io]]\nname = \"plc1\"\ndriver = \"sim\"\n";
 
@@ -646,4 +652,167 @@ fn short_forms_and_every_kind_of_alarm_are_read() {
         select: 6,
     };
     assert_eq!(bits, [named("bits", kind)]);
+}
+
+fn history(text: &str) -> HistoryConfig {
+    parse(text).history.unwrap()
+}
+
+fn rule(pattern: &str, settings: Option<HistorySettings>) -> HistoryRule {
+    let pattern = Pattern::parse(pattern).unwrap();
+    HistoryRule { pattern, settings }
+}
+
+#[test]
+fn nothing_is_recorded_without_a_section() {
+    assert_eq!(parse("[engine]\n").history, None);
+    assert_eq!(DeploymentPlan::default().history, None);
+}
+
+#[test]
+fn two_lines_record_every_update_exactly_and_for_ever() {
+    let expected = HistoryConfig {
+        folder: "history".into(),
+        rules: vec![rule("**", Some(HistorySettings::default()))],
+    };
+    assert_eq!(history("[[history]]\nvariables = \"**\"\n"), expected);
+}
+
+/// Behaviour: H-13.
+#[test]
+fn history_section_has_its_settings_for_each_of_its_patterns() {
+    let found = history(
+        "[[history]]\nvariables = [\"boiler/**\", \"tank/level\"]\ndeadband = 0.5\n\
+         resolution = 0.01\nevery = \"1s\"\nkeep = \"365d\"\nrecord = true\n",
+    );
+    let settings = HistorySettings {
+        deadband_percent: 0.5,
+        resolution: 0.01,
+        every: Some(Duration::from_secs(1)),
+        keep: Some(Duration::from_secs(365 * 86_400)),
+    };
+    let expected = ["boiler/**", "tank/level"].map(|pattern| rule(pattern, Some(settings)));
+    assert_eq!(found.rules, expected);
+}
+
+#[test]
+fn limits_of_history_settings_are_included() {
+    let settings = |lines: &str| {
+        let found = history(&format!("[[history]]\nvariables = \"**\"\n{lines}"));
+        found.rules[0].settings.unwrap()
+    };
+    let least = settings("deadband = 0\nresolution = 0\nevery = \"1ms\"\nkeep = \"1h\"\n");
+    let expected = HistorySettings {
+        deadband_percent: 0.0,
+        resolution: 0.0,
+        every: Some(Duration::from_millis(1)),
+        keep: Some(Duration::from_secs(3_600)),
+    };
+    assert_eq!(least, expected);
+    let most = settings("deadband = 100\nresolution = 1e300\nevery = \"1d\"\nkeep = \"36500d\"\n");
+    let expected = HistorySettings {
+        deadband_percent: 100.0,
+        resolution: 1e300,
+        every: Some(Duration::from_secs(86_400)),
+        keep: Some(Duration::from_secs(36_500 * 86_400)),
+    };
+    assert_eq!(most, expected);
+    let none = settings("every = \"none\"\nkeep = \"none\"\n");
+    assert_eq!(none, HistorySettings::default());
+}
+
+#[test]
+fn history_sections_keep_the_order_of_the_files() {
+    let a = "[[history]]\nvariables = \"boiler/debug/**\"\nrecord = false\n\
+             [[history]]\nvariables = \"boiler/**\"\nkeep = \"2h\"\n";
+    let b = "[[history]]\nvariables = \"**\"\n";
+    let plan = parse_with(&[("a.toml", a), ("b.toml", b)], &LoadOptions::default()).unwrap();
+    let two_hours = HistorySettings {
+        keep: Some(Duration::from_secs(7_200)),
+        ..HistorySettings::default()
+    };
+    let expected = [
+        rule("boiler/debug/**", None),
+        rule("boiler/**", Some(two_hours)),
+        rule("**", Some(HistorySettings::default())),
+    ];
+    assert_eq!(plan.history.unwrap().rules, expected);
+}
+
+#[test]
+fn history_section_after_one_that_matches_first_is_refused() {
+    let section = |pattern: &str| format!("[[history]]\nvariables = \"{pattern}\"\n");
+    let both = |first: &str, second: &str| {
+        let (a, b) = (section(first), section(second));
+        parse_with(&[("a.toml", &a), ("b.toml", &b)], &LoadOptions::default())
+    };
+    for (first, second) in [
+        ("**", "boiler/level"),
+        ("boiler/**", "boiler/debug/**"),
+        ("boiler/**", "boiler"),
+        ("boiler/*/**", "boiler/*/level"),
+        ("boiler/level", "boiler/level"),
+    ] {
+        let expected = format!(
+            "b.toml:2:13 no variable is left for \"{second}\", because \"{first}\" at a.toml:2:13 \
+             matches first; put this section before that one, or leave it out"
+        );
+        assert_eq!(both(first, second).unwrap_err().to_string(), expected);
+    }
+    for (first, second) in [
+        ("boiler/level", "**"),
+        ("boiler/debug/**", "boiler/**"),
+        ("boiler/**", "boiler2/level"),
+        ("boiler/*", "boiler/**"),
+    ] {
+        assert!(both(first, second).is_ok(), "{first} before {second}");
+    }
+}
+
+#[test]
+fn patterns_of_one_history_section_may_overlap() {
+    let found = history("[[history]]\nvariables = [\"**\", \"boiler/level\"]\n");
+    assert_eq!(found.rules.len(), 2);
+}
+
+#[test]
+fn history_is_beside_the_store_unless_the_files_name_a_folder() {
+    let folder = |engine: &str| {
+        let text = format!("[engine]\n{engine}\n[[history]]\nvariables = \"**\"\n");
+        history(&text).folder
+    };
+    for (engine, expected) in [
+        ("", "history"),
+        ("store = \"none\"", "history"),
+        ("store = \"/data/plant.db\"", "/data/plant.history"),
+        ("store = \"/data/line.1\"", "/data/line.1.history"),
+        ("store = \"/data/plant\"", "/data/plant.history"),
+        (
+            "store = \"/data/plant.history\"",
+            "/data/plant.history.history",
+        ),
+        ("history = \"rows\"\nstore = \"/data/plant.db\"", "rows"),
+        ("history = \"/rows\"", "/rows"),
+    ] {
+        assert_eq!(folder(engine).to_str(), Some(expected), "{engine}");
+    }
+}
+
+#[test]
+fn history_moves_with_the_store_unless_the_files_name_a_folder() {
+    let file = |path: &str| StoreChoice::File(path.into());
+    let sections = "[[history]]\nvariables = \"**\"\n";
+    let folder = |sut: &DeploymentPlan| sut.history.as_ref().unwrap().folder.clone();
+    let mut sut = parse(&format!("[engine]\nstore = \"/a/b.db\"\n{sections}"));
+    sut.set_store(file("/state/engine-5850.db"));
+    assert_eq!(sut.engine.store, file("/state/engine-5850.db"));
+    assert_eq!(folder(&sut).to_str(), Some("/state/engine-5850.history"));
+    sut.set_store(StoreChoice::Off);
+    assert_eq!(folder(&sut).to_str(), Some("history"));
+    let mut sut = parse(&format!("[engine]\nhistory = \"/rows\"\n{sections}"));
+    sut.set_store(file("/state/engine-5850.db"));
+    assert_eq!(folder(&sut).to_str(), Some("/rows"));
+    let mut sut = parse("");
+    sut.set_store(file("/state/engine-5850.db"));
+    assert_eq!(sut.history, None);
 }

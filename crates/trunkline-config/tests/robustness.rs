@@ -47,11 +47,12 @@ fn word() -> impl Strategy<Value = String> {
         "template",
         "use",
         "io",
+        "history",
         "variable.fields",
         "template.variable",
         "use.rows",
     ];
-    let header = prop::sample::select([headers, more].concat());
+    let header = prop::sample::select([&headers[..], &more[..]].concat());
     let value = prop_oneof![
         prop::sample::select(vec![
             "0",

@@ -199,6 +199,10 @@ frame_kinds! {
     AlarmJournal = 94, "ALARM_JOURNAL", Client;
     /// A page of the alarm journal.
     AlarmEntries = 95, "ALARM_ENTRIES", Engine;
+    /// Asks for what was recorded of variables.
+    History = 96, "HISTORY", Client;
+    /// A page of a history: rows and events of variables, or buckets of them.
+    HistoryRows = 97, "HISTORY_ROWS", Engine;
     /// First frame: asks the directory where an endpoint is; waits until there is one.
     StreamLookup = 100, "S_LOOKUP", Client;
     /// A ticket for one connection to an endpoint.

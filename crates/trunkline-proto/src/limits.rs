@@ -55,5 +55,7 @@ pub const INFO_READERS_MAX: usize = 32;
 pub const WATCHES_MAX: usize = 1024;
 /// Maximum number of conditions of one FIND.
 pub const FIND_CONDITIONS_MAX: usize = 32;
+/// Maximum number of patterns of one HISTORY.
+pub const HISTORY_PATTERNS_MAX: usize = 10_000;
 /// Maximum number of libraries that the answer to ENGINE lists.
 pub const ENGINE_LIBRARIES_MAX: usize = 1024;

@@ -117,6 +117,8 @@ impl Features {
     pub const AUDIT: Features = Features(512);
     /// Alarms: ALARMS to ALARM_ENTRIES.
     pub const ALARMS: Features = Features(1024);
+    /// What was recorded of variables: HISTORY, HISTORY_ROWS.
+    pub const HISTORY: Features = Features(2048);
     /// The running digest counts GONE and ENDED as well.
     pub const ENDS: Features = Features(1 << 20);
     /// Streams only: both ends are processes of one machine and share one ring as the buffer of
@@ -126,7 +128,7 @@ impl Features {
     pub const DROPS: Features = Features(1 << 22);
     /// Every feature of this release.
     pub const OURS: Features =
-        Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 1 << 20);
+        Features(1 | 2 | 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512 | 1024 | 2048 | 1 << 20);
 
     /// The bits on the wire; bits unknown to this release are kept and have no effect.
     pub const fn to_bits(self) -> u64 {

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Bytes are borrowed before the memory is allocated. What does not fit is refused with the fault
-//! `memory-full`. The memory of a library that the host carries out is a [`Loan`], which counts for
-//! its session until the host has answered, even if the session ends before.
+//! `memory-full`. The memory of a library or of a query that the host carries out is a [`Loan`],
+//! which counts for its session until the host has answered, even if the session ends before.
 
 use trunkline_proto::{Fault, FaultCode};
 
@@ -182,10 +182,10 @@ impl Account {
         }
     }
 
-    /// Moves the bytes of the library that was received into a loan. The session continues to borrow
-    /// for them.
-    pub(crate) fn lend_out(&mut self) -> Loan {
-        let bytes = std::mem::take(&mut self.bytes[Use::Libraries as usize]);
+    /// Moves `bytes` of those taken for a use into a loan. The session continues to borrow for them.
+    pub(crate) fn lend_out(&mut self, of: Use, bytes: usize) -> Loan {
+        let bytes = bytes.min(self.taken(of));
+        self.bytes[of as usize] -= bytes;
         self.lent.bytes.fetch_add(bytes, Ordering::Relaxed);
         Loan {
             lent: Arc::clone(&self.lent),
@@ -283,7 +283,7 @@ mod tests {
         let mut sut = Account::new(&budget);
         let half = 512 << 10;
         sut.set(Use::Libraries, half).unwrap();
-        let loan = sut.lend_out();
+        let loan = sut.lend_out(Use::Libraries, half);
         assert_eq!((sut.taken(Use::Libraries), budget.used()), (0, half));
         assert!(sut.set(Use::Items, 100 << 10).is_err());
         assert!(sut.set(Use::Libraries, half).is_err());
@@ -302,11 +302,11 @@ mod tests {
         }
         let mut small = Account::new(&budget);
         small.set(Use::Libraries, FLOOR_BYTES).unwrap();
-        let within_floor = small.lend_out();
+        let within_floor = small.lend_out(Use::Libraries, usize::MAX);
         assert_eq!(budget.used(), budget.max());
         drop(others);
         small.set(Use::Libraries, 100 << 10).unwrap();
-        let beyond_floor = small.lend_out();
+        let beyond_floor = small.lend_out(Use::Libraries, usize::MAX);
         drop((small, within_floor));
         assert!(budget.used() >= 100 << 10, "{}", budget.used());
         drop(beyond_floor);

@@ -24,6 +24,7 @@
 //! - [`verb`], [`condition`]: what clients ask for.
 //! - [`outcome`], [`mod@fault`], [`why`]: the ends of a write, reasons of a refusal, explanations.
 //! - [`audit`]: the record of actions on an engine.
+//! - [`history`]: what an engine records of its variables, and queries of it.
 //! - [`wire`]: the binary form shared by cells, frames and golden vectors.
 //! - [`json`], [`text`]: the forms for people and scripts.
 
@@ -42,6 +43,7 @@ pub mod data_type;
 pub mod definition;
 pub mod fault;
 pub mod fifo;
+pub mod history;
 pub mod json;
 pub mod ledger;
 pub mod name;

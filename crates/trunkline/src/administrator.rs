@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use trunkline_engine::history::HistoryError;
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{
     Administrator, AuditRoom, Caller, DeployError, Deployed, LibraryState, LogPage, Order,
     OrderResult, Reply, Report,
 };
 use trunkline_net::{Clock, Housekeeper};
+use trunkline_types::history::HistoryQuery;
 use trunkline_types::{AuditAction, Fault, FaultCode};
 
 use crate::deployments::{Deployments, LibraryError, lock};
@@ -125,6 +127,7 @@ fn carry_out(deployments: &Deployments, order: Order) -> OrderResult {
         Order::AlarmJournal(query) => {
             return of_log(deployments.alarms().page(&query).map(LogPage::Alarms));
         }
+        Order::History(query) => return of_history(deployments, &query),
     };
     report.map_err(|error| Fault::new(code_of(&error), error.to_string()))
 }
@@ -136,6 +139,26 @@ fn of_log(page: Result<LogPage, StoreError>) -> OrderResult {
             ..Report::default()
         }),
         Err(error) => Err(Fault::new(FaultCode::StoreFailed, error.to_string())),
+    }
+}
+
+fn of_history(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
+    let Some(history) = deployments.history() else {
+        let sentence = "this engine records no history; name the variables to record in a \
+                        [[history]] section of its configuration";
+        return Err(Fault::new(FaultCode::NotSupported, sentence));
+    };
+    match history.page(query) {
+        Ok(page) => Ok(Report {
+            page: Some(Box::new(LogPage::History(page))),
+            ..Report::default()
+        }),
+        Err(error @ HistoryError::Query(_)) => {
+            Err(Fault::new(FaultCode::BadRequest, error.to_string()))
+        }
+        Err(error @ HistoryError::Files { .. }) => {
+            Err(Fault::new(FaultCode::StoreFailed, error.to_string()))
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use trunkline_types::{LibraryDefinition, Name, Properties, Reason};
 use crate::alarms::AlarmLog;
 use crate::audit::{AuditLog, LogLimits};
 use crate::engine::StartError;
+use crate::history::HistoryHost;
 use crate::io_host::IoHost;
 use crate::retention::Retention;
 
@@ -72,6 +73,7 @@ pub(crate) struct Deployments {
     retention: Option<Retention>,
     audit: AuditLog,
     alarms: AlarmLog,
+    history: Option<HistoryHost>,
     io: Mutex<Vec<IoHost>>,
 }
 
@@ -84,6 +86,7 @@ impl Deployments {
         store: Option<Box<dyn Store>>,
         audit: LogLimits,
         alarms: LogLimits,
+        history: Option<HistoryHost>,
     ) -> std::io::Result<Self> {
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let retention = match &store {
@@ -103,6 +106,7 @@ impl Deployments {
             retention,
             audit,
             alarms,
+            history,
             io: Mutex::new(Vec::new()),
         })
     }
@@ -210,6 +214,9 @@ impl Deployments {
         drop(wakes);
         if let Some(retention) = &self.retention {
             retention.follow(core, &deployed.handles);
+        }
+        if let Some(history) = &self.history {
+            history.follow(&deployed.handles);
         }
         Ok(deployed)
     }
@@ -360,12 +367,19 @@ impl Deployments {
         &self.alarms
     }
 
+    pub(crate) fn history(&self) -> Option<&HistoryHost> {
+        self.history.as_ref()
+    }
+
     /// Stores changed values, audit notes, and changes of alarms.
     pub(crate) fn flush(&self) {
         self.audit.flush();
         self.alarms.flush();
         if let Some(retention) = &self.retention {
             retention.flush();
+        }
+        if let Some(history) = &self.history {
+            history.flush();
         }
     }
 }
@@ -398,6 +412,9 @@ impl Drop for Deployments {
     fn drop(&mut self) {
         self.audit.note_stop();
         self.flush();
+        if let Some(history) = &self.history {
+            history.close();
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use trunkline_engine::fields::FIELDS_MAX;
 use trunkline_engine::health::{Census, Totals};
 use trunkline_engine::{Caller, Engine as Core, Origin, Wakes, Write};
-use trunkline_types::alarm::AlarmState;
+use trunkline_types::alarm::{AlarmDefinition, AlarmKind, AlarmState};
 use trunkline_types::{
     Access, DataType, LibraryDefinition, Properties, Quality, Reason, Tick, Timestamp, Value,
     VariableDefinition,
@@ -100,7 +100,13 @@ impl Health {
     pub(crate) fn begin(&self, now: Tick, wall: Timestamp) -> Result<(), LibraryError> {
         let rows = self.rows(&mut State::default(), now).into_iter();
         let variables = rows.map(|row| {
+            let alarms = match row.path {
+                "store/failing" => vec![failing("the store cannot be written")],
+                "history/failing" => vec![failing("the history cannot be written")],
+                _ => Vec::new(),
+            };
             let properties = Properties {
+                alarms,
                 units: row.units.to_owned(),
                 description: row.description.to_owned(),
                 access: Access::ReadOnly,
@@ -187,8 +193,18 @@ impl Health {
         let (journal, journal_lost) = deployments
             .as_ref()
             .map_or((0, 0), |d| d.alarms().end_and_lost());
-        let (store, store_error) =
-            deployments.map_or(("none", String::new()), |d| d.store_health());
+        let history = deployments.as_ref().and_then(|d| d.history());
+        let recorded = history.map(|history| history.figures()).unwrap_or_default();
+        let history_error = history.and_then(|history| history.error());
+        let history_state = match (history, &history_error) {
+            (None, _) => "none",
+            (Some(_), None) => "good",
+            (Some(_), Some(_)) => "failing",
+        };
+        let history_error = history_error.map_or_else(String::new, |error| error.to_string());
+        let (store, store_error) = deployments
+            .as_ref()
+            .map_or(("none", String::new()), |d| d.store_health());
         let queue = core.health().queue_memory();
         let queued = queue.map_or(totals.queued_bytes, |queue| queue.used);
         let (slots, requests) = (core.slots(), &self.facts.requests);
@@ -246,9 +262,30 @@ impl Health {
             U64 "alarms/lost" "" "Changes of alarms that are missing in the journal" = journal_lost;
             String "store/state" "" "none, good, damaged or failing" = Arc::<str>::from(store);
             String "store/error" "" "The failure of the store" = Arc::<str>::from(store_error);
+            Bool "store/failing" "" "True if nothing can be stored now" = store == "failing";
+            String "history/state" "" "none, good or failing" = Arc::<str>::from(history_state);
+            String "history/error" "" "The failure of the history" = Arc::<str>::from(history_error);
+            Bool "history/failing" "" "True if nothing can be recorded now"
+                = history_state == "failing";
+            U64 "history/recorded" "" "Rows recorded since the engine started" = recorded.recorded;
+            U64 "history/lost" "" "Updates that are missing in the history" = recorded.lost;
+            U64 "history/unsealed" "" "Rows that are in the log and not in files yet"
+                = recorded.unsealed;
+            U64 "history/bytes" "B" "Size of the history on the disk" = recorded.bytes;
             F64 "process/cpu" "%" "Of one processor, over the last period" = state.cpu(now);
             U64 "process/memory" "B" "Resident memory of the process" = process::resident_bytes();
         }
+    }
+}
+
+/// The alarm of a variable that is true while something fails (H-14).
+fn failing(description: &str) -> AlarmDefinition {
+    AlarmDefinition {
+        name: "failing".to_owned(),
+        priority: 900,
+        area: LIBRARY.to_owned(),
+        description: description.to_owned(),
+        ..AlarmDefinition::new(AlarmKind::Discrete { values: vec![1] })
     }
 }
 

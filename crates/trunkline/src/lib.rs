@@ -44,6 +44,7 @@ mod deployments;
 mod device;
 pub mod engine;
 mod health;
+mod history;
 mod io_host;
 pub mod local;
 mod machine;
@@ -58,6 +59,7 @@ pub use client::{
     PatternSet, PatternSubscription, Subscription, VariableError, Watch, aio, polled,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
+pub use history::OpenHistory;
 pub use provider::{Provider, ProviderOptions, ProviderStatus};
 pub use trunkline_client::{
     AlarmName, AlarmQuery, Batch, BatchReading, Comparison, Condition, ConnectionState, Event,

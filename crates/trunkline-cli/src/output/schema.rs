@@ -10,7 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, force, info, io, library, limits, ls, monitor, serve, snapshot, stream, tdms, why,
+    alarm, audit, force, history, info, io, library, limits, ls, monitor, serve, snapshot, stream,
+    tdms, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -47,6 +48,8 @@ pub(crate) fn schema() -> Json {
         ("alarm_entry", of::<alarm::Entry>()),
         ("alarm_report", of::<alarm::Report>()),
         ("audit", of::<audit::Entry>()),
+        ("history_interval", of::<history::Bucket>()),
+        ("history_event", of::<history::Event>()),
         ("driver", of::<io::Driver>()),
         ("limit", of::<limits::Limit>()),
         ("event", of::<Event>()),

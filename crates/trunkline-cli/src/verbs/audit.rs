@@ -244,6 +244,6 @@ pub(crate) fn pattern_of(
     Ok((targets, pattern))
 }
 
-fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {
+pub(crate) fn bad_pattern(error: trunkline_types::pattern::PatternError) -> Problem {
     Problem::failed("bad-pattern", error.to_string())
 }

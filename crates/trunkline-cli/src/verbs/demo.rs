@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trunkline::config::{DeploymentPlan, IoConfig};
+use trunkline::config::{DeploymentPlan, HistoryConfig, IoConfig};
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Client, Engine, Event, SubscribeOptions};
 use trunkline_net::server::raise_descriptor_limit;
+use trunkline_types::history::{HistoryRule, HistorySettings};
 use trunkline_types::text::{Digits, FormatOptions, format_value};
-use trunkline_types::{Contract, Reading};
+use trunkline_types::{Contract, Pattern, Reading};
 
 use super::io;
 use super::serve::{self, ListenArgs, ServeEvent};
@@ -18,12 +19,14 @@ use crate::connection::{metadata, opening};
 use crate::output::Metadata;
 use crate::output::record::json;
 use crate::terminal::Style;
-use crate::{CliError, Context, Exit};
+use crate::verbs::audit::bad_pattern;
+use crate::{CliError, Context, Exit, Problem};
 
 /// Run a demonstration: a simulated boiler house, and the CPU, memory, disk and network use of this
 /// computer
 ///
-/// The engine keeps everything in memory and runs until Ctrl-C. By default, only this machine can
+/// The engine keeps everything in memory, apart from a history in a temporary folder, and runs until
+/// Ctrl-C. By default, only this machine can
 /// reach it. The command prints examples to try.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -38,10 +41,11 @@ const USAGE: &str = "host/cpu/total";
 /// Longest time to watch each of them; the shown one moves ten times a second.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-const TO_TRY: [&str; 6] = [
+const TO_TRY: [&str; 7] = [
     "trunkline monitor boiler/level",
     "trunkline put boiler/feed 80",
     "trunkline get host/cpu/total boiler/level",
+    "trunkline history boiler/level --since 10m --plot",
     "trunkline info boiler/level",
     "trunkline find 'boiler/**'",
     "trunkline why boiler/level",
@@ -53,10 +57,25 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         ..DeploymentPlan::default()
     };
     plan.engine.name = Some("demo".to_owned());
+    // The demo leaves nothing behind.
+    let folder = tempfile::Builder::new()
+        .prefix("trunkline-demo-")
+        .tempdir()
+        .map_err(|error| {
+            let sentence = format!("there is no folder for temporary files: {error}");
+            Problem::failed("no-folder", sentence)
+        })?;
+    plan.history = Some(HistoryConfig {
+        folder: folder.path().to_owned(),
+        rules: vec![HistoryRule {
+            pattern: Pattern::parse("**").map_err(bad_pattern)?,
+            settings: Some(HistorySettings::default()),
+        }],
+    });
     serve::apply(&mut plan, &args.listen);
     context.interrupted.end_in_order(u32::MAX);
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
-    let engine = Engine::from_plan_with(&plan, &io::drivers())
+    let engine = Engine::from_plan_with(&plan, &io::drivers(), Some(trunkline_history::open))
         .map_err(|error| serve::of_start(&error, &plan))?;
     match context.settings.is_json() {
         true => {

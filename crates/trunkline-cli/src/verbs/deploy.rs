@@ -42,6 +42,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         );
         context.terminal.note(&sentence)?;
     }
+    if plan.history.is_some() {
+        let sentence = "[[history]] sections are ignored: only `serve` records history";
+        context.terminal.note(sentence)?;
+    }
     if plan.libraries.is_empty() {
         let sentence = "the files contain no library; add [[variable]] sections";
         return Err(Problem::new(Exit::ProblemsFound, "no-library", sentence).into());

@@ -9,6 +9,7 @@ pub(crate) mod find;
 pub(crate) mod force;
 pub(crate) mod get;
 pub(crate) mod help;
+pub(crate) mod history;
 pub(crate) mod info;
 pub(crate) mod init;
 pub(crate) mod io;
@@ -75,6 +76,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Library(args) => library::run(args, context),
         Command::Alarm(command) => alarm::run(command, context),
         Command::Audit(args) => audit::run(args, context),
+        Command::History(args) => history::run(args, context),
         Command::Stream(args) => stream::run(args, context),
         #[cfg(target_os = "linux")]
         Command::Record(args) => record::run(args, context),

@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     };
     apply(&mut plan, &args.listen);
     let (store, advice) = store(args.store.as_deref(), &plan)?;
-    plan.engine.store = store;
+    plan.set_store(store);
     if let Some(advice) = advice {
         context.terminal.note(&advice)?;
     }
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 /// reports the wait.
 fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
-        match Engine::from_plan_with(plan, &io::drivers()) {
+        match Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open)) {
             Err(StartError::Store(error)) if error.kind == StoreErrorKind::InUse => {
                 if attempt == 0 {
                     let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
@@ -172,7 +172,8 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
             started => return started.map_err(|error| of_start(&error, plan).into()),
         }
     }
-    Engine::from_plan_with(plan, &io::drivers()).map_err(|error| of_start(&error, plan).into())
+    Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open))
+        .map_err(|error| of_start(&error, plan).into())
 }
 
 /// Reports on standard error when values can no longer be stored, and when they can again; `before`
@@ -310,6 +311,9 @@ fn announce(engine: &Engine, plan: &DeploymentPlan, context: &Context) -> Result
         }
         if let StoreChoice::File(path) = &plan.engine.store {
             terminal.line(&format!("Store: {}", path.display()))?;
+        }
+        if let Some(history) = &plan.history {
+            terminal.line(&format!("History: {}", history.folder.display()))?;
         }
         terminal.line(&format!(
             "Listening on {} · press Ctrl-C to stop",

@@ -88,6 +88,7 @@ pub(crate) const VERBS: &[Verb] = &[
         ],
     ),
     Verb::reading("audit", READ),
+    Verb::reading("history", READ),
     Verb::group(
         "stream",
         &[

@@ -1,18 +1,26 @@
 //! The examples of configuration files are files that an engine serves.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use tempfile::TempDir;
 
 use crate::rig::{Served, run, serve};
 
-fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../examples/config")
-        .join(name)
+/// Copies the examples, since an engine writes beside its configuration.
+fn examples() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config");
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    folder
 }
 
 #[test]
 fn example_of_every_key_is_served() {
-    let (_engine, url) = serve(&example("all-keys.toml"), "127.0.0.1:0");
+    let folder = examples();
+    let (_engine, url) = serve(&folder.path().join("all-keys.toml"), "127.0.0.1:0");
     let has = |path: &str, part: &str| {
         let read = run(&["get", &format!("{url}/boiler/{path}")]);
         assert_eq!(read.code, Some(0), "{path}: {read:?}");
@@ -38,7 +46,8 @@ fn example_of_every_key_is_served() {
 /// Behaviour: DP-02.
 #[test]
 fn all_examples_are_served_together() {
-    let (_engine, url) = serve(&example(""), "127.0.0.1:0");
+    let folder = examples();
+    let (_engine, url) = serve(folder.path(), "127.0.0.1:0");
     let libraries = run(&["ls", &url]);
     for name in ["boiler", "minimal", "plant"] {
         assert!(libraries.out.contains(name), "{libraries:?}");

@@ -258,6 +258,7 @@ impl ClientCore {
             | FrameKind::AlarmPage
             | FrameKind::AlarmActed
             | FrameKind::AlarmEntries
+            | FrameKind::HistoryRows
             | FrameKind::Forced
             | FrameKind::Requested => requests.handle_answer(parts, now, frame),
             FrameKind::Fault => requests.handle_fault(parts, frame),

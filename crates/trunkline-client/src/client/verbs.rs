@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use trunkline_proto::Fault;
+use trunkline_proto::limits::HISTORY_PATTERNS_MAX;
 use trunkline_proto::message::forcing::ForcingVerb;
 use trunkline_proto::message::group::GROUP_MAX;
 use trunkline_proto::message::library::LibraryVerb;
 use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery};
+use trunkline_types::history::HistoryQuery;
 use trunkline_types::{AuditQuery, Condition, LibraryDefinition, Tick};
 
 use super::ClientCore;
@@ -16,8 +18,8 @@ use crate::options::OpenOptions;
 use crate::parts::Parts;
 use crate::request::{
     ActOnAlarms, AlarmJournal, AlarmName, AlarmQuery, Alarms, AnyRequest, Audit, Close, Deploy,
-    Engine, Find, Flush, Forcing, Info, Lease, LeaseTerms, Open, OrderLibrary, Read, ReadPage,
-    Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
+    Engine, Find, Flush, Forcing, History, Info, Lease, LeaseTerms, Open, OrderLibrary, Read,
+    ReadPage, Request, RequestId, RequestValue, Snapshot, Why, WriteGroup,
 };
 use crate::variables::VariableRef;
 use crate::variables::page::Page;
@@ -336,6 +338,20 @@ impl ClientCore {
         query: AlarmJournalQuery,
     ) -> Result<RequestId<AlarmJournal>, RequestError> {
         self.ask(1, AlarmJournal::new(Box::new(query)))
+    }
+
+    /// Queries what the engine has recorded of variables. Answered with one page; its `next` is the
+    /// `from` of the query for the page after it.
+    ///
+    /// # Errors
+    /// [`RequestError::TooManyItems`] if it has more than
+    /// [`HISTORY_PATTERNS_MAX`](trunkline_proto::limits::HISTORY_PATTERNS_MAX) patterns.
+    pub fn history(&mut self, query: HistoryQuery) -> Result<RequestId<History>, RequestError> {
+        let (items, max) = (query.patterns.len(), HISTORY_PATTERNS_MAX);
+        if items > max {
+            return Err(RequestError::TooManyItems { items, max });
+        }
+        self.ask(1, History::new(Box::new(query)))
     }
 
     /// Carries out an operator's action on alarms, with a comment, which may be empty. Each alarm

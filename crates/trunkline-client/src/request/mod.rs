@@ -18,6 +18,7 @@ mod engine;
 mod find;
 mod flush;
 mod forcing;
+mod history;
 mod info;
 mod items;
 mod lease;
@@ -43,6 +44,7 @@ use trunkline_proto::message::library::LibraryReport;
 use trunkline_proto::message::list::{ListBuilder, ListFrame};
 use trunkline_proto::{Disconnect, Fault, FaultCode, Features, Frame, FrameKind};
 use trunkline_types::alarm::{AlarmJournalPage, AlarmState, AlarmStatus};
+use trunkline_types::history::HistoryPage;
 use trunkline_types::{AuditPage, Reading, Tick};
 
 use crate::answer::{self, ForcedList, Found, Opened, Step};
@@ -64,6 +66,7 @@ pub use self::engine::Engine;
 pub use self::find::Find;
 pub use self::flush::Flush;
 pub use self::forcing::Forcing;
+pub use self::history::History;
 pub use self::info::Info;
 pub use self::lease::{Lease, LeaseTerms};
 pub use self::library::{Deploy, OrderLibrary};
@@ -442,6 +445,7 @@ requests! {
         Audit -> AuditPage,
         AlarmJournal -> AlarmJournalPage,
         Alarms -> Vec<AlarmStatus>,
+        History -> HistoryPage,
         ActOnAlarms -> Vec<Result<AlarmState, Fault>>,
         Forcing -> ForcedList,
         Deploy -> LibraryReport,

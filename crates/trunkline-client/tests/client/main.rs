@@ -8,6 +8,7 @@ mod connection;
 mod contracts;
 mod copies;
 mod flushing;
+mod history;
 mod hostile;
 mod ledger;
 mod newest;

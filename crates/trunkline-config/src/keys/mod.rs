@@ -4,8 +4,8 @@
 mod tables;
 
 use tables::{
-    ALARM, DEADBAND, ENGINE, FIFO, FILE, IO, LIBRARY, LIMITS, OVERRIDE, SCALE, TEMPLATE, USE,
-    VARIABLE, WAVEFORM,
+    ALARM, DEADBAND, ENGINE, FIFO, FILE, HISTORY, IO, LIBRARY, LIMITS, OVERRIDE, SCALE, TEMPLATE,
+    USE, VARIABLE, WAVEFORM,
 };
 
 /// A section and its keys.
@@ -41,6 +41,8 @@ pub enum Section {
     Use,
     /// `[[io]]`; its other keys are settings of the driver.
     Io,
+    /// `[[history]]`.
+    History,
     /// A waveform written as an initial value.
     Waveform,
 }
@@ -98,12 +100,17 @@ pub const SECTIONS: &[Section] = &[
     Section::Template,
     Section::Use,
     Section::Io,
+    Section::History,
     Section::Waveform,
 ];
 
 /// Keys that are refused with a reason instead of being reported as unknown.
 pub const PLANNED: &[PlannedKey] = &[
-    planned(Section::Variable, "history", "history"),
+    planned(
+        Section::Variable,
+        "history",
+        "setting the history of a variable outside [[history]]",
+    ),
     planned(Section::Variable, "write", "limiting who may write"),
     planned(Section::Variable, "read", "limiting who may read"),
     planned(Section::File, "stream", "declaring streams"),
@@ -131,6 +138,7 @@ impl Section {
             Section::Template => "[[template]]",
             Section::Use => "[[use]]",
             Section::Io => "[[io]]",
+            Section::History => "[[history]]",
             Section::Waveform => "a waveform",
         }
     }
@@ -153,6 +161,7 @@ impl Section {
             Section::Template => (TEMPLATE, None),
             Section::Use => (USE, None),
             Section::Io => (IO, None),
+            Section::History => (HISTORY, None),
             Section::Waveform => (WAVEFORM, None),
         };
         let of_variable = VARIABLE.iter().filter(move |key| match (self, reach) {

@@ -74,6 +74,12 @@ pub(super) const FILE: &[Key] = &[
         "creates a template's variables, once per row of parameters",
     ),
     key("io", "`[[io]]`", "none", "an I/O server"),
+    key(
+        "history",
+        "`[[history]]`",
+        "none",
+        "variables to record, and how; the first section that matches a variable decides",
+    ),
 ];
 
 pub(super) const ENGINE: &[Key] = &[
@@ -116,6 +122,12 @@ pub(super) const ENGINE: &[Key] = &[
         "none",
         "maximum age of entries of the alarm journal; once the oldest is a tenth older, all older ones \
          are removed, and an entry records this",
+    ),
+    key(
+        "history",
+        "path of a folder, relative to the folder of this file",
+        "beside the store, `plant.history` for `plant.db`; without a store `history`, beside the first file",
+        "where the updates of the variables in `[[history]]` sections are recorded",
     ),
     key(
         "listen",
@@ -707,6 +719,46 @@ pub(super) const IO: &[Key] = &[
         "true or false",
         "true",
         "also deploy the libraries that the driver offers",
+    ),
+];
+
+pub(super) const HISTORY: &[Key] = &[
+    key(
+        "variables",
+        "a pattern of full names, such as `boiler/**`, or a list of them",
+        "",
+        "the variables that it applies to, also those of later deployments",
+    ),
+    key(
+        "record",
+        "true or false",
+        "true",
+        "whether they are recorded; with `false` the section has no other key",
+    ),
+    key(
+        "deadband",
+        "percent of the range, 0 to 100",
+        "0",
+        "record a number only if it differs by more than this from the one recorded last; a change of \
+         quality is always recorded; 0: record every update",
+    ),
+    key(
+        "resolution",
+        "0 or a number above 0",
+        "0",
+        "round recorded numbers to multiples of this; 0: record them exactly",
+    ),
+    key(
+        "every",
+        "duration, 1 ms to 1 day, or \"none\"",
+        "none",
+        "record at most one update in this time, the newest; \"none\": record every update",
+    ),
+    key(
+        "keep",
+        "duration, 1 h to 36,500 days, or \"none\"",
+        "none",
+        "remove what was recorded longer ago; \"none\": keep everything",
     ),
 ];
 

@@ -7,6 +7,7 @@
 use std::any::Any;
 
 use trunkline_types::alarm::AlarmJournalQuery;
+use trunkline_types::history::HistoryQuery;
 use trunkline_types::{AuditAction, AuditQuery, Fault, FaultCode, LibraryDefinition};
 
 use crate::caller::Caller;
@@ -43,6 +44,8 @@ pub enum Order {
     Audit(AuditQuery),
     /// Look up entries of the alarm journal. Changes nothing.
     AlarmJournal(Box<AlarmJournalQuery>),
+    /// Look up what was recorded of variables. Changes nothing.
+    History(Box<HistoryQuery>),
 }
 
 /// Checks whether `caller` has the right to change what the engine hosts.
@@ -54,6 +57,16 @@ pub fn check_administer(caller: &Caller) -> Result<(), Fault> {
     Err(Fault::new(FaultCode::Denied, sentence))
 }
 
+fn check_read(caller: &Caller, what: &str) -> Result<(), Fault> {
+    if caller.rights.read {
+        return Ok(());
+    }
+    let sentence = format!(
+        "you may not read the {what} of this engine; ask its administrator for the right to"
+    );
+    Err(Fault::new(FaultCode::Denied, sentence))
+}
+
 impl Order {
     /// Returns the order's action in the audit, and its library; `None` if it changes nothing.
     pub fn audited(&self) -> Option<(AuditAction, &str)> {
@@ -62,19 +75,15 @@ impl Order {
             Order::Undeploy { library, .. } => Some((AuditAction::Undeploy, library)),
             Order::Start { library } => Some((AuditAction::Start, library)),
             Order::Stop { library } => Some((AuditAction::Stop, library)),
-            Order::Audit(_) | Order::AlarmJournal(_) => None,
+            Order::Audit(_) | Order::AlarmJournal(_) | Order::History(_) => None,
         }
     }
 
     /// Checks whether `caller` has the right to give the order.
     pub fn check_rights(&self, caller: &Caller) -> Result<(), Fault> {
         match self {
-            Order::AlarmJournal(_) if caller.rights.read => Ok(()),
-            Order::AlarmJournal(_) => {
-                let sentence = "you may not read the alarms of this engine; ask its administrator \
-                                for the right to";
-                Err(Fault::new(FaultCode::Denied, sentence))
-            }
+            Order::AlarmJournal(_) => check_read(caller, "alarms"),
+            Order::History(_) => check_read(caller, "history"),
             Order::Deploy { .. }
             | Order::Undeploy { .. }
             | Order::Start { .. }

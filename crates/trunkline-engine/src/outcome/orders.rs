@@ -3,6 +3,7 @@
 use std::fmt;
 
 use trunkline_types::alarm::AlarmJournalPage;
+use trunkline_types::history::HistoryPage;
 use trunkline_types::{AuditPage, Fault};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -22,11 +23,12 @@ impl LibraryState {
     }
 }
 
-/// A page of one of the engine's logs.
+/// A page of one of the engine's logs, or of its history.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LogPage {
     Audit(AuditPage),
     Alarms(AlarmJournalPage),
+    History(HistoryPage),
 }
 
 /// The result of an order, in numbers of variables.

@@ -8,6 +8,7 @@ use trunkline_proto::message::provider::ProviderOutcome;
 use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::{FaultRef, FrameKind, VersionRange};
+use trunkline_types::history::{HistoryCursor, RowKey};
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Quality, Value};
 
@@ -105,6 +106,7 @@ fn part(name: &str, ty: &str, form: &str) -> Vec<String> {
         "Inner" | "Flat" => return parts(nested(ty)),
         "Flag" | "HeaderFlag" | "Options" | "Elsewhere" => return Vec::new(),
         "Handle" | "Terms" | "Type" | "Typed" => name.to_owned(),
+        "Recorded" => format!("width varint | {name} bytes"),
         "Verb" => "verb u8 | flags u8".to_owned(),
         form => format!("{name} {}", wire(form, ty)),
     };
@@ -117,6 +119,8 @@ fn nested(ty: &str) -> &'static [Field] {
         "SubscribeTerms" => SubscribeTerms::FIELDS,
         "SubscribeFlags" => SubscribeFlags::FIELDS,
         "SubscriptionLedger" => SubscriptionLedger::FIELDS,
+        "HistoryCursor" => HistoryCursor::FIELDS,
+        "RowKey" => RowKey::FIELDS,
         "VersionRange" => VersionRange::FIELDS,
         "FaultRef<'a>" => FaultRef::FIELDS,
         "ProviderOutcome<'a>" => ProviderOutcome::FIELDS,

@@ -13,6 +13,7 @@ use super::forcing::{ForcedFrame, Forcing};
 use super::group::GroupAnswerFrame;
 use super::handles::{HandlesFrame, UnsubscribeFrame};
 use super::hello::{Hello, Welcome};
+use super::history::{HistoryFrameForm, HistoryRowsForm};
 use super::info::InfoAnswerFrame;
 use super::keepalive::{AckFrame, Keepalive};
 use super::lease::{LeaseFrame, LeasedFrame};
@@ -95,6 +96,8 @@ pub fn with_message<'a, V: MessageVisitor<'a>>(kind: FrameKind, visitor: V) -> V
         FrameKind::AlarmActed => visitor.list::<AlarmActedForm>(),
         FrameKind::AlarmJournal => visitor.single::<AlarmJournal<'a>>(),
         FrameKind::AlarmEntries => visitor.list::<AlarmEntriesForm>(),
+        FrameKind::History => visitor.list::<HistoryFrameForm>(),
+        FrameKind::HistoryRows => visitor.list::<HistoryRowsForm>(),
         FrameKind::StreamLookup => visitor.single::<Lookup>(),
         FrameKind::StreamTicket => visitor.single::<TicketGrant>(),
         FrameKind::StreamRegister => visitor.single::<Register>(),

@@ -39,6 +39,7 @@ pub mod form;
 pub mod group;
 pub mod handles;
 pub mod hello;
+pub mod history;
 pub mod info;
 pub mod keepalive;
 pub mod kinds;

@@ -9,6 +9,7 @@ pub(crate) mod find;
 pub(crate) mod flush;
 pub(crate) mod forcing;
 pub(crate) mod group;
+pub(crate) mod history;
 mod info;
 pub(crate) mod lease;
 pub(crate) mod open;

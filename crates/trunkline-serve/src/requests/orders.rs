@@ -1,5 +1,8 @@
-//! Library orders and queries of the audit and of the alarm journal: accepted, handed to the engine's
-//! host, and answered when it has replied. `deploy` receives the library of a DEPLOY.
+//! Library orders and queries of the audit, the alarm journal and the history: accepted, handed to the
+//! engine's host, and answered when it has replied. `deploy` receives the library of a DEPLOY, and
+//! `history` reads a HISTORY.
+
+use std::borrow::Borrow;
 
 use trunkline_engine::{
     AuditRoom, LibraryState, LogPage, NoAuditRoom, Order, OrderNote, Reply, Report,
@@ -13,10 +16,10 @@ use trunkline_proto::{Disconnect, Fault, FaultCode, Frame};
 use trunkline_types::alarm::{AlarmJournalQuery, AlarmState};
 use trunkline_types::{AuditOutcome, AuditQuery, Pattern};
 
-use super::Rejection;
+use super::{Rejection, history};
 use crate::context::{Context, Progress, Request, units_of};
 use crate::fault::audit_unstored;
-use crate::request_budget::Loan;
+use crate::request_budget::{Loan, Use};
 
 /// Maximum number of unanswered orders per session.
 const ORDERS_MAX: usize = 16;
@@ -90,9 +93,11 @@ pub(super) fn pattern_of(text: &str) -> Result<Option<Pattern>, Fault> {
     if text.is_empty() {
         return Ok(None);
     }
-    let pattern = Pattern::parse(text)
-        .map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))?;
-    Ok(Some(pattern))
+    parse_pattern(text).map(Some)
+}
+
+pub(super) fn parse_pattern(text: &str) -> Result<Pattern, Fault> {
+    Pattern::parse(text).map_err(|error| Fault::new(FaultCode::BadPattern, error.to_string()))
 }
 
 /// Queues an order or its refusal.
@@ -108,9 +113,12 @@ pub(super) fn take_order(
         Some(_) => {}
         None => {
             context.unanswered_orders += 1;
-            if let Order::Deploy { .. } = order {
-                loan = Some(context.account.lend_out());
-            }
+            let lent = match &order {
+                Order::Deploy { .. } => Some((Use::Libraries, usize::MAX)),
+                Order::History(query) => Some((Use::Requests, history::bytes_of(query))),
+                _ => None,
+            };
+            loan = lent.map(|(of, bytes)| context.account.lend_out(of, bytes));
         }
     }
     context.queue.push(OrderRequest {
@@ -233,7 +241,7 @@ fn put_page(page: &LogPage, request: u32, out: &mut Vec<u8>) {
                 removed: page.removed,
                 state: &page.state,
             };
-            put_frames::<AuditPageForm>(&head, &page.entries, request, out);
+            put_frames::<AuditPageForm, _>(&head, page.entries.iter(), request, out);
         }
         LogPage::Alarms(page) => {
             let head = AlarmEntriesHead {
@@ -241,23 +249,24 @@ fn put_page(page: &LogPage, request: u32, out: &mut Vec<u8>) {
                 removed: page.removed,
                 state: &page.state,
             };
-            put_frames::<AlarmEntriesForm>(&head, &page.entries, request, out);
+            put_frames::<AlarmEntriesForm, _>(&head, page.entries.iter(), request, out);
         }
+        LogPage::History(page) => history::put_page(page, request, out),
     }
 }
 
 /// Appends a page, in frames of about `PAGE_BYTES` each.
-fn put_frames<F: ListFrame>(
+pub(super) fn put_frames<'i, F: ListFrame, I: Borrow<F::Item<'i>>>(
     head: &F::Head<'_>,
-    entries: &[F::Item<'_>],
+    entries: impl Iterator<Item = I>,
     request: u32,
     out: &mut Vec<u8>,
 ) {
-    let mut entries = entries.iter().peekable();
+    let mut entries = entries.peekable();
     loop {
         let mut frame = ListBuilder::<F>::begin(out, request, head);
         while let Some(entry) = entries.next_if(|_| frame.len_bytes() < PAGE_BYTES) {
-            frame.push(entry);
+            frame.push(entry.borrow());
         }
         let has_more = entries.peek().is_some();
         frame.finish(has_more);

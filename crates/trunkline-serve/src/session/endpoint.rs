@@ -12,7 +12,7 @@ use trunkline_proto::message::hello::Hello;
 use trunkline_proto::message::keepalive::{Ack, Keepalive};
 use trunkline_proto::message::subscribe::SubscribeItem;
 use trunkline_proto::{Disconnect, Endpoint, Features, Frame, FrameKind, LivenessAction};
-use trunkline_types::{Moment, Tick, Timestamp};
+use trunkline_types::{Moment, Pattern, Tick, Timestamp};
 
 use crate::answers::Answers;
 use crate::context::{Context, Effect, Progress, REQUEST_BYTES, UNITS_MAX};
@@ -22,8 +22,8 @@ use crate::requests::orders::answer_reports;
 use crate::requests::provider::Provided;
 use crate::requests::write::retry_parked;
 use crate::requests::{
-    Rejection, alarm, engine, find, flush, forcing, group, lease, open, orders, read, snapshot,
-    subscribe, why, write,
+    Rejection, alarm, engine, find, flush, forcing, group, history, lease, open, orders, read,
+    snapshot, subscribe, why, write,
 };
 use crate::updates::UpdateSink;
 use crate::write_run::OwnedWrite;
@@ -352,6 +352,7 @@ impl Session {
             FrameKind::Alarms => alarm::handle_alarms(context, frame)?,
             FrameKind::AlarmAct => alarm::handle_act(context, frame)?,
             FrameKind::AlarmJournal => orders::handle_alarm_journal(context, frame)?,
+            FrameKind::History => history::handle(context, frame)?,
             FrameKind::Forcing => forcing::handle(context, frame)?,
             FrameKind::Provide => Provided::handle(context, frame)?,
             FrameKind::ProviderAnswer => self.provided.handle_provider_answer(context, frame)?,
@@ -537,6 +538,7 @@ fn feature_of(kind: FrameKind) -> Option<Features> {
         FrameKind::Compare => Features::CONVERGENCE,
         FrameKind::Audit => Features::AUDIT,
         FrameKind::Alarms | FrameKind::AlarmAct | FrameKind::AlarmJournal => Features::ALARMS,
+        FrameKind::History => Features::HISTORY,
         _ => return None,
     })
 }
@@ -553,6 +555,7 @@ fn bytes_waiting(kind: FrameKind, frame: &Frame<'_>) -> usize {
         FrameKind::Subscribe => size_of::<SubscribeItem>(),
         FrameKind::Lease => size_of::<(u32, u64)>(),
         FrameKind::AlarmAct => size_of::<(String, String)>(),
+        FrameKind::History => size_of::<Pattern>(),
         FrameKind::GroupWrite => size_of::<OwnedWrite>(),
         FrameKind::Snapshot => size_of::<u32>().saturating_add(size_of::<Update>()),
         // A condition stores its text twice.

@@ -18,6 +18,7 @@ mod convergence;
 mod dead_peers;
 mod forcing;
 mod groups;
+mod history;
 mod hostile;
 #[cfg(not(shuttle))]
 mod ledger;

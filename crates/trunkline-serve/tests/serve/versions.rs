@@ -14,6 +14,7 @@ use trunkline_proto::message::write::WriteVerb;
 use trunkline_proto::{Fault, FaultCode, Features, FrameKind, Negotiation, Throughput};
 use trunkline_serve::ServeOptions;
 use trunkline_types::alarm::AlarmAction;
+use trunkline_types::history::HistoryQuery;
 use trunkline_types::{AuditQuery, Position, Value};
 
 use super::rig::{Pair, World, client_options, f64_variable};
@@ -294,6 +295,17 @@ fn without_alarms_their_requests_are_refused_in_a_sentence() {
 
 /// Behaviour: B-50, B-51, LX-11.
 #[test]
+fn without_the_history_a_query_of_it_is_refused_in_a_sentence() {
+    for mut sut in either_without(Features::HISTORY) {
+        let request = sut.client.history(HistoryQuery::default()).unwrap();
+        assert_to_be_updated(&sut.answer(request).unwrap_err());
+        assert_eq!(sut.traffic.to_engine.count(FrameKind::History), 0);
+        assert_the_rest_works(&mut sut);
+    }
+}
+
+/// Behaviour: B-50, B-51, LX-11.
+#[test]
 fn nothing_is_gathered_without_throughput_mode() {
     let [engine, client] = [
         (without(Features::THROUGHPUT), Negotiation::OURS),
@@ -359,6 +371,7 @@ fn every_feature_is_left_out_once() {
         Features::CONVERGENCE,
         Features::AUDIT,
         Features::ALARMS,
+        Features::HISTORY,
         Features::ENDS,
     ];
     let all = left_out

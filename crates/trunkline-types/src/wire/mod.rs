@@ -27,16 +27,20 @@
 //! - [`encode_type`], [`encode_tagged`]: types, and values that carry their type.
 //! - [`encode_properties`]: the properties of a variable, as fields that can be skipped.
 //! - [`VariablesEncoder`], [`VariablesDecoder`]: the variables of a library.
+//! - [`encode_rows`], [`decode_rows`]: the rows of a history.
+//! - [`encode_buckets`], [`decode_buckets`]: what was computed from such rows.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
 mod alarm;
+mod buckets;
 mod check;
 mod data_type;
 mod definition;
 mod elements;
 mod library;
 mod reader;
+mod rows;
 mod value;
 
 #[cfg(test)]
@@ -48,11 +52,13 @@ mod value;
 mod tests;
 
 pub use alarm::{decode_alarm, encode_alarm};
+pub use buckets::{decode_buckets, encode_buckets};
 pub use check::{check_value, decoded_bytes_max, skip_value};
 pub use data_type::{decode_tagged, decode_type, encode_tagged, encode_type};
 pub use definition::{decode_properties, encode_properties};
 pub use library::{VariablesDecoder, VariablesEncoder};
 pub use reader::{DecodeError, Reader, put_varint, put_zigzag, varint_len};
+pub use rows::{ROWS_MAX, decode_rows, encode_rows};
 pub use value::{decode_value, decode_whole, encode_value, encoded_len};
 
 /// Maximum number of bytes of one value in wire form: 16 MiB. Larger data belongs in a stream.

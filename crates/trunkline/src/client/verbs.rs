@@ -24,6 +24,7 @@ use trunkline_proto::{Fault, Throughput};
 use trunkline_types::alarm::{
     AlarmAction, AlarmJournalPage, AlarmJournalQuery, AlarmState, AlarmStatus,
 };
+use trunkline_types::history::{HistoryPage, HistoryQuery};
 use trunkline_types::{AuditPage, AuditQuery, Contract, LibraryDefinition, Reading, Tick};
 
 use super::clients::{aio, blocking, polled};
@@ -370,6 +371,15 @@ verbs! {
     /// [`CallError`] if there is no answer; [`CallError::Fault`] if the journal cannot be read.
     waits fn alarm_journal(&self, query: AlarmJournalQuery) -> AlarmJournalPage
         = |core, _| core.alarm_journal(query);
+
+    /// Returns a page of what the engine has recorded of variables: rows and events, or buckets of
+    /// them. A page is bounded; its `next` is the `from` of the query for the page after it, and
+    /// `None` in the last one.
+    ///
+    /// # Errors
+    /// [`CallError`] if there is no answer; [`CallError::Fault`] if the engine records no history, or
+    /// if it cannot be read.
+    waits fn history(&self, query: HistoryQuery) -> HistoryPage = |core, _| core.history(query);
 
     /// Acknowledges, resets, shelves or unshelves alarms, takes them out of service or returns them
     /// to it, with a comment, which may be empty. Each alarm has its own result: its new state, or

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trunkline_config::{DeploymentPlan, IoConfig, StoreChoice};
+use trunkline_config::{DeploymentPlan, HistoryConfig, IoConfig, StoreChoice};
 use trunkline_engine::realtime::{Pumped, RtError, RtReader, RtWriter};
 use trunkline_engine::store::{Start, Store, StoreErrorKind};
 use trunkline_engine::{Caller, Engine as Core, Wakes};
@@ -26,6 +26,7 @@ use crate::administrator::OrderWorker;
 use crate::audit::LogLimits;
 use crate::deployments::Deployments;
 use crate::health::Health;
+use crate::history::{HistoryHost, HistoryStartError, OpenHistory};
 use crate::sessions::{Facts, SessionNumbers, Sessions};
 
 pub use self::options::{EngineOptions, StartError};
@@ -80,13 +81,14 @@ impl Engine {
         options: EngineOptions,
         store: Option<Box<dyn Store>>,
     ) -> Result<Engine, StartError> {
-        Self::start_after(options, store, |_| Ok(()))
+        Self::start_after(options, store, None, |_| Ok(()))
     }
 
     /// Starts an engine, and lets `prepare` deploy what it hosts before clients are admitted.
     fn start_after(
         options: EngineOptions,
         mut store: Option<Box<dyn Store>>,
+        history: Option<(&HistoryConfig, OpenHistory)>,
         prepare: impl FnOnce(&Engine) -> Result<(), StartError>,
     ) -> Result<Engine, StartError> {
         let clock = Clock::new();
@@ -110,8 +112,12 @@ impl Engine {
             entries: options.alarm_journal_entries,
             age: options.alarm_journal_age,
         };
-        let deployments =
-            Deployments::new(&core, clock, store, audit, alarms).map_err(StartError::Thread)?;
+        let history = match history {
+            Some((config, open)) => Some(HistoryHost::start(config, open, &core, clock)?),
+            None => None,
+        };
+        let deployments = Deployments::new(&core, clock, store, audit, alarms, history)
+            .map_err(StartError::Thread)?;
         let deployments = Arc::new(deployments);
         let order_worker =
             OrderWorker::start(Arc::clone(&deployments), clock).map_err(StartError::Thread)?;
@@ -218,14 +224,19 @@ impl Engine {
     /// # Errors
     /// The first thing that cannot be started; nothing keeps running then.
     pub fn from_plan(plan: &DeploymentPlan) -> Result<Engine, StartError> {
-        Self::from_plan_with(plan, &Drivers::built_in())
+        Self::from_plan_with(plan, &Drivers::built_in(), None)
     }
 
-    /// Starts an engine from configuration files, whose I/O servers are created by `drivers`.
+    /// Starts an engine from configuration files, whose I/O servers are created by `drivers`, and
+    /// whose history is opened by `history`.
     ///
     /// # Errors
-    /// As [`from_plan`](Self::from_plan).
-    pub fn from_plan_with(plan: &DeploymentPlan, drivers: &Drivers) -> Result<Engine, StartError> {
+    /// As [`from_plan`](Self::from_plan); also if the files want a history and `history` is `None`.
+    pub fn from_plan_with(
+        plan: &DeploymentPlan,
+        drivers: &Drivers,
+        history: Option<OpenHistory>,
+    ) -> Result<Engine, StartError> {
         let config = &plan.engine;
         let limits = &config.limits;
         let options = EngineOptions {
@@ -272,7 +283,13 @@ impl Engine {
             spin: config.spin,
         };
         let store = open_store(&options)?;
-        Self::start_after(options, store, |engine| engine.prepare(plan, drivers))
+        let history = match (&plan.history, history) {
+            (Some(_), None) => return Err(StartError::NoHistory),
+            (config, open) => config.as_ref().zip(open),
+        };
+        Self::start_after(options, store, history, |engine| {
+            engine.prepare(plan, drivers)
+        })
     }
 
     /// Deploys the libraries of the files. They come from the files at every start, so they are not
@@ -388,6 +405,9 @@ impl Engine {
         // Stores the values before the variables become bad.
         self.inner.deployments.flush();
         self.inner.deployments.alarms().close();
+        if let Some(history) = self.inner.deployments.history() {
+            history.close();
+        }
         self.inner.deployments.stop_io();
         self.inner.facts.stopping.store(true, Ordering::Release);
         self.inner.server.shutdown(grace);
@@ -452,6 +472,15 @@ fn check_process(io: &IoConfig, settings: &Settings) -> Result<(), DriverError> 
             given: format!("{period:?}"),
             rule: "give it to the process, `trunkline io run --period`".to_owned(),
         })),
+    }
+}
+
+impl From<HistoryStartError> for StartError {
+    fn from(error: HistoryStartError) -> Self {
+        match error {
+            HistoryStartError::History(error) => Self::History(error),
+            HistoryStartError::Thread(error) => Self::Thread(error),
+        }
     }
 }
 

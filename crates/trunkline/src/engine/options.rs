@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_engine::NameTaken;
+use trunkline_engine::history::HistoryError;
 use trunkline_engine::store::StoreError;
 use trunkline_io::DriverError;
 use trunkline_net::SPIN_DEFAULT;
@@ -125,6 +126,14 @@ pub enum StartError {
     /// The store cannot be used.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// The history cannot be opened.
+    #[error("{0}")]
+    History(HistoryError),
+    /// The configuration asks for a history, which this program does not have.
+    #[error(
+        "[[history]]: this program records no history; remove the section, or use `trunkline serve`"
+    )]
+    NoHistory,
     /// A library cannot be deployed.
     #[error("{0}")]
     Deploy(#[from] LibraryError),

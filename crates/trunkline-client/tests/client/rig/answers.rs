@@ -32,7 +32,11 @@ impl FakeEngine {
                 None => self.welcome.encode(&mut self.out),
             },
             // Tests answer these as they need it.
-            Said::Goodbye(_) | Said::Watch { .. } | Said::Unwatch(_) | Said::Audit { .. } => {}
+            Said::Goodbye(_)
+            | Said::Watch { .. }
+            | Said::Unwatch(_)
+            | Said::Audit { .. }
+            | Said::History { .. } => {}
             Said::Keepalive(keepalive) => self.confirm(keepalive.records_received),
             Said::Ack { records, grants } => {
                 self.confirm(*records);

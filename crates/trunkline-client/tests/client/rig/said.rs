@@ -77,6 +77,9 @@ pub enum Said {
     Publish(Vec<SaidWrite>),
     /// Tickets, each with the sentence of a refusal.
     Answers(Vec<(u64, Option<String>)>),
+    History {
+        request: u32,
+    },
     Audit {
         request: u32,
         from: Option<u64>,
@@ -195,6 +198,7 @@ impl Said {
                     limit: audit.limit,
                 }
             }
+            FrameKind::History => Said::History { request },
             kind => {
                 let handles = Handles::decode(frame)
                     .unwrap()
@@ -232,6 +236,7 @@ impl Said {
             Said::Publish(_) => FrameKind::Publish,
             Said::Answers(_) => FrameKind::ProviderAnswer,
             Said::Audit { .. } => FrameKind::Audit,
+            Said::History { .. } => FrameKind::History,
         }
     }
 }

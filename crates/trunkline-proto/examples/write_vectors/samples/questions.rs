@@ -19,6 +19,9 @@ use trunkline_proto::message::find::{
 use trunkline_proto::message::forcing::{
     ForcedBuilder, ForcedEntry, ForcedHead, Forcing, ForcingVerb,
 };
+use trunkline_proto::message::history::{
+    HistoryBuilder, HistoryHead, HistoryPattern, HistoryRowsBuilder, HistoryRowsHead,
+};
 use trunkline_proto::message::info::{
     InfoAnswerBuilder, ReaderInfo, SubscriptionInfo, VariableInfo,
 };
@@ -38,10 +41,14 @@ use trunkline_types::alarm::{
     AlarmAction, AlarmDefinition, AlarmEntry, AlarmEvent, AlarmKind, AlarmRecord, AlarmState,
     AlarmStatus, JournalEvent, LimitLevel, Operand,
 };
+use trunkline_types::history::{
+    Bucket, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryQuery, HistorySeries,
+    Row, RowKey, Rows, SeriesData,
+};
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
     Access, AuditAction, AuditEntry, AuditOutcome, Contract, DataType, Position, Properties,
-    Quality, Value, VariableDefinition,
+    Quality, Reason, Value, VariableDefinition,
 };
 
 use super::variables::{NOW, UNKNOWN_NAME, terms};
@@ -103,6 +110,7 @@ pub(super) fn add_all(samples: &mut Vec<Sample>) {
     libraries(samples);
     audit(samples);
     alarms(samples);
+    history(samples);
     forcing(samples);
 }
 
@@ -620,6 +628,133 @@ fn alarms(samples: &mut Vec<Sample>) {
             ));
             let lost = JournalEvent::Lost(3);
             page.push(&AlarmEntry::of_journal(4_712, NOW, lost, String::new()));
+            page.finish(false);
+        },
+    );
+}
+
+fn history(samples: &mut Vec<Sample>) {
+    add(
+        samples,
+        "history",
+        "The second page of an hour of two variables",
+        |out| {
+            let head = HistoryHead::of(&HistoryQuery {
+                since: Some(NOW.saturating_add_nanos(-3_600_000_000_000)),
+                until: Some(NOW),
+                from: Some(HistoryCursor {
+                    variable: "boiler/level".to_owned(),
+                    series: 4,
+                    after: Some(RowKey {
+                        time: NOW.as_nanos() - 1_000_000_000,
+                        epoch: 7,
+                        sequence: 300,
+                    }),
+                }),
+                limit: 1000,
+                ..HistoryQuery::default()
+            });
+            let mut frame = HistoryBuilder::begin(out, 56, &head);
+            for pattern in ["boiler/level", "boiler/valves/*"] {
+                frame.push(&HistoryPattern { pattern });
+            }
+            frame.finish(false);
+        },
+    );
+    add(
+        samples,
+        "history-buckets",
+        "At most 500 buckets of everything that was recorded of a variable",
+        |out| {
+            let head = HistoryHead::of(&HistoryQuery {
+                form: HistoryForm::Points(500),
+                ..HistoryQuery::default()
+            });
+            let mut frame = HistoryBuilder::begin(out, 57, &head);
+            let pattern = "boiler/level";
+            frame.push(&HistoryPattern { pattern });
+            frame.finish(false);
+        },
+    );
+    history_rows(samples);
+}
+
+fn history_rows(samples: &mut Vec<Sample>) {
+    let row = |ms: i64, sequence| RowKey {
+        time: NOW.as_nanos() + ms * 1_000_000,
+        epoch: 7,
+        sequence,
+    };
+    let series = |name: &str, data_type, units: &str, data| HistorySeries {
+        variable: name.to_owned(),
+        data_type,
+        units: units.to_owned(),
+        data,
+    };
+    add(
+        samples,
+        "history-rows",
+        "Three levels, two updates that are missing before the last of them, and a text",
+        |out| {
+            let mut levels = Rows::new(Some(8));
+            for (key, quality, level) in [
+                (row(0, 301), Quality::GOOD, 91.5_f64),
+                (row(10, 302), Quality::GOOD, 91.25),
+                (row(40, 305), Quality::bad(Reason::SensorFailure), 12.0),
+            ] {
+                levels.push(&Row {
+                    key,
+                    delay: 1000,
+                    quality,
+                    value: &level.to_le_bytes(),
+                });
+            }
+            levels.push_mark(HistoryMark {
+                key: row(40, 304),
+                event: HistoryEvent::Lost(Some(2)),
+            });
+            let mut texts = Rows::new(None);
+            texts.push(&Row {
+                key: row(5, 12),
+                delay: 0,
+                quality: Quality::GOOD,
+                value: b"\x04open",
+            });
+            let head = HistoryRowsHead {
+                next: Some(HistoryCursor {
+                    variable: "boiler/valve".to_owned(),
+                    series: 5,
+                    after: None,
+                }),
+                state: "the history is in plant.history",
+            };
+            let mut page = HistoryRowsBuilder::begin(out, 56, &head);
+            let levels = SeriesData::Rows(levels);
+            page.push(&series("boiler/level", DataType::F64, "%", levels));
+            let texts = SeriesData::Rows(texts);
+            page.push(&series("boiler/state", DataType::String, "", texts));
+            page.finish(false);
+        },
+    );
+    add(
+        samples,
+        "history-rows-buckets",
+        "A bucket of two numbers, and one in which everything was bad",
+        |out| {
+            let width = 1_u64 << 30;
+            let start = NOW.as_nanos() & !(width as i64 - 1);
+            let mut first = Bucket::new(start);
+            first.add(91.5);
+            first.add(91.25);
+            let second = Bucket {
+                bad: 3,
+                lost: 2,
+                ..Bucket::new(start + width as i64)
+            };
+            let buckets = vec![first, second];
+            let data = SeriesData::Buckets { width, buckets };
+            let mut page = HistoryRowsBuilder::begin(out, 57, &HistoryRowsHead::default());
+            page.push(&series("boiler/level", DataType::F64, "%", data));
             page.finish(false);
         },
     );

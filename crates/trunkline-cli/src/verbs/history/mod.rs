@@ -1,0 +1,292 @@
+//! `history`: shows what an engine has recorded of variables.
+
+mod buckets;
+mod plot;
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use trunkline_types::history::{
+    HistoryEvent, HistoryForm, HistoryItem, HistoryPage, HistoryQuery, POINTS_MAX, SeriesData,
+};
+use trunkline_types::{Pattern, Timestamp};
+
+pub(crate) use self::buckets::Bucket;
+use crate::arguments::{longer_than_none, number};
+use crate::connection::Connection;
+use crate::output::readings::{Plan, ReadingPrinter};
+use crate::output::record::{JsonSchema, Notice, Serialize};
+use crate::output::{Metadata, ReadingView, counted};
+use crate::targets::{self, Wanted};
+use crate::terminal::Style;
+use crate::verbs::audit::{bad_pattern, instant};
+use crate::{CliError, Context, Exit, Problem};
+
+/// Show what was recorded of variables
+///
+/// The engine records the variables that a [[history]] section of its configuration selects. The
+/// command prints every reading, by variable and then by time, as `monitor` does; what happened to
+/// the recording itself is reported on standard error. With --every or --points it prints one line
+/// for each interval: the number of values, the smallest, the largest, the first, the last and the
+/// mean.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Names, URLs, or patterns such as 'boiler/**'. Variables that no longer exist are found too
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// Only readings since this time, such as 2026-11-21T08:00, 14:30, today, yesterday, 10m or
+    /// "2 hours ago"
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1h",
+        allow_hyphen_values = true
+    )]
+    since: String,
+
+    /// Only readings before this time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    until: Option<String>,
+
+    /// Only the last reading of each variable before --until, however old it is
+    #[arg(long, conflicts_with_all = ["since", "every", "points", "plot"])]
+    last: bool,
+
+    /// Print one line for each interval of this length, such as 10s or 5m
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = longer_than_none,
+        conflicts_with = "points",
+        allow_hyphen_values = true
+    )]
+    every: Option<Duration>,
+
+    /// Print at most this number of intervals for each variable. Their length is a power of two of
+    /// nanoseconds, which is fast over long times
+    #[arg(long, value_name = "N", value_parser = number::<u32>(2..=u64::from(POINTS_MAX)))]
+    points: Option<u32>,
+
+    /// Draw the values of each variable in the terminal
+    #[arg(long, conflicts_with_all = ["every", "points"])]
+    plot: bool,
+
+    /// Stop after this number of readings or intervals
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = number::<u64>(1..=u64::MAX),
+        allow_negative_numbers = true
+    )]
+    count: Option<u64>,
+}
+
+/// What happened to the recording of a variable: on standard error.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "Trunkline history event, version 1")]
+pub(crate) struct Event {
+    /// started, stopped, interrupted, lost, added or retired.
+    event: &'static str,
+    /// The variable.
+    name: String,
+    /// When it happened, UTC, nanoseconds.
+    #[schemars(extend("format" = "date-time"))]
+    ts: String,
+    /// With lost: number of missing updates, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    /// For people.
+    #[serde(skip)]
+    sentence: String,
+}
+
+impl Event {
+    fn new(name: &str, when: Timestamp, event: HistoryEvent) -> Self {
+        let sentence = match event {
+            HistoryEvent::Started => "the engine started".to_owned(),
+            HistoryEvent::Added => "the variable was added".to_owned(),
+            HistoryEvent::Stopped => "the engine stopped".to_owned(),
+            HistoryEvent::Interrupted => {
+                "the engine was interrupted; later updates before its next start are missing"
+                    .to_owned()
+            }
+            HistoryEvent::Lost(Some(count)) => {
+                let verb = if count == 1 { "is" } else { "are" };
+                format!("{} {verb} missing", counted(count, "update"))
+            }
+            HistoryEvent::Lost(None) => "updates are missing".to_owned(),
+            HistoryEvent::Retired => "the variable was undeployed".to_owned(),
+            HistoryEvent::Other(number) => format!("event {number} of a newer version"),
+        };
+        let count = match event {
+            HistoryEvent::Lost(count) => count,
+            HistoryEvent::Started
+            | HistoryEvent::Added
+            | HistoryEvent::Stopped
+            | HistoryEvent::Interrupted
+            | HistoryEvent::Retired
+            | HistoryEvent::Other(_) => None,
+        };
+        Self {
+            event: event.name(),
+            name: name.to_owned(),
+            ts: when.to_string(),
+            count,
+            sentence,
+        }
+    }
+}
+
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {} ({})", self.name, self.sentence, self.ts)
+    }
+}
+
+impl Notice for Event {
+    fn style(&self) -> Style {
+        match self.event {
+            "lost" | "interrupted" => Style::Bad,
+            _ => Style::Plain,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let targets = targets::resolve(&args.names, &context.settings)?;
+    let patterns = patterns_of(&targets.wanted)?;
+    let until = instant("--until", args.until.as_ref(), context)?;
+    let since = match args.last {
+        true => None,
+        false => instant("--since", Some(&args.since), context)?,
+    };
+    if let (Some(since), Some(until)) = (since, until)
+        && since >= until
+    {
+        let sentence = format!("--since {since} is not before --until {until}; exchange them");
+        return Err(Problem::usage(sentence).into());
+    }
+    let until = until.unwrap_or_else(|| context.now().time);
+    let width = |time: Duration| {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+    };
+    let form = match (args.last, args.every, args.points) {
+        (true, _, _) => HistoryForm::Last,
+        (_, Some(every), _) => HistoryForm::Buckets(width(every)),
+        (_, _, Some(points)) => HistoryForm::Points(points),
+        _ if args.plot => HistoryForm::Points(plot::points(&context.terminal)),
+        _ => HistoryForm::Rows,
+    };
+    let query = HistoryQuery {
+        patterns,
+        since,
+        until: Some(until),
+        form,
+        from: None,
+        limit: 0,
+    };
+    let connection = Connection::new(&targets.engine, context)?;
+    let mut pages = Pages {
+        connection: &connection,
+        query,
+        is_first: true,
+    };
+    let left = args.count.unwrap_or(u64::MAX);
+    let (count, state) = match form {
+        HistoryForm::Rows | HistoryForm::Last => print_rows(&mut pages, left, context)?,
+        HistoryForm::Buckets(_) | HistoryForm::Points(_) if args.plot => {
+            plot::draw(&mut pages, since, until, context)?
+        }
+        HistoryForm::Buckets(_) | HistoryForm::Points(_) => {
+            buckets::print(&mut pages, left, context)?
+        }
+    };
+    if count == 0 {
+        context
+            .terminal
+            .note(&format!("nothing was recorded; {state}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the patterns of names and patterns. A name stands for the variable alone.
+fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
+    let patterns = wanted.iter().map(|one| match one {
+        Wanted::Pattern(pattern) => Ok(pattern.clone()),
+        Wanted::Name(name) => Ok(Pattern::parse(name).map_err(bad_pattern)?),
+        Wanted::Wrong(problem) => Err(problem.clone().of_all().into()),
+    });
+    patterns.collect()
+}
+
+/// The pages of a query, one after the other.
+struct Pages<'a> {
+    connection: &'a Connection,
+    query: HistoryQuery,
+    is_first: bool,
+}
+
+impl Pages<'_> {
+    fn next(&mut self) -> Result<Option<HistoryPage>, CliError> {
+        if !std::mem::take(&mut self.is_first) && self.query.from.is_none() {
+            return Ok(None);
+        }
+        let query = self.query.clone();
+        let page = self
+            .connection
+            .call(|client, wait| client.history(query, wait))?;
+        self.query.from.clone_from(&page.next);
+        Ok(Some(page))
+    }
+}
+
+/// Prints readings. Returns their number and the state of the history.
+fn print_rows(
+    pages: &mut Pages<'_>,
+    most: u64,
+    context: &Context,
+) -> Result<(u64, String), CliError> {
+    let plan = Plan {
+        name_width: 0,
+        with_time: true,
+        started: context.started,
+    };
+    let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
+    let (mut count, mut state) = (0, String::new());
+    while let Some(page) = pages.next()? {
+        state = page.state;
+        let received = context.clock.wall();
+        for series in &page.series {
+            let SeriesData::Rows(_) = &series.data else {
+                continue;
+            };
+            let metadata = Metadata {
+                data_type: series.data_type.clone(),
+                units: series.units.clone(),
+                precision: None,
+            };
+            for item in series.items() {
+                match item {
+                    HistoryItem::Reading(reading) => {
+                        let name = &series.variable;
+                        let shown = ReadingView::new(name, &metadata, &reading, received);
+                        printer.print(&shown)?;
+                        count += 1;
+                        if count == most {
+                            return Ok((count, state));
+                        }
+                    }
+                    HistoryItem::Event { when, event } => {
+                        context.tell(&Event::new(&series.variable, when, event))?;
+                    }
+                }
+            }
+        }
+        if context.interrupted.is_so() {
+            break;
+        }
+    }
+    Ok((count, state))
+}

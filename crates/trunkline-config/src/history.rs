@@ -1,0 +1,188 @@
+//! Reads the `[[history]]` sections: which variables an engine records, and how.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use trunkline_types::Pattern;
+use trunkline_types::history::{HistoryRule, HistorySettings};
+use trunkline_types::name::NUMBERS_LIBRARY;
+
+use crate::error::ConfigErrorKind as Kind;
+use crate::fields::Values;
+use crate::keys::Section;
+use crate::node::{Node, Table, Tree};
+use crate::report::Report;
+use crate::sections::{check_keys, required, tables};
+use crate::source::Place;
+
+const DEADBAND_MAX: f64 = 100.0;
+const EVERY_MIN: Duration = Duration::from_millis(1);
+const EVERY_MAX: Duration = Duration::from_secs(86_400);
+const KEEP_MIN: Duration = Duration::from_secs(3_600);
+const KEEP_MAX: Duration = Duration::from_secs(36_500 * 86_400);
+
+/// The keys that have no meaning for variables that are not recorded.
+const SETTINGS: [&str; 4] = ["deadband", "resolution", "every", "keep"];
+
+/// A pattern of a section, and its place.
+struct Selected {
+    pattern: Pattern,
+    place: Place,
+}
+
+/// Reads the sections of all files, in their order. Returns `None` if there are none.
+pub(crate) fn read(documents: &[(u32, Table)], report: &mut Report) -> Option<Vec<HistoryRule>> {
+    let mut rules = Vec::new();
+    let mut earlier: HashMap<String, Place> = HashMap::new();
+    let mut has_section = false;
+    for (_, document) in documents {
+        has_section |= document.entry("history").is_some();
+        for section in tables(document, "history", report) {
+            let (selected, settings) = read_section(section, report);
+            for Selected { pattern, place } in &selected {
+                check_reachable(pattern, *place, &earlier, report);
+            }
+            // Patterns of one section may overlap: they say the same of a variable.
+            for Selected { pattern, place } in selected {
+                earlier.entry(pattern.as_str().to_owned()).or_insert(place);
+                rules.push(HistoryRule { pattern, settings });
+            }
+        }
+    }
+    if !has_section {
+        check_no_folder(documents, report);
+    }
+    has_section.then_some(rules)
+}
+
+/// Reports a folder that nothing would be recorded in.
+fn check_no_folder(documents: &[(u32, Table)], report: &mut Report) {
+    for (_, document) in documents {
+        let engine = document.entry("engine").map(|entry| &entry.node.tree);
+        if let Some(Tree::Table(engine)) = engine
+            && let Some(entry) = engine.entry("history")
+        {
+            report.error(entry.key_place, Kind::HistoryOfNothing);
+        }
+    }
+}
+
+/// Returns the patterns of a section, and the settings of the variables that match them.
+fn read_section(table: &Table, report: &mut Report) -> (Vec<Selected>, Option<HistorySettings>) {
+    check_keys(table, Section::History, report);
+    let node = required(table, Section::History, "variables", report);
+    let mut values = Values::plain(report);
+    let selected = node.and_then(|node| selected(node, &mut values));
+    let settings = settings(table, &mut values);
+    let record = table
+        .node("record")
+        .and_then(|node| values.boolean("record", node));
+    let is_recorded = record.unwrap_or(true);
+    if !is_recorded {
+        for entry in &table.entries {
+            if let Some(key) = SETTINGS.into_iter().find(|key| *key == entry.key) {
+                report.error(entry.key_place, Kind::HistoryContradicted { key });
+            }
+        }
+    }
+    let settings = is_recorded.then_some(settings);
+    (selected.unwrap_or_default(), settings)
+}
+
+fn selected(node: &Node, values: &mut Values<'_, '_>) -> Option<Vec<Selected>> {
+    const EXPECTED: &str = "a pattern, or a list of at least one";
+    let nodes = match &node.tree {
+        Tree::List(nodes) if !nodes.is_empty() => nodes.as_slice(),
+        Tree::Text(_) => std::slice::from_ref(node),
+        _ => return values.wrong_form("variables", node, EXPECTED),
+    };
+    let mut selected = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let Some(text) = values.text("variables", node) else {
+            continue;
+        };
+        let place = node.place;
+        match pattern(&text) {
+            Ok(pattern) => selected.push(Selected { pattern, place }),
+            Err(reason) => {
+                let kind = Kind::InvalidPattern { text, reason };
+                values.report.error(place, kind);
+            }
+        }
+    }
+    Some(selected)
+}
+
+/// Parses a pattern of full names. Returns the reason if it cannot match any.
+fn pattern(text: &str) -> Result<Pattern, String> {
+    let pattern = Pattern::parse(text).map_err(|error| error.to_string())?;
+    let written = pattern.as_str();
+    if let Some((_, field)) = written.split_once('#') {
+        return Err(format!(
+            "the history records whole variables, not fields; leave out #{field}"
+        ));
+    }
+    if written.split('/').next() == Some(NUMBERS_LIBRARY) {
+        return Err(
+            "the history goes by full names, not register numbers; write library/name".to_owned(),
+        );
+    }
+    Ok(pattern)
+}
+
+fn settings(table: &Table, values: &mut Values<'_, '_>) -> HistorySettings {
+    let deadband = table
+        .node("deadband")
+        .and_then(|node| values.number_within("deadband", node, 0.0..=DEADBAND_MAX));
+    let resolution = table
+        .node("resolution")
+        .and_then(|node| resolution(node, values));
+    let mut duration = |key: &str, min, max| {
+        let node = table.node(key)?;
+        match &node.tree {
+            Tree::Text(text) if text == "none" => None,
+            _ => values.duration(key, node, min..=max),
+        }
+    };
+    HistorySettings {
+        deadband_percent: deadband.unwrap_or_default(),
+        resolution: resolution.unwrap_or_default(),
+        every: duration("every", EVERY_MIN, EVERY_MAX),
+        keep: duration("keep", KEEP_MIN, KEEP_MAX),
+    }
+}
+
+fn resolution(node: &Node, values: &mut Values<'_, '_>) -> Option<f64> {
+    let resolution = values.number("resolution", node)?;
+    if resolution < 0.0 {
+        return values.wrong_form("resolution", node, "0 or a number above 0");
+    }
+    Some(resolution)
+}
+
+/// Reports a pattern whose every match is decided by a pattern of an earlier section. Finds only
+/// the common forms of that: the same pattern, and `a/**` before something below `a`.
+fn check_reachable(
+    pattern: &Pattern,
+    place: Place,
+    earlier: &HashMap<String, Place>,
+    report: &mut Report,
+) {
+    let text = pattern.as_str();
+    let ends = text.match_indices('/').map(|(end, _)| end);
+    let above = ends
+        .chain([text.len()])
+        .map(|end| format!("{}/**", &text[..end]));
+    let covering = ["**".to_owned(), text.to_owned()].into_iter().chain(above);
+    let found = covering
+        .filter_map(|covering| Some((*earlier.get(&covering)?, covering)))
+        .next();
+    if let Some((other, covering)) = found {
+        let kind = Kind::HistoryUnreachable {
+            text: text.to_owned(),
+            earlier: covering,
+            other: report.format_place(other),
+        };
+        report.error(place, kind);
+    }
+}

@@ -1,0 +1,87 @@
+//! The trait of an engine's history: it records what variables do, and answers queries.
+//!
+//! A history is a subscriber of the engine. Its host calls it from two threads: one that records,
+//! and one that maintains. It starts no thread and reads no clock of its own.
+
+use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySettings};
+use trunkline_types::{Moment, Tick, Timestamp};
+
+use super::store::StoreErrorKind;
+
+/// Records variables, and answers queries of what it has recorded. Every method may be called from
+/// any thread.
+pub trait History: Send + Sync {
+    fn location(&self) -> String;
+
+    /// Starts or ends the recording of these variables, as its rules say. Called for the variables
+    /// of a library whenever they are deployed or replaced.
+    ///
+    /// # Errors
+    /// [`HistoryError`]; none of them is recorded until it is called again.
+    fn follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), HistoryError>;
+
+    /// Returns true if nothing waits to be recorded.
+    fn is_idle(&self) -> bool;
+
+    /// Records what happened until now, and returns when it is durable. Only one call runs at a
+    /// time; others wait for it. Returns the time of the next call, if one is due even if nothing
+    /// wakes the recorder; this is `moment.now` if there is more.
+    ///
+    /// # Errors
+    /// [`HistoryError`]. What could not be stored waits in memory, and then in the engine.
+    fn record(&self, moment: Moment) -> Result<Option<Tick>, HistoryError>;
+
+    /// Does a part of the work that keeps the history small and fast, such as moving rows from the
+    /// log into files. Returns true if more is due.
+    ///
+    /// # Errors
+    /// [`HistoryError`]; the history is as it was before.
+    fn maintain(&self, wall: Timestamp) -> Result<bool, HistoryError>;
+
+    /// Returns true if [`maintain`](Self::maintain) has something to do.
+    fn is_maintenance_due(&self) -> bool;
+
+    /// Returns a page of what was recorded and committed.
+    ///
+    /// # Errors
+    /// [`HistoryError`] if it cannot be read.
+    fn read(&self, query: &HistoryQuery, wall: Timestamp) -> Result<HistoryPage, HistoryError>;
+
+    /// Returns how this variable is recorded; `None` if it is not.
+    fn settings(&self, variable: &str) -> Option<HistorySettings>;
+
+    /// Records that the engine stops. Nothing is recorded afterwards.
+    ///
+    /// # Errors
+    /// [`HistoryError`]; the stop is not recorded, so that the next start takes it for an
+    /// interruption.
+    fn close(&self, wall: Timestamp) -> Result<(), HistoryError>;
+
+    fn figures(&self) -> HistoryFigures;
+}
+
+/// Figures of a history, for its health.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HistoryFigures {
+    /// Rows recorded since the engine started.
+    pub recorded: u64,
+    /// Updates that are missing because they could not be recorded in time.
+    pub lost: u64,
+    /// Rows that are in the log and not in files yet.
+    pub unsealed: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HistoryError {
+    #[error("the history {location} {kind}")]
+    Files {
+        location: String,
+        /// The fault, which prints with its remedy.
+        kind: StoreErrorKind,
+    },
+    /// The query asks for what cannot be answered.
+    #[error("{0}")]
+    Query(String),
+}

@@ -1,0 +1,113 @@
+//! Translates errors of the system, of SQLite and of Parquet into errors with a remedy.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use parquet::errors::ParquetError;
+use rusqlite::ErrorCode;
+use trunkline_engine::history::HistoryError;
+use trunkline_engine::store::StoreErrorKind;
+use trunkline_types::wire::DecodeError;
+
+/// The reason why a step failed.
+#[derive(Debug)]
+pub(crate) enum Error {
+    Io(io::Error),
+    Sqlite(rusqlite::Error),
+    Damaged(String),
+    Newer { found: u32, known: u32 },
+    InUse,
+    TooManyBuckets,
+}
+
+impl Error {
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+        Error::Damaged(what.into())
+    }
+
+    /// Converts the error into the error of the history in this folder.
+    pub(crate) fn of(self, folder: &Path) -> HistoryError {
+        let kind = match self {
+            Error::Io(error) => of_system(&error),
+            Error::Sqlite(error) => of_sqlite(&error),
+            Error::Damaged(what) => StoreErrorKind::Damaged(what),
+            Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
+            Error::InUse => StoreErrorKind::InUse,
+            Error::TooManyBuckets => {
+                let sentence = "the query has more than 1,000,000 buckets per variable; ask for \
+                                wider ones, or for a shorter time";
+                return HistoryError::Query(sentence.to_owned());
+            }
+        };
+        HistoryError::Files {
+            location: folder.display().to_string(),
+            kind,
+        }
+    }
+}
+
+fn of_system(error: &io::Error) -> StoreErrorKind {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreErrorKind::Full,
+        ErrorKind::OutOfMemory => StoreErrorKind::NoMemory,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreErrorKind::ReadOnly,
+        ErrorKind::NotFound => StoreErrorKind::CannotOpen("a file is missing".to_owned()),
+        ErrorKind::NotADirectory => {
+            StoreErrorKind::CannotOpen("a part of its path is a file".to_owned())
+        }
+        _ => StoreErrorKind::Failed(error.to_string()),
+    }
+}
+
+fn of_sqlite(error: &rusqlite::Error) -> StoreErrorKind {
+    let sentence = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreErrorKind::Full,
+        Some(ErrorCode::OutOfMemory) => StoreErrorKind::NoMemory,
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreErrorKind::ReadOnly,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreErrorKind::InUse,
+        Some(ErrorCode::CannotOpen) => StoreErrorKind::CannotOpen(sentence),
+        Some(ErrorCode::SystemIoFailure) => StoreErrorKind::Failed(sentence),
+        _ => StoreErrorKind::Damaged(format!("its catalogue: {sentence}")),
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::Io(error)
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        Error::Sqlite(error)
+    }
+}
+
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        Error::Damaged(error.to_string())
+    }
+}
+
+impl From<ParquetError> for Error {
+    fn from(error: ParquetError) -> Self {
+        match error {
+            ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(error) => Error::Io(*error),
+                Err(other) => Error::Damaged(other.to_string()),
+            },
+            other => Error::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<arrow_schema::ArrowError> for Error {
+    fn from(error: arrow_schema::ArrowError) -> Self {
+        match error {
+            arrow_schema::ArrowError::IoError(_, error) => Error::Io(error),
+            arrow_schema::ArrowError::ParquetError(what) => Error::Damaged(what),
+            other => Error::Damaged(other.to_string()),
+        }
+    }
+}

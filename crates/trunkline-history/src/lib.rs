@@ -1,0 +1,357 @@
+//! Records what variables do, and answers queries of it.
+//!
+//! Updates are durable in an append log first, and are moved to Parquet files in the background.
+//! Both are in one folder, which other programs may read at any time:
+//!
+//! ```text
+//! catalogue.sqlite                          series and files
+//! log-0000000012.tlh                        rows that are not in files yet
+//! samples/date=2026-11-28/0000000011.parquet    rows by UTC date and segment of the log
+//! summaries/date=..                         buckets of the rows, for plots
+//! lock                                      held by the engine that records
+//! ```
+//!
+//! A row is in the log or in a file, never in both: the catalogue decides, in one transaction. After
+//! a crash the log is read again, and what it has of a finished file is dropped.
+//!
+//! # Layout
+//! - [`FileHistory`]: the parts together, as the engine's [`History`].
+//! - `recorder`: takes updates from the engine; `log`: the append log.
+//! - `tail`: rows that are only in the log, in memory; `seal`: moves them to files.
+//! - `part`: a Parquet file; `schema`: its columns; `catalogue`: which files there are.
+//! - `query`: reading; `buckets`: what a query by buckets gathers; `summary`: buckets that were
+//!   gathered when a file was written.
+
+#![forbid(unsafe_code)]
+
+mod buckets;
+mod catalogue;
+mod error;
+mod log;
+mod part;
+mod query;
+mod recorder;
+mod schema;
+mod seal;
+mod summary;
+mod tail;
+
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use trunkline_engine::history::{History, HistoryError, HistoryFigures};
+use trunkline_engine::{Consumer, Engine, Wake};
+use trunkline_types::history::{
+    HistoryEvent, HistoryMark, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, RowKey,
+    Rows,
+};
+use trunkline_types::{Moment, Tick, Timestamp};
+
+use crate::catalogue::{Catalogue, Series};
+use crate::error::Error;
+use crate::log::Log;
+use crate::part::Part;
+use crate::query::View;
+use crate::recorder::Recorder;
+use crate::tail::{FROZEN_MAX, Segment, Tail};
+
+/// Opens the history in a folder: [`FileHistory::open`] for hosts of an engine.
+///
+/// # Errors
+/// As [`FileHistory::open`].
+pub fn open(
+    folder: &Path,
+    rules: Vec<HistoryRule>,
+    engine: &Engine,
+    wake: Box<dyn Wake>,
+    wall: Timestamp,
+) -> Result<Box<dyn History>, HistoryError> {
+    Ok(Box::new(FileHistory::open(
+        folder, rules, engine, wake, wall,
+    )?))
+}
+
+/// A history in a folder.
+pub struct FileHistory {
+    folder: PathBuf,
+    rules: Vec<HistoryRule>,
+    recorder: Mutex<Recorder>,
+    catalogue: Mutex<Catalogue>,
+    /// All series, in the order of their names and ids. Locked after the catalogue.
+    series: Mutex<Arc<Vec<Series>>>,
+    /// Locked last, and only for moments.
+    stored: Mutex<Stored>,
+    _lock: File,
+}
+
+/// Where the committed rows are.
+struct Stored {
+    tail: Tail,
+    parts: Arc<Vec<Arc<Part>>>,
+}
+
+impl FileHistory {
+    /// Opens the history in a folder, which is created if there is none. `wake` is called when the
+    /// engine has something to record.
+    ///
+    /// # Errors
+    /// The folder is in use by another engine, is damaged or of a newer version, or cannot be used.
+    pub fn open(
+        folder: impl Into<PathBuf>,
+        rules: Vec<HistoryRule>,
+        engine: &Engine,
+        wake: Box<dyn Wake>,
+        wall: Timestamp,
+    ) -> Result<Self, HistoryError> {
+        let folder = folder.into();
+        Self::try_open(&folder, rules, engine, wake, wall).map_err(|error| error.of(&folder))
+    }
+
+    fn try_open(
+        folder: &Path,
+        rules: Vec<HistoryRule>,
+        engine: &Engine,
+        wake: Box<dyn Wake>,
+        wall: Timestamp,
+    ) -> Result<Self, Error> {
+        std::fs::create_dir_all(folder)?;
+        let lock = File::create(folder.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::InUse),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let mut catalogue = Catalogue::open(&folder.join("catalogue.sqlite"))?;
+        let series = catalogue.series()?;
+        let rows = catalogue.parts()?;
+        let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
+        let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
+        let parts: Vec<Arc<Part>> = parts.collect();
+        let mut of_engine = Rows::new(None);
+        let mut frozen = Vec::new();
+        let mut newest = sealed;
+        let segments = log::segments(folder)?;
+        for number in segments {
+            let path = log::path(folder, number);
+            newest = newest.max(number);
+            let recovered = log::recover(&path)?;
+            if let (Some(last), false) = (recovered.last_commit, recovered.is_stopped) {
+                // Overwritten by what a newer log says.
+                of_engine = Rows::new(None);
+                of_engine.push_mark(HistoryMark {
+                    key: RowKey {
+                        time: last.as_nanos(),
+                        epoch: u64::MAX,
+                        sequence: 0,
+                    },
+                    event: HistoryEvent::Interrupted,
+                });
+            } else if recovered.last_commit.is_some() {
+                of_engine = Rows::new(None);
+            }
+            if number <= sealed {
+                std::fs::remove_file(&path)?;
+                continue;
+            }
+            let mut segment = Segment::new(number);
+            for (id, rows) in &recovered.rows {
+                segment.add(*id, rows, recovered.last_commit.unwrap_or(wall));
+            }
+            frozen.push(Arc::new(segment));
+        }
+        of_engine.push_mark(HistoryMark {
+            key: RowKey {
+                time: wall.as_nanos(),
+                epoch: engine.epoch(),
+                sequence: 0,
+            },
+            event: HistoryEvent::Started,
+        });
+        let log = Log::create(folder, newest + 1)?;
+        let consumer = Consumer::service(engine.clone(), wake);
+        let open = Segment::new(log.segment);
+        let recorder = Recorder::new(engine.clone(), consumer, rules.clone(), log, of_engine);
+        let history = Self {
+            folder: folder.to_owned(),
+            rules,
+            recorder: Mutex::new(recorder),
+            catalogue: Mutex::new(catalogue),
+            series: Mutex::default(),
+            stored: Mutex::new(Stored {
+                tail: Tail { open, frozen },
+                parts: Arc::new(parts),
+            }),
+            _lock: lock,
+        };
+        history.set_series(series);
+        Ok(history)
+    }
+
+    fn set_series(&self, mut series: Vec<Series>) {
+        series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        *lock(&self.series) = Arc::new(series);
+    }
+
+    fn try_follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), Error> {
+        let mut recorder = lock(&self.recorder);
+        let mut catalogue = lock(&self.catalogue);
+        let mut series = lock(&self.series).to_vec();
+        let before = series.len();
+        let followed = recorder.follow(handles, wall, &mut catalogue, &mut series);
+        if series.len() > before {
+            self.set_series(series);
+        }
+        followed
+    }
+
+    fn try_record(&self, moment: Moment) -> Result<Option<Tick>, Error> {
+        let mut recorder = lock(&self.recorder);
+        if lock(&self.stored).tail.frozen.len() >= FROZEN_MAX {
+            // Maintenance wakes the recorder when there is room again.
+            return Ok(None);
+        }
+        let next = recorder.record(moment, &mut |series, rows| {
+            lock(&self.stored).tail.open.add(series, rows, moment.wall);
+        })?;
+        if lock(&self.stored).tail.open.is_full(moment.wall) {
+            self.begin_segment(&mut recorder)?;
+        }
+        Ok(next)
+    }
+
+    fn begin_segment(&self, recorder: &mut Recorder) -> Result<(), Error> {
+        let number = recorder.segment() + 1;
+        recorder.begin_segment(Log::create(&self.folder, number)?);
+        lock(&self.stored).tail.freeze(number);
+        Ok(())
+    }
+
+    /// Records what happened until now, and closes the segment, so that maintenance moves it to
+    /// files. Otherwise this happens when the segment is full, or an hour old.
+    ///
+    /// # Errors
+    /// [`HistoryError`]; what could be recorded stays in the open segment.
+    pub fn close_segment(&self, moment: Moment) -> Result<(), HistoryError> {
+        self.record(moment)?;
+        let begun = self.begin_segment(&mut lock(&self.recorder));
+        begun.map_err(|error| error.of(&self.folder))
+    }
+
+    fn try_maintain(&self) -> Result<bool, Error> {
+        let oldest = lock(&self.stored).tail.frozen.first().cloned();
+        let Some(segment) = oldest else {
+            return Ok(false);
+        };
+        let series = Arc::clone(&lock(&self.series));
+        let keep_of = |series: &Series| {
+            let settings = recorder::settings_of(&self.rules, &series.name)?;
+            settings.keep
+        };
+        let added = seal::seal(&self.folder, &segment, &series, &keep_of)?;
+        lock(&self.catalogue).replace_parts(&[], &added)?;
+        {
+            let mut stored = lock(&self.stored);
+            let mut parts = stored.parts.to_vec();
+            parts.extend(
+                added
+                    .into_iter()
+                    .map(|row| Arc::new(Part::new(&self.folder, row))),
+            );
+            parts.sort_by_key(|part| part.row.first_time);
+            stored.parts = Arc::new(parts);
+            stored
+                .tail
+                .frozen
+                .retain(|one| one.number != segment.number);
+        }
+        match std::fs::remove_file(log::path(&self.folder, segment.number)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(true),
+        }
+    }
+
+    /// Returns what is stored of a series at this moment.
+    fn view_of(&self, series: u32) -> (View, Option<Rows>) {
+        let stored = lock(&self.stored);
+        let view = View {
+            parts: Arc::clone(&stored.parts),
+            frozen: stored.tail.frozen.clone(),
+        };
+        (view, stored.tail.open.rows.get(&series).cloned())
+    }
+}
+
+impl History for FileHistory {
+    fn location(&self) -> String {
+        self.folder.display().to_string()
+    }
+
+    fn follow(&self, handles: &[u32], wall: Timestamp) -> Result<(), HistoryError> {
+        let followed = self.try_follow(handles, wall);
+        followed.map_err(|error| error.of(&self.folder))
+    }
+
+    fn is_idle(&self) -> bool {
+        lock(&self.recorder).is_idle()
+    }
+
+    fn record(&self, moment: Moment) -> Result<Option<Tick>, HistoryError> {
+        let recorded = self.try_record(moment);
+        recorded.map_err(|error| error.of(&self.folder))
+    }
+
+    fn maintain(&self, _wall: Timestamp) -> Result<bool, HistoryError> {
+        let done = self.try_maintain();
+        done.map_err(|error| error.of(&self.folder))
+    }
+
+    fn is_maintenance_due(&self) -> bool {
+        !lock(&self.stored).tail.frozen.is_empty()
+    }
+
+    fn read(&self, query: &HistoryQuery, wall: Timestamp) -> Result<HistoryPage, HistoryError> {
+        let series = Arc::clone(&lock(&self.series));
+        let page = query::read(query, &series, &|id| self.view_of(id), wall.as_nanos());
+        page.map_err(|error| error.of(&self.folder))
+    }
+
+    fn settings(&self, variable: &str) -> Option<HistorySettings> {
+        recorder::settings_of(&self.rules, variable)
+    }
+
+    fn close(&self, wall: Timestamp) -> Result<(), HistoryError> {
+        let closed = lock(&self.recorder).close(wall, &mut |series, rows| {
+            lock(&self.stored).tail.open.add(series, rows, wall);
+        });
+        closed.map_err(|error| error.of(&self.folder))
+    }
+
+    fn figures(&self) -> HistoryFigures {
+        let (recorded, lost, log_bytes) = {
+            let recorder = lock(&self.recorder);
+            (recorder.recorded, recorder.lost, recorder.log_bytes())
+        };
+        let stored = lock(&self.stored);
+        let of_parts: u64 = stored.parts.iter().map(|part| part.row.bytes).sum();
+        HistoryFigures {
+            recorded,
+            lost,
+            unsealed: stored.tail.rows() as u64,
+            bytes: of_parts + log_bytes,
+        }
+    }
+}
+
+impl fmt::Debug for FileHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileHistory")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,271 @@
+//! The append log: rows are durable in it before they are in Parquet files.
+//!
+//! A log is a sequence of files, one per segment. A file has a head and frames:
+//!
+//! ```text
+//! head    "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
+//! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the 12 bytes before | payload
+//! payload i64 time of the commit | u8 1 if the engine stopped in an orderly way here |
+//!         (varint series | varint length | rows)*
+//! ```
+//!
+//! CRCs are CRC32C, numbers little-endian. A commit is one or more frames, written in one call and
+//! followed by `fdatasync`. A frame whose CRC does not match is skipped and reported, if valid
+//! frames follow; otherwise it is what a crash left of a commit that was never acknowledged.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use trunkline_types::Timestamp;
+use trunkline_types::history::Rows;
+use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_varint};
+
+use crate::error::Error;
+
+const MAGIC: &[u8; 8] = b"TLHIST01";
+const HEAD: usize = 24;
+const FRAME_MAGIC: &[u8; 4] = b"TLHF";
+const FRAME_HEAD: usize = 16;
+/// Bytes of payload from which a commit begins another frame, so that damage costs little.
+const FRAME_BYTES: usize = 256 << 10;
+
+/// The file that rows are appended to.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: File,
+    pub(crate) segment: u64,
+    /// Length up to which the file is durable.
+    len: u64,
+    /// True if bytes beyond `len` may have been written by a commit that failed.
+    is_dirty: bool,
+    buffer: Vec<u8>,
+}
+
+/// The path of a segment's log.
+pub(crate) fn path(folder: &Path, segment: u64) -> PathBuf {
+    folder.join(format!("log-{segment:010}.tlh"))
+}
+
+/// Returns the segments that have a log in the folder, in ascending order.
+pub(crate) fn segments(folder: &Path) -> Result<Vec<u64>, Error> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let number: Option<u64> = name.to_str().and_then(|name| {
+            let digits = name.strip_prefix("log-")?.strip_suffix(".tlh")?;
+            digits.parse().ok()
+        });
+        found.extend(number);
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+impl Log {
+    /// Creates the log of a new segment.
+    pub(crate) fn create(folder: &Path, segment: u64) -> Result<Self, Error> {
+        let path = path(folder, segment);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)?;
+        let mut head = Vec::with_capacity(HEAD);
+        head.extend_from_slice(MAGIC);
+        head.extend_from_slice(&segment.to_le_bytes());
+        let crc = crc32c::crc32c(&head);
+        head.extend_from_slice(&crc.to_le_bytes());
+        head.extend_from_slice(&[0; 4]);
+        file.write_all(&head)?;
+        file.sync_data()?;
+        File::open(folder)?.sync_all()?;
+        Ok(Self {
+            file,
+            segment,
+            len: HEAD as u64,
+            is_dirty: false,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Begins a commit. Rows that were added and not committed are dropped.
+    pub(crate) fn begin(&mut self) -> Commit<'_> {
+        self.buffer.clear();
+        Commit {
+            log: self,
+            frame: None,
+        }
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        if self.is_dirty {
+            self.file.set_len(self.len)?;
+            self.file.seek(SeekFrom::Start(self.len))?;
+        }
+        self.is_dirty = true;
+        self.file.write_all(&self.buffer)?;
+        self.file.sync_data()?;
+        self.len += self.buffer.len() as u64;
+        self.is_dirty = false;
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.len
+    }
+}
+
+/// A commit that is being built.
+pub(crate) struct Commit<'a> {
+    log: &'a mut Log,
+    /// Where the current frame begins.
+    frame: Option<usize>,
+}
+
+impl Commit<'_> {
+    /// Adds rows of a series.
+    pub(crate) fn add(&mut self, series: u32, rows: &Rows, time: Timestamp) {
+        self.open_frame(time, false);
+        let buffer = &mut self.log.buffer;
+        put_varint(buffer, u64::from(series));
+        // The length is not known yet; five bytes hold it as a varint of fixed length.
+        let at = buffer.len();
+        buffer.extend_from_slice(&[0; 5]);
+        encode_rows(rows, 0, 0, buffer);
+        let mut length = buffer.len() - at - 5;
+        for (index, place) in buffer.iter_mut().skip(at).take(5).enumerate() {
+            let more = if index < 4 { 0x80 } else { 0 };
+            *place = (length & 0x7f) as u8 | more;
+            length >>= 7;
+        }
+        if self
+            .frame
+            .is_some_and(|start| self.log.buffer.len() - start > FRAME_BYTES)
+        {
+            self.close_frame();
+        }
+    }
+
+    fn open_frame(&mut self, time: Timestamp, is_stop: bool) {
+        if self.frame.is_none() {
+            let buffer = &mut self.log.buffer;
+            self.frame = Some(buffer.len());
+            buffer.extend_from_slice(&[0; FRAME_HEAD]);
+            buffer.extend_from_slice(&time.as_nanos().to_le_bytes());
+            buffer.push(u8::from(is_stop));
+        }
+    }
+
+    fn close_frame(&mut self) {
+        let Some(start) = self.frame.take() else {
+            return;
+        };
+        let (_, frame) = self.log.buffer.split_at_mut(start);
+        let (head, payload) = frame.split_at_mut(FRAME_HEAD);
+        let mut new = Vec::with_capacity(FRAME_HEAD);
+        new.extend_from_slice(FRAME_MAGIC);
+        new.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        new.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+        let crc = crc32c::crc32c(&new);
+        new.extend_from_slice(&crc.to_le_bytes());
+        head.copy_from_slice(&new);
+    }
+
+    /// Adds a frame that says that the engine stops in an orderly way.
+    pub(crate) fn stop(&mut self, time: Timestamp) {
+        self.close_frame();
+        self.open_frame(time, true);
+    }
+
+    /// Writes what was added, and returns when it is durable.
+    ///
+    /// # Errors
+    /// Nothing was committed. It may be tried again.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        self.close_frame();
+        match self.log.buffer.is_empty() {
+            true => Ok(()),
+            false => self.log.write(),
+        }
+    }
+}
+
+/// What a log has of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    pub(crate) rows: Vec<(u32, Rows)>,
+    /// Time of the last commit.
+    pub(crate) last_commit: Option<Timestamp>,
+    /// True if the engine stopped in an orderly way after the last commit.
+    pub(crate) is_stopped: bool,
+    /// Number of stretches that are damaged and were skipped.
+    pub(crate) damaged: u64,
+}
+
+/// Reads the log of a segment.
+pub(crate) fn recover(path: &Path) -> Result<Recovered, Error> {
+    let bytes = std::fs::read(path)?;
+    let mut recovered = Recovered::default();
+    let is_whole = bytes.starts_with(MAGIC) && {
+        let crc = crc32c::crc32c(bytes.get(..16).unwrap_or_default());
+        bytes.get(16..20) == Some(&crc.to_le_bytes())
+    };
+    let mut at = HEAD;
+    // A damaged head has no consequence, since frames are found without it. A log without any frame
+    // is what a crash left of its creation.
+    let mut skipped = !is_whole && bytes.len() > HEAD;
+    while at < bytes.len() {
+        match frame_at(&bytes, at) {
+            Some(payload) => {
+                if std::mem::take(&mut skipped) {
+                    recovered.damaged += 1;
+                }
+                recovered.take(payload)?;
+                at += FRAME_HEAD + payload.len();
+            }
+            None => {
+                skipped = true;
+                // The next place at which a frame may begin.
+                let rest = bytes.get(at + 1..).unwrap_or_default();
+                let next = rest.windows(4).position(|four| four == FRAME_MAGIC);
+                match next {
+                    Some(offset) => at += 1 + offset,
+                    None => break,
+                }
+            }
+        }
+    }
+    Ok(recovered)
+}
+
+/// Returns the payload of a valid frame.
+fn frame_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let head = bytes.get(at..at.checked_add(FRAME_HEAD)?)?;
+    let word = |place: usize| {
+        let four = head.get(place..place + 4)?;
+        <[u8; 4]>::try_from(four).ok().map(u32::from_le_bytes)
+    };
+    let is_head = head.starts_with(FRAME_MAGIC) && word(12)? == crc32c::crc32c(head.get(..12)?);
+    if !is_head {
+        return None;
+    }
+    let start = at + FRAME_HEAD;
+    let payload = bytes.get(start..start.checked_add(word(4)? as usize)?)?;
+    (crc32c::crc32c(payload) == word(8)?).then_some(payload)
+}
+
+impl Recovered {
+    fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
+        let mut reader = Reader::new(payload);
+        self.last_commit = Some(Timestamp::from_nanos(reader.i64()?));
+        self.is_stopped = reader.u8()? == 1;
+        while !reader.is_empty() {
+            let series = reader.varint()? as u32;
+            let length = reader.varint()? as usize;
+            let mut rows = reader.sub(length)?;
+            self.rows.push((series, decode_rows(&mut rows)?));
+        }
+        Ok(())
+    }
+}

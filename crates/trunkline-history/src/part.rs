@@ -1,0 +1,457 @@
+//! A Parquet file with rows: how it is written, and how the rows of a series are read from it.
+//!
+//! Rows are in the order of variable, series and time. The file's metadata has, under the key
+//! `trunkline.series`, one line per series: its id, its first row, the number of its rows, and their
+//! first and last time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::Array;
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, TimestampNanosecondType};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+    RowSelector,
+};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::{KeyValue, PageIndexPolicy};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use trunkline_types::Quality;
+use trunkline_types::history::Rows;
+
+use crate::buckets::NumberRow;
+use crate::catalogue::{PartRow, Series};
+use crate::error::Error;
+use crate::schema::{Batch, SCHEMA, column, read_batch};
+use crate::summary::{self, Summarizer, Summary};
+
+const SERIES_KEY: &str = "trunkline.series";
+/// Rows per page of a column: the least that a reader decodes.
+const PAGE_ROWS: usize = 4096;
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// Rows that are converted at a time.
+const BATCH_ROWS: usize = 64 << 10;
+
+/// A Parquet file of a history.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) row: PartRow,
+    summary_path: PathBuf,
+    /// Read when they are first needed.
+    index: OnceLock<Arc<Index>>,
+    summaries: OnceLock<HashMap<u32, Arc<Summary>>>,
+}
+
+#[derive(Debug)]
+struct Index {
+    metadata: ArrowReaderMetadata,
+    series: BTreeMap<u32, Span>,
+}
+
+/// The rows of a series in a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    pub(crate) first_row: u64,
+    pub(crate) rows: u64,
+    pub(crate) first_time: i64,
+    pub(crate) last_time: i64,
+}
+
+/// Writes rows to a new part. Each series comes once, in the order of names and ids, with its rows
+/// sorted.
+pub(crate) struct PartWriter {
+    path: PathBuf,
+    writer: ArrowWriter<BufWriter<File>>,
+    batch: Batch,
+    spans: Vec<(u32, Span)>,
+    rows: u64,
+    summarizer: Summarizer,
+}
+
+fn properties() -> Result<WriterProperties, Error> {
+    let path = |name: &str| ColumnPath::from(name);
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("trunkline ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(1024)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_dictionary_enabled(false);
+    for name in ["variable", "text", "event"] {
+        builder = builder.set_column_dictionary_enabled(path(name), true);
+    }
+    builder = builder.set_column_encoding(path("value"), Encoding::BYTE_STREAM_SPLIT);
+    let deltas = [
+        "time", "integer", "quality", "delay", "epoch", "sequence", "count", "series",
+    ];
+    for name in deltas {
+        builder = builder.set_column_encoding(path(name), Encoding::DELTA_BINARY_PACKED);
+    }
+    Ok(builder.build())
+}
+
+impl PartWriter {
+    /// Begins a part. The file gets its name when it is finished.
+    pub(crate) fn create(path: PathBuf) -> Result<Self, Error> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let file = File::create(unfinished(&path))?;
+        let file = BufWriter::with_capacity(1 << 20, file);
+        let writer = ArrowWriter::try_new(file, Arc::clone(&SCHEMA), Some(properties()?))?;
+        Ok(Self {
+            path,
+            writer,
+            batch: Batch::default(),
+            spans: Vec::new(),
+            rows: 0,
+            summarizer: Summarizer::default(),
+        })
+    }
+
+    /// Adds all rows and events of a series. They must be sorted.
+    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
+        let first_row = self.rows;
+        self.summarizer.add(series, rows)?;
+        self.batch.begin(&series.name);
+        let mut at = 0;
+        for mark in rows.marks() {
+            let before = rows.seek(mark.key);
+            self.add_range(series, rows, at..before)?;
+            at = before.max(at);
+            self.batch.add_mark(series, mark);
+        }
+        self.add_range(series, rows, at..rows.len())?;
+        self.rows += (rows.len() + rows.marks().len()) as u64;
+        let of_rows = [rows.times().first(), rows.times().last()]
+            .into_iter()
+            .flatten();
+        let of_marks = rows.marks().iter().map(|mark| &mark.key.time);
+        let times = of_rows.chain(of_marks).copied();
+        let times = times.clone().min().zip(times.max());
+        if let Some((first_time, last_time)) = times {
+            let rows = self.rows - first_row;
+            self.spans.push((
+                series.id,
+                Span {
+                    first_row,
+                    rows,
+                    first_time,
+                    last_time,
+                },
+            ));
+        }
+        Ok(())
+    }
+
+    fn add_range(
+        &mut self,
+        series: &Series,
+        rows: &Rows,
+        range: Range<usize>,
+    ) -> Result<(), Error> {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + BATCH_ROWS);
+            self.batch.add(series, rows, at..end);
+            at = end;
+            if self.batch.len() >= BATCH_ROWS {
+                self.writer.write(&self.batch.take()?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the file, and returns when it is durable under its name.
+    pub(crate) fn finish(mut self, folder: &Path, segment: u64) -> Result<PartRow, Error> {
+        if self.batch.len() > 0 {
+            self.writer.write(&self.batch.take()?)?;
+        }
+        let mut lines = String::new();
+        for (id, span) in &self.spans {
+            let Span {
+                first_row,
+                rows,
+                first_time,
+                last_time,
+            } = span;
+            lines.push_str(&format!(
+                "{id} {first_row} {rows} {first_time} {last_time}\n"
+            ));
+        }
+        let lines = KeyValue::new(SERIES_KEY.to_owned(), lines);
+        self.writer.append_key_value_metadata(lines);
+        let mut file = self.writer.into_inner()?;
+        file.flush()?;
+        let file = file
+            .into_inner()
+            .map_err(std::io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        let bytes = file.metadata()?.len();
+        std::fs::rename(unfinished(&self.path), &self.path)?;
+        if let Some(parent) = self.path.parent() {
+            File::open(parent)?.sync_all()?;
+            if let Some(above) = parent.parent() {
+                File::open(above)?.sync_all()?;
+            }
+        }
+        let inside = self.path.strip_prefix(folder).unwrap_or(&self.path);
+        let path = inside.display().to_string();
+        self.summarizer.finish(&summary::path_of(folder, &path))?;
+        let times = |of: fn(&Span) -> i64| self.spans.iter().map(move |(_, span)| of(span));
+        Ok(PartRow {
+            path,
+            segment,
+            first_time: times(|span| span.first_time).min().unwrap_or(0),
+            last_time: times(|span| span.last_time).max().unwrap_or(0),
+            rows: self.rows,
+            bytes,
+            expires: i64::MAX,
+        })
+    }
+}
+
+/// The name of a file that is still being written.
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_extension("parquet.unfinished")
+}
+
+impl Part {
+    pub(crate) fn new(folder: &Path, row: PartRow) -> Self {
+        Self {
+            path: folder.join(&row.path),
+            summary_path: summary::path_of(folder, &row.path),
+            row,
+            index: OnceLock::new(),
+            summaries: OnceLock::new(),
+        }
+    }
+
+    fn index(&self) -> Result<Arc<Index>, Error> {
+        if let Some(index) = self.index.get() {
+            return Ok(Arc::clone(index));
+        }
+        let file = File::open(&self.path)?;
+        let options = ArrowReaderOptions::new()
+            .with_schema(Arc::clone(&SCHEMA))
+            .with_page_index_policy(PageIndexPolicy::Required);
+        let metadata = ArrowReaderMetadata::load(&file, options)?;
+        let key_values = metadata.metadata().file_metadata().key_value_metadata();
+        let lines = key_values
+            .into_iter()
+            .flatten()
+            .find(|one| one.key == SERIES_KEY);
+        let lines = lines.and_then(|one| one.value.as_deref());
+        let lines = lines.ok_or_else(|| Error::damaged("a file without an index of series"))?;
+        let mut series = BTreeMap::new();
+        for line in lines.lines() {
+            let (id, span) = span_of(line)
+                .ok_or_else(|| Error::damaged("a file with an unreadable index of series"))?;
+            series.insert(id, span);
+        }
+        let index = Arc::new(Index { metadata, series });
+        Ok(Arc::clone(self.index.get_or_init(|| index)))
+    }
+
+    /// Returns the summary of a series, if there is one whose buckets make up those of this width.
+    pub(crate) fn summary(&self, series: u32, width: u64) -> Result<Option<Arc<Summary>>, Error> {
+        let summaries = match self.summaries.get() {
+            Some(summaries) => summaries,
+            None => {
+                let read = summary::read(&self.summary_path)?.unwrap_or_default();
+                self.summaries.get_or_init(|| read)
+            }
+        };
+        let summary = summaries.get(&series);
+        Ok(summary
+            .filter(|summary| width.is_multiple_of(summary.width))
+            .cloned())
+    }
+
+    /// Returns where the rows of a series are, if the part has any.
+    pub(crate) fn span(&self, series: u32) -> Result<Option<Span>, Error> {
+        Ok(self.index()?.series.get(&series).copied())
+    }
+
+    /// Returns the rows of the span whose times may be within `since..until`: a range of rows that
+    /// consists of whole pages, as far as the ends of the span allow.
+    pub(crate) fn narrow(&self, span: Span, since: i64, until: i64) -> Result<(u64, u64), Error> {
+        let index = self.index()?;
+        let metadata = index.metadata.metadata();
+        let end = span.first_row + span.rows;
+        let (mut from, mut to) = (span.first_row, end);
+        let mut group_start = 0_u64;
+        for group in 0..metadata.num_row_groups() {
+            let rows = metadata.row_group(group).num_rows().max(0) as u64;
+            let pages = metadata.page_index_for_row_group(group);
+            let (places, times) = (
+                pages.offset_index(column::TIME),
+                pages.column_index(column::TIME),
+            );
+            if let (Some(places), Some(times)) = (places, times) {
+                let locations = places.page_locations();
+                for (page, location) in locations.iter().enumerate() {
+                    let first = group_start + location.first_row_index.max(0) as u64;
+                    let next = locations
+                        .get(page + 1)
+                        .map_or(rows, |next| next.first_row_index.max(0) as u64);
+                    let last = group_start + next;
+                    // A page that belongs to this series alone is sorted by time.
+                    if first < span.first_row || last > end {
+                        continue;
+                    }
+                    let bounds = page_times(times, page);
+                    let Some((min, max)) = bounds else { continue };
+                    if max < since {
+                        from = from.max(last);
+                    }
+                    if min >= until {
+                        to = to.min(first);
+                    }
+                }
+            }
+            group_start += rows;
+        }
+        Ok((from, to.max(from)))
+    }
+
+    fn batches(
+        &self,
+        first: u64,
+        end: u64,
+        columns: Option<&[usize]>,
+        mut take: impl FnMut(&RecordBatch) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if end <= first {
+            return Ok(());
+        }
+        let index = self.index()?;
+        let file = File::open(&self.path)?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, index.metadata.clone());
+        // Only the row groups that have the rows are looked at.
+        let (mut groups, mut start, mut before) = (Vec::new(), 0_u64, 0_u64);
+        for group in 0..builder.metadata().num_row_groups() {
+            let rows = builder.metadata().row_group(group).num_rows().max(0) as u64;
+            if start + rows <= first {
+                before = start + rows;
+            } else if start < end {
+                groups.push(group);
+            }
+            start += rows;
+        }
+        let selection = RowSelection::from(vec![
+            RowSelector::skip((first - before) as usize),
+            RowSelector::select((end - first) as usize),
+        ]);
+        let mask = match columns {
+            Some(columns) => {
+                ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied())
+            }
+            None => ProjectionMask::all(),
+        };
+        let reader = builder
+            .with_row_groups(groups)
+            .with_row_selection(selection)
+            .with_projection(mask)
+            .with_batch_size(8 << 10)
+            .build()?;
+        for batch in reader {
+            take(&batch?)?;
+        }
+        Ok(())
+    }
+
+    /// Reads rows of one series, by their numbers in the file.
+    pub(crate) fn read(
+        &self,
+        series: &Series,
+        first: u64,
+        end: u64,
+        rows: &mut Rows,
+    ) -> Result<(), Error> {
+        self.batches(first, end, None, |batch| {
+            read_batch(batch, &series.data_type, rows)
+        })
+    }
+
+    /// Calls `visit` with time, number and quality of each row; for an event, with the number of
+    /// missing updates.
+    pub(crate) fn visit_numbers(
+        &self,
+        first: u64,
+        end: u64,
+        mut visit: impl FnMut(i64, NumberRow),
+    ) -> Result<(), Error> {
+        let columns = [column::TIME, column::VALUE, column::QUALITY, column::COUNT];
+        self.batches(first, end, Some(&columns), |batch| {
+            let missing = || Error::damaged("a column of another type");
+            let times = batch
+                .column(0)
+                .as_primitive_opt::<TimestampNanosecondType>();
+            let times = times.ok_or_else(missing)?;
+            let values = batch.column(1).as_primitive_opt::<Float64Type>();
+            let values = values.ok_or_else(missing)?;
+            let qualities = batch.column(2).as_primitive_opt::<Int32Type>();
+            let qualities = qualities.ok_or_else(missing)?;
+            let counts = batch
+                .column(3)
+                .as_primitive_opt::<arrow_array::types::Int64Type>();
+            let counts = counts.ok_or_else(missing)?;
+            for index in 0..batch.num_rows() {
+                let row = if qualities.is_null(index) {
+                    let lost = if counts.is_valid(index) {
+                        counts.value(index) as u64
+                    } else {
+                        0
+                    };
+                    NumberRow::Event { lost }
+                } else {
+                    let quality = Quality::from_bits(qualities.value(index) as u32);
+                    match values.is_valid(index) && !quality.is_bad() && quality.has_value() {
+                        true => NumberRow::Number(values.value(index)),
+                        false => NumberRow::Bad,
+                    }
+                };
+                visit(times.value(index), row);
+            }
+            Ok(())
+        })
+    }
+}
+
+fn span_of(line: &str) -> Option<(u32, Span)> {
+    let mut words = line.split(' ');
+    let id = words.next()?.parse().ok()?;
+    let span = Span {
+        first_row: words.next()?.parse().ok()?,
+        rows: words.next()?.parse().ok()?,
+        first_time: words.next()?.parse().ok()?,
+        last_time: words.next()?.parse().ok()?,
+    };
+    Some((id, span))
+}
+
+fn page_times(
+    times: &parquet::file::page_index::column_index::ColumnIndexMetaData,
+    page: usize,
+) -> Option<(i64, i64)> {
+    use parquet::file::page_index::column_index::ColumnIndexMetaData as Kind;
+    match times {
+        Kind::INT64(index) => Some((
+            *index.min_values().get(page)?,
+            *index.max_values().get(page)?,
+        )),
+        _ => None,
+    }
+}

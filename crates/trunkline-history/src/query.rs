@@ -1,0 +1,537 @@
+//! Reads what was recorded: from the Parquet files, and from the rows that are not in files yet.
+
+use std::sync::Arc;
+
+use trunkline_types::history::{
+    Bucket, HistoryCursor, HistoryForm, HistoryMark, HistoryPage, HistoryQuery, HistorySeries,
+    RowKey, Rows, SeriesData,
+};
+
+use crate::buckets::Gathering;
+use crate::catalogue::{ENGINE_SERIES, Series};
+use crate::error::Error;
+use crate::part::{self, Part};
+use crate::summary::Summary;
+use crate::tail::Segment;
+
+/// Rows, events and buckets of a page, and about its bytes.
+const PAGE_ROWS: usize = 64 << 10;
+const PAGE_BYTES: usize = 2 << 20;
+/// Rows that are read from a file at a time.
+const READ_ROWS: u64 = 16 << 10;
+
+/// What a query reads from: it does not change while the query runs.
+pub(crate) struct View {
+    pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    pub(crate) frozen: Vec<Arc<Segment>>,
+}
+
+/// Returns the rows of a series in the open segment, and what else there is.
+pub(crate) type ViewOf<'a> = &'a dyn Fn(u32) -> (View, Option<Rows>);
+
+/// The time of a query, its end excluded.
+#[derive(Clone, Copy)]
+struct Span {
+    since: i64,
+    until: i64,
+}
+
+impl Span {
+    fn contains(self, time: i64) -> bool {
+        time >= self.since && time < self.until
+    }
+}
+
+/// Answers a query. `series` are in the order of their names and ids.
+pub(crate) fn read(
+    query: &HistoryQuery,
+    series: &[Series],
+    view_of: ViewOf<'_>,
+    now: i64,
+) -> Result<HistoryPage, Error> {
+    let span = Span {
+        since: query.since.map_or(i64::MIN, |time| time.as_nanos()),
+        until: query.until.map_or(i64::MAX, |time| time.as_nanos()),
+    };
+    let limit = match query.limit {
+        0 => PAGE_ROWS,
+        limit => PAGE_ROWS.min(limit as usize),
+    };
+    let mut page = HistoryPage::default();
+    let mut budget = Budget {
+        rows: limit,
+        bytes: PAGE_BYTES,
+    };
+    let mut of_engine = None;
+    let from = query.from.clone().unwrap_or_default();
+    let start = series.partition_point(|one| (&one.name, one.id) < (&from.variable, from.series));
+    for one in series.iter().skip(start) {
+        let mut patterns = query.patterns.iter();
+        if one.id == ENGINE_SERIES || !patterns.any(|pattern| pattern.matches(&one.name)) {
+            continue;
+        }
+        if budget.is_spent() {
+            page.next = Some(HistoryCursor {
+                variable: one.name.clone(),
+                series: one.id,
+                after: None,
+            });
+            return Ok(page);
+        }
+        let after = match (&from.variable, from.series) {
+            (name, id) if *name == one.name && id == one.id => from.after,
+            _ => None,
+        };
+        let reading = Reading {
+            series: one,
+            view_of,
+            span,
+        };
+        let data = match query.form {
+            HistoryForm::Rows => {
+                let marks = match &of_engine {
+                    Some(marks) => marks,
+                    None => of_engine.insert(marks_of_engine(view_of, span)?),
+                };
+                let (rows, last) = reading.rows(after, marks, &mut budget)?;
+                if let Some(last) = last {
+                    page.next = Some(HistoryCursor {
+                        variable: one.name.clone(),
+                        series: one.id,
+                        after: Some(last),
+                    });
+                }
+                SeriesData::Rows(rows)
+            }
+            HistoryForm::Last => SeriesData::Rows(reading.last()?),
+            HistoryForm::Buckets(_) | HistoryForm::Points(_) => {
+                let until = span.until.min(now);
+                let width = query.form.width(span.since, until).unwrap_or(1);
+                let buckets = reading.buckets(width)?;
+                SeriesData::Buckets { width, buckets }
+            }
+        };
+        budget.take(&data);
+        if !data.is_empty() {
+            page.series.push(HistorySeries {
+                variable: one.name.clone(),
+                data_type: one.data_type.clone(),
+                units: one.units.clone(),
+                data,
+            });
+        }
+        if page.next.is_some() {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// What a page still has room for.
+struct Budget {
+    rows: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.rows == 0 || self.bytes == 0
+    }
+
+    fn take(&mut self, data: &SeriesData) {
+        let bytes = match data {
+            SeriesData::Rows(rows) => rows.memory(),
+            SeriesData::Buckets { buckets, .. } => buckets.len() * size_of::<Bucket>(),
+        };
+        self.rows = self.rows.saturating_sub(data.len());
+        // Also a series without rows costs something.
+        self.bytes = self.bytes.saturating_sub(bytes + 64);
+    }
+}
+
+/// Returns the events that concern every variable.
+fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, Error> {
+    let engine = Series::of_engine();
+    let reading = Reading {
+        series: &engine,
+        view_of,
+        span,
+    };
+    let mut budget = Budget {
+        rows: usize::MAX,
+        bytes: usize::MAX,
+    };
+    let (rows, _) = reading.rows(None, &[], &mut budget)?;
+    Ok(rows.marks().to_vec())
+}
+
+/// Reads one series.
+struct Reading<'a> {
+    series: &'a Series,
+    view_of: ViewOf<'a>,
+    span: Span,
+}
+
+impl Reading<'_> {
+    /// Returns the rows after a key as far as the budget allows, and the key of the last row if
+    /// there may be more.
+    fn rows(
+        &self,
+        after: Option<RowKey>,
+        of_engine: &[HistoryMark],
+        budget: &mut Budget,
+    ) -> Result<(Rows, Option<RowKey>), Error> {
+        let mut sources = self.sources(after)?;
+        let mut out = Rows::new(sources.iter().find_map(|one| one.rows.word_bytes()));
+        let mut marks: Vec<HistoryMark> = Vec::new();
+        let mut cut = None;
+        loop {
+            let mut heads = Vec::with_capacity(sources.len());
+            for (index, source) in sources.iter_mut().enumerate() {
+                if let Some(key) = source.head(self, &mut marks)? {
+                    heads.push((key, index));
+                }
+            }
+            heads.sort_unstable();
+            let Some((_, first)) = heads.first().copied() else {
+                break;
+            };
+            let next = heads.get(1).map(|(key, _)| *key);
+            let Some(source) = sources.get_mut(first) else {
+                break;
+            };
+            if source.is_unread() {
+                source.read(self)?;
+                continue;
+            }
+            let end = match next {
+                Some(next) => source.rows.seek(next).max(source.at + 1),
+                None => source.rows.len(),
+            };
+            let end = end.min(source.at + budget.rows.saturating_sub(out.len()));
+            out.append(&source.rows, source.at..end);
+            source.at = end;
+            if out.len() >= budget.rows || out.memory() >= budget.bytes {
+                cut = out.len().checked_sub(1).and_then(|last| out.key(last));
+                break;
+            }
+        }
+        // Before those of the variable at the same time.
+        marks.splice(0..0, of_engine.iter().copied());
+        let is_here = |mark: &HistoryMark| {
+            self.span.contains(mark.key.time)
+                && after.is_none_or(|after| mark.key > after)
+                && cut.is_none_or(|cut| mark.key <= cut)
+        };
+        marks.retain(is_here);
+        marks.sort_by_key(|mark| mark.key);
+        for mark in marks {
+            out.push_mark(mark);
+        }
+        Ok((out, cut))
+    }
+
+    /// Everything that may have rows after a key and within the time.
+    fn sources(&self, after: Option<RowKey>) -> Result<Vec<Source>, Error> {
+        let (view, open) = (self.view_of)(self.series.id);
+        let since = after.map_or(self.span.since, |after| after.time.max(self.span.since));
+        let mut sources = Vec::new();
+        for part in view.parts.iter() {
+            if part.row.last_time < since || part.row.first_time >= self.span.until {
+                continue;
+            }
+            let Some(found) = part.span(self.series.id)? else {
+                continue;
+            };
+            if found.last_time < since || found.first_time >= self.span.until {
+                continue;
+            }
+            let (first, end) = part.narrow(found, since, self.span.until)?;
+            sources.push(Source {
+                rows: Rows::new(None),
+                at: 0,
+                after,
+                file: Some(InFile {
+                    part: Arc::clone(part),
+                    next: first,
+                    end,
+                    first_time: found.first_time,
+                    is_unread: true,
+                }),
+            });
+        }
+        let frozen = view
+            .frozen
+            .iter()
+            .filter_map(|segment| segment.rows.get(&self.series.id));
+        for rows in frozen.cloned().chain(open) {
+            sources.push(Source::of_memory(rows, after, self.span));
+        }
+        Ok(sources)
+    }
+
+    /// Returns the last row before the end of the time.
+    fn last(&self) -> Result<Rows, Error> {
+        let (view, open) = (self.view_of)(self.series.id);
+        let mut best: Option<(RowKey, Rows)> = None;
+        let mut offer = |rows: &Rows, row: usize| {
+            if let Some(key) = rows.key(row)
+                && self.span.contains(key.time)
+                && best.as_ref().is_none_or(|(known, _)| *known < key)
+            {
+                let mut only = Rows::new(rows.word_bytes());
+                only.append(rows, row..row + 1);
+                best = Some((key, only));
+            }
+        };
+        let frozen = view
+            .frozen
+            .iter()
+            .filter_map(|segment| segment.rows.get(&self.series.id));
+        for rows in frozen.chain(&open) {
+            let keys = (0..rows.len()).filter(|row| {
+                let time = rows.times().get(*row);
+                time.is_some_and(|time| self.span.contains(*time))
+            });
+            if let Some(row) = keys.max_by_key(|row| rows.key(*row)) {
+                offer(rows, row);
+            }
+        }
+        let mut parts: Vec<_> = view.parts.iter().collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.row.last_time));
+        for part in parts {
+            let known = best.as_ref().map_or(i64::MIN, |(key, _)| key.time);
+            if part.row.last_time < known.max(self.span.since) {
+                break;
+            }
+            if part.row.first_time >= self.span.until {
+                continue;
+            }
+            let Some(found) = part.span(self.series.id)? else {
+                continue;
+            };
+            let (first, end) = part.narrow(found, self.span.since, self.span.until)?;
+            let mut to = end;
+            while to > first {
+                let from = to.saturating_sub(READ_ROWS).max(first);
+                let mut rows = self.series.rows();
+                part.read(self.series, from, to, &mut rows)?;
+                let is_inside = |row: &usize| {
+                    let time = rows.times().get(*row);
+                    time.is_some_and(|time| self.span.contains(*time))
+                };
+                if let Some(row) = (0..rows.len()).rev().find(is_inside) {
+                    let key = rows.key(row);
+                    if key.is_some_and(|key| best.as_ref().is_none_or(|(known, _)| *known < key)) {
+                        let mut only = self.series.rows();
+                        only.append(&rows, row..row + 1);
+                        best = key.map(|key| (key, only));
+                    }
+                    break;
+                }
+                to = from;
+            }
+        }
+        Ok(best.map_or_else(|| self.series.rows(), |(_, rows)| rows))
+    }
+
+    fn buckets(&self, width: u64) -> Result<Vec<Bucket>, Error> {
+        let (view, open) = (self.view_of)(self.series.id);
+        let mut gathering = Gathering::new(width);
+        let Span { since, until } = self.span;
+        let frozen = view
+            .frozen
+            .iter()
+            .filter_map(|segment| segment.rows.get(&self.series.id));
+        for rows in frozen.chain(&open) {
+            let accepts = |time| self.span.contains(time);
+            gathering.add_all(rows, &self.series.data_type, accepts)?;
+        }
+        for part in view.parts.iter() {
+            if part.row.last_time < since || part.row.first_time >= until {
+                continue;
+            }
+            let Some(found) = part.span(self.series.id)? else {
+                continue;
+            };
+            match part.summary(self.series.id, width)? {
+                Some(summary) => {
+                    self.add_summary(part, found, &summary, &mut gathering)?;
+                }
+                None => self.add_rows(part, found, (since, until), &mut gathering)?,
+            }
+        }
+        let filled = gathering.finish().into_iter();
+        Ok(filled.map(|filling| filling.bucket).collect())
+    }
+
+    /// Adds the rows of a time.
+    fn add_rows(
+        &self,
+        part: &Part,
+        found: part::Span,
+        (since, until): (i64, i64),
+        gathering: &mut Gathering,
+    ) -> Result<(), Error> {
+        let (first, end) = part.narrow(found, since, until)?;
+        let mut result = Ok(());
+        part.visit_numbers(first, end, |time, row| {
+            if time >= since && time < until && result.is_ok() {
+                result = gathering.add(time, row);
+            }
+        })?;
+        result
+    }
+
+    /// Adds what was summarized, and the rows at the ends of the time of which only a part is asked
+    /// for.
+    fn add_summary(
+        &self,
+        part: &Part,
+        found: part::Span,
+        summary: &Summary,
+        gathering: &mut Gathering,
+    ) -> Result<(), Error> {
+        let Span { since, until } = self.span;
+        for filling in &summary.buckets {
+            let start = filling.bucket.start;
+            let end = start.saturating_add(summary.width as i64);
+            if end <= since || start >= until {
+                continue;
+            }
+            if start >= since && end <= until {
+                gathering.join(filling)?;
+            } else {
+                let time = (start.max(since), end.min(until));
+                self.add_rows(part, found, time, gathering)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Series {
+    /// The series of the history itself.
+    pub(crate) fn of_engine() -> Self {
+        Self {
+            id: ENGINE_SERIES,
+            name: String::new(),
+            data_type: trunkline_types::DataType::Bytes,
+            units: String::new(),
+        }
+    }
+
+    /// Empty rows for the values of this series.
+    pub(crate) fn rows(&self) -> Rows {
+        let storage = crate::schema::Storage::of(&self.data_type);
+        Rows::new(self.data_type.fixed_size().filter(|_| storage.has_value()))
+    }
+}
+
+/// Rows of one series in the order of their keys, in memory or in a file.
+struct Source {
+    rows: Rows,
+    /// The next row in `rows`.
+    at: usize,
+    after: Option<RowKey>,
+    file: Option<InFile>,
+}
+
+struct InFile {
+    part: Arc<Part>,
+    next: u64,
+    end: u64,
+    /// No row is older.
+    first_time: i64,
+    is_unread: bool,
+}
+
+impl Source {
+    fn of_memory(rows: Rows, after: Option<RowKey>, span: Span) -> Self {
+        let rows = rows.sorted();
+        let start = rows.times().partition_point(|time| *time < span.since);
+        let end = rows.times().partition_point(|time| *time < span.until);
+        let at = match after {
+            Some(after) => start.max(rows.seek(next_key(after))),
+            None => start,
+        };
+        let mut inside = Rows::new(rows.word_bytes());
+        inside.append(&rows, at..end.max(at));
+        for mark in rows.marks() {
+            inside.push_mark(*mark);
+        }
+        Self {
+            rows: inside,
+            at: 0,
+            after,
+            file: None,
+        }
+    }
+
+    /// Returns true if the source is a file of which nothing was read yet.
+    fn is_unread(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.is_unread)
+    }
+
+    /// Returns the key of the next row, or a smaller one if nothing was read yet. Moves the events
+    /// that it finds to `marks`.
+    fn head(
+        &mut self,
+        reading: &Reading<'_>,
+        marks: &mut Vec<HistoryMark>,
+    ) -> Result<Option<RowKey>, Error> {
+        if let Some(file) = self.file.as_ref().filter(|file| file.is_unread) {
+            return Ok(Some(RowKey {
+                time: file.first_time,
+                ..RowKey::default()
+            }));
+        }
+        loop {
+            marks.extend(self.rows.take_marks());
+            if let Some(key) = self.rows.key(self.at) {
+                return Ok(Some(key));
+            }
+            if !self.read(reading)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads the next rows from the file. Returns false if there are none.
+    fn read(&mut self, reading: &Reading<'_>) -> Result<bool, Error> {
+        let Some(file) = &mut self.file else {
+            return Ok(false);
+        };
+        file.is_unread = false;
+        if file.next >= file.end {
+            return Ok(false);
+        }
+        let end = (file.next + READ_ROWS).min(file.end);
+        let mut rows = reading.series.rows();
+        file.part.read(reading.series, file.next, end, &mut rows)?;
+        file.next = end;
+        let Span { since, until } = reading.span;
+        let start = rows.times().partition_point(|time| *time < since);
+        let start = match self.after {
+            Some(after) => start.max(rows.seek(next_key(after))),
+            None => start,
+        };
+        let stop = rows.times().partition_point(|time| *time < until);
+        let mut inside = Rows::new(rows.word_bytes());
+        inside.append(&rows, start..stop.max(start));
+        for mark in rows.take_marks() {
+            inside.push_mark(mark);
+        }
+        self.rows = inside;
+        self.at = 0;
+        Ok(true)
+    }
+}
+
+/// The smallest key after this one.
+fn next_key(key: RowKey) -> RowKey {
+    RowKey {
+        sequence: key.sequence.saturating_add(1),
+        ..key
+    }
+}

@@ -1,0 +1,637 @@
+//! Takes updates from the engine, and commits them to the log.
+//!
+//! The recorder is a subscriber like others: under `all` for variables of which every update is
+//! recorded, under `sampled` for the others. An update that is missing shows in the sequences, so
+//! that nothing can be lost without an entry.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_engine::{
+    Caller, Consumer, Delivery, Engine, Sink, Subscribe, Update, Variable, Wakes,
+};
+use trunkline_types::contract::BUFFER_ELEMENTS_MAX;
+use trunkline_types::definition::slot_of;
+use trunkline_types::history::{
+    HistoryEvent, HistoryMark, HistoryRule, HistorySettings, Row, RowKey, Rows,
+};
+use trunkline_types::ledger::EndedItem;
+use trunkline_types::name::is_reserved;
+use trunkline_types::{ClockSync, Contract, DataType, Moment, Reason, Tick, Timestamp};
+
+use crate::catalogue::{Catalogue, ENGINE_SERIES, Series};
+use crate::error::Error;
+use crate::log::Log;
+use crate::schema::{Storage, number_of};
+
+/// The subscription of the variables of which every update is recorded. Those of the others follow.
+const EVERY_UPDATE: u32 = 1;
+/// Updates, and bytes of values, that may wait in the engine for the recorder.
+const WAITING: Contract = Contract::All {
+    elements: BUFFER_ELEMENTS_MAX,
+    bytes: 256 << 20,
+};
+/// Rows that are committed together.
+const COMMIT_ROWS: usize = 256 << 10;
+/// Slots without a recorded variable.
+const NOT_FOLLOWED: u32 = u32::MAX;
+
+/// A variable that is recorded.
+#[derive(Debug)]
+struct Followed {
+    handle: u32,
+    series: u32,
+    data_type: DataType,
+    storage: Storage,
+    settings: HistorySettings,
+    /// Numbers within this distance of the last one are not recorded.
+    band: f64,
+    /// Sequence of the newest update that was taken, recorded or not.
+    seen: u64,
+    last: Option<(f64, u32)>,
+    last_time: i64,
+    /// Rows that are not committed yet.
+    pending: Rows,
+}
+
+pub(crate) struct Recorder {
+    engine: Engine,
+    consumer: Consumer,
+    rules: Vec<HistoryRule>,
+    followed: Vec<Followed>,
+    /// Indices in `followed` that may be used again.
+    free: Vec<u32>,
+    /// Indices that may be used again once their pending rows are committed.
+    retired: Vec<u32>,
+    /// By slot, the index in `followed`.
+    by_slot: Vec<u32>,
+    /// Series of variables that were undeployed.
+    ended: HashSet<u32>,
+    /// Subscriptions of variables that are recorded at most once in a period.
+    periods: BTreeMap<Duration, u32>,
+    /// Indices in `followed` of those with pending rows.
+    dirty: Vec<u32>,
+    /// Number of pending rows and events.
+    waiting: usize,
+    /// Events of the history itself that are not committed yet.
+    of_engine: Rows,
+    /// True if the subscription under `all` has ended and must be made again.
+    has_ended: bool,
+    log: Log,
+    is_closed: bool,
+    pub(crate) recorded: u64,
+    pub(crate) lost: u64,
+}
+
+impl Recorder {
+    pub(crate) fn new(
+        engine: Engine,
+        consumer: Consumer,
+        rules: Vec<HistoryRule>,
+        log: Log,
+        of_engine: Rows,
+    ) -> Self {
+        let waiting = of_engine.marks().len();
+        Self {
+            engine,
+            consumer,
+            rules,
+            followed: Vec::new(),
+            free: Vec::new(),
+            retired: Vec::new(),
+            by_slot: Vec::new(),
+            ended: HashSet::new(),
+            periods: BTreeMap::new(),
+            dirty: Vec::new(),
+            waiting,
+            of_engine,
+            has_ended: false,
+            log,
+            is_closed: false,
+            recorded: 0,
+            lost: 0,
+        }
+    }
+
+    pub(crate) fn segment(&self) -> u64 {
+        self.log.segment
+    }
+
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log.bytes()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_closed || (self.waiting == 0 && !self.has_ended && self.consumer.is_idle())
+    }
+
+    /// Starts or ends the recording of these variables. `series` is the list of all series, which
+    /// grows by new ones.
+    pub(crate) fn follow(
+        &mut self,
+        handles: &[u32],
+        wall: Timestamp,
+        catalogue: &mut Catalogue,
+        series: &mut Vec<Series>,
+    ) -> Result<(), Error> {
+        let variables = handles
+            .iter()
+            .filter_map(|handle| self.engine.variable(*handle));
+        let variables: Vec<Arc<Variable>> = variables.collect();
+        let wanted = variables.iter().filter_map(|variable| {
+            let settings = settings_of(&self.rules, variable.name())?;
+            Some((Arc::clone(variable), settings))
+        });
+        let wanted: Vec<(Arc<Variable>, HistorySettings)> = wanted.collect();
+        let ids = ids_of(&wanted, catalogue, series)?;
+        for ((variable, settings), (id, is_new)) in wanted.into_iter().zip(ids) {
+            let begins = is_new || self.ended.remove(&id);
+            self.add(&variable, settings, id, begins, wall);
+        }
+        Ok(())
+    }
+
+    /// `begins` is true if the series has no rows yet, or ended before.
+    fn add(
+        &mut self,
+        variable: &Arc<Variable>,
+        settings: HistorySettings,
+        id: u32,
+        begins: bool,
+        wall: Timestamp,
+    ) {
+        let handle = variable.handle();
+        let slot = slot_of(handle) as usize;
+        let known = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
+        let known = self.followed.get(known as usize);
+        if known.is_some_and(|known| known.handle == handle && known.series == id) {
+            return;
+        }
+        let (subscription, contract) = match settings.every {
+            None => (EVERY_UPDATE, WAITING),
+            Some(period) => {
+                let next = EVERY_UPDATE + 1 + self.periods.len() as u32;
+                let subscription = *self.periods.entry(period).or_insert(next);
+                (subscription, Contract::Sampled(period))
+            }
+        };
+        let wanted = Subscribe::new(subscription, contract);
+        if self
+            .consumer
+            .subscribe(&Caller::engine(), variable, wanted)
+            .is_err()
+        {
+            // A variable that is write-only, or gone already, cannot be recorded.
+            return;
+        }
+        let properties = variable.properties();
+        let width = properties.range.map_or(100.0, |(low, high)| high - low);
+        let storage = Storage::of(variable.data_type());
+        let fixed = variable.data_type().fixed_size();
+        let mut followed = Followed {
+            handle,
+            series: id,
+            data_type: variable.data_type().clone(),
+            storage,
+            settings,
+            band: settings.deadband_percent / 100.0 * width,
+            seen: 0,
+            last: None,
+            last_time: wall.as_nanos(),
+            pending: Rows::new(fixed.filter(|_| storage.has_value())),
+        };
+        if begins {
+            followed.pending.push_mark(HistoryMark {
+                key: RowKey {
+                    time: wall.as_nanos(),
+                    epoch: self.engine.epoch(),
+                    sequence: 0,
+                },
+                event: HistoryEvent::Added,
+            });
+        }
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.followed.len() as u32,
+        };
+        match self.followed.get_mut(index as usize) {
+            Some(place) => *place = followed,
+            None => self.followed.push(followed),
+        }
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize(slot + 1, NOT_FOLLOWED);
+        }
+        if let Some(place) = self.by_slot.get_mut(slot) {
+            *place = index;
+        }
+        if begins {
+            self.dirty.push(index);
+            self.waiting += 1;
+        }
+    }
+
+    /// Takes what happened and commits it. Calls `committed` with the rows of each series, and
+    /// returns the time of the next call.
+    ///
+    /// # Errors
+    /// What was taken waits for the next call.
+    pub(crate) fn record(
+        &mut self,
+        moment: Moment,
+        committed: &mut dyn FnMut(u32, &Rows),
+    ) -> Result<Option<Tick>, Error> {
+        if self.is_closed {
+            return Ok(None);
+        }
+        let mut next = None;
+        if self.waiting < COMMIT_ROWS {
+            next = self.consumer.poll(moment.now);
+            if self.take(moment.wall) {
+                next = Some(moment.now);
+            }
+        }
+        self.commit(moment.wall, false, committed)?;
+        Ok(next)
+    }
+
+    /// Takes updates from the engine. Returns true if there are more.
+    fn take(&mut self, wall: Timestamp) -> bool {
+        if std::mem::take(&mut self.has_ended) {
+            self.subscribe_again();
+        }
+        let mut wakes = Wakes::new();
+        let mut taking = Taking {
+            followed: &mut self.followed,
+            by_slot: &mut self.by_slot,
+            retired: &mut self.retired,
+            ended: &mut self.ended,
+            dirty: &mut self.dirty,
+            room: COMMIT_ROWS - self.waiting,
+            epoch: self.engine.epoch(),
+            wall: wall.as_nanos(),
+            lost: 0,
+            taken: 0,
+            has_ended: false,
+        };
+        let more = self.consumer.drain(&mut taking, &mut wakes);
+        let (taken, lost, has_ended) = (taking.taken, taking.lost, taking.has_ended);
+        self.waiting += taken;
+        self.lost += lost;
+        self.has_ended |= has_ended;
+        more || has_ended
+    }
+
+    /// Subscribes again after the engine had to end the subscription, because this recorder did not
+    /// follow. The sequences of the first readings show what is missing.
+    fn subscribe_again(&mut self) {
+        let caller = Caller::engine();
+        for one in &self.followed {
+            let Some(variable) = self.engine.variable(one.handle) else {
+                continue;
+            };
+            if one.settings.every.is_none() {
+                let wanted = Subscribe::new(EVERY_UPDATE, WAITING);
+                let _followed = self.consumer.subscribe(&caller, &variable, wanted);
+            }
+        }
+    }
+
+    fn commit(
+        &mut self,
+        wall: Timestamp,
+        is_stop: bool,
+        committed: &mut dyn FnMut(u32, &Rows),
+    ) -> Result<(), Error> {
+        if self.waiting == 0 && !is_stop {
+            return Ok(());
+        }
+        let mut commit = self.log.begin();
+        if !self.of_engine.is_empty() {
+            commit.add(ENGINE_SERIES, &self.of_engine, wall);
+        }
+        for index in &self.dirty {
+            if let Some(one) = self.followed.get(*index as usize) {
+                commit.add(one.series, &one.pending, wall);
+            }
+        }
+        if is_stop {
+            commit.stop(wall);
+        }
+        commit.finish()?;
+        if !self.of_engine.is_empty() {
+            committed(ENGINE_SERIES, &self.of_engine);
+            self.of_engine = Rows::new(None);
+        }
+        for index in self.dirty.drain(..) {
+            if let Some(one) = self.followed.get_mut(index as usize) {
+                committed(one.series, &one.pending);
+                one.pending.clear();
+            }
+        }
+        self.free.append(&mut self.retired);
+        self.recorded += self.waiting as u64;
+        self.waiting = 0;
+        Ok(())
+    }
+
+    /// Replaces the log by that of the next segment.
+    pub(crate) fn begin_segment(&mut self, log: Log) {
+        self.log = log;
+    }
+
+    /// Records what happened until now, what is missing, and that the engine stops.
+    pub(crate) fn close(
+        &mut self,
+        wall: Timestamp,
+        committed: &mut dyn FnMut(u32, &Rows),
+    ) -> Result<(), Error> {
+        if self.is_closed {
+            return Ok(());
+        }
+        self.commit(wall, false, committed)?;
+        while self.take(wall) {
+            self.commit(wall, false, committed)?;
+        }
+        for index in 0..self.followed.len() {
+            let Some(one) = self.followed.get_mut(index) else {
+                continue;
+            };
+            let Some(variable) = self.engine.variable(one.handle) else {
+                continue;
+            };
+            let newest = variable.sequence();
+            if one.settings.every.is_none() && newest > one.seen {
+                let is_dirty = !one.pending.is_empty();
+                let lost = one.note_loss(newest + 1, self.engine.epoch());
+                self.lost += lost;
+                self.waiting += 1;
+                if !is_dirty {
+                    self.dirty.push(index as u32);
+                }
+            }
+        }
+        self.of_engine.push_mark(HistoryMark {
+            key: RowKey {
+                time: wall.as_nanos(),
+                epoch: self.engine.epoch(),
+                // After everything else.
+                sequence: u64::MAX,
+            },
+            event: HistoryEvent::Stopped,
+        });
+        self.waiting += 1;
+        self.commit(wall, true, committed)?;
+        self.is_closed = true;
+        Ok(())
+    }
+}
+
+/// The settings of a variable: those of the first rule that matches its name.
+pub(crate) fn settings_of(rules: &[HistoryRule], variable: &str) -> Option<HistorySettings> {
+    let matches = |rule: &&HistoryRule| {
+        // `**` is not meant to include the engine's own variables.
+        let is_own = is_reserved(variable) && !rule.pattern.as_str().starts_with('_');
+        !is_own && rule.pattern.matches(variable)
+    };
+    rules.iter().find(matches)?.settings
+}
+
+/// Returns the ids of the series of these variables, and which are new: they are added to the
+/// catalogue and to `series`.
+fn ids_of(
+    wanted: &[(Arc<Variable>, HistorySettings)],
+    catalogue: &mut Catalogue,
+    series: &mut Vec<Series>,
+) -> Result<Vec<(u32, bool)>, Error> {
+    let mut known: HashMap<&str, Vec<(&DataType, u32)>> = HashMap::new();
+    for one in series.iter() {
+        known
+            .entry(&one.name)
+            .or_default()
+            .push((&one.data_type, one.id));
+    }
+    let mut next = series
+        .iter()
+        .map(|one| one.id)
+        .max()
+        .unwrap_or(ENGINE_SERIES)
+        + 1;
+    let mut new = Vec::new();
+    let ids = wanted.iter().map(|(variable, _)| {
+        let of_name = known.get(variable.name()).into_iter().flatten();
+        let mut same_type = of_name.filter(|(data_type, _)| *data_type == variable.data_type());
+        if let Some((_, id)) = same_type.next() {
+            return (*id, false);
+        }
+        let id = next;
+        next += 1;
+        new.push(Series {
+            id,
+            name: variable.name().to_owned(),
+            data_type: variable.data_type().clone(),
+            units: variable.properties().units.clone(),
+        });
+        (id, true)
+    });
+    let ids = ids.collect();
+    if !new.is_empty() {
+        catalogue.add_series(&new)?;
+        series.extend(new);
+    }
+    Ok(ids)
+}
+
+impl Followed {
+    /// Enters that updates before this sequence are missing. Returns their number.
+    fn note_loss(&mut self, next: u64, epoch: u64) -> u64 {
+        let lost = next.saturating_sub(self.seen + 1);
+        if lost > 0 {
+            self.pending.push_mark(HistoryMark {
+                key: RowKey {
+                    time: self.last_time,
+                    epoch,
+                    sequence: self.seen + 1,
+                },
+                event: HistoryEvent::Lost(Some(lost)),
+            });
+        }
+        lost
+    }
+
+    /// Returns the number to record, or `None` if it is within the deadband of the last one.
+    fn filtered(&mut self, number: f64, quality: u32) -> Option<f64> {
+        let number = match self.settings.resolution {
+            resolution if resolution > 0.0 => (number / resolution).round() * resolution,
+            _ => number,
+        };
+        let is_near = self.last.is_some_and(|(last, last_quality)| {
+            let distance = (number - last).abs();
+            last_quality == quality && (distance <= self.band || (number.is_nan() && last.is_nan()))
+        });
+        if is_near {
+            return None;
+        }
+        self.last = Some((number, quality));
+        Some(number)
+    }
+}
+
+/// Receives updates from the engine.
+struct Taking<'a> {
+    followed: &'a mut [Followed],
+    by_slot: &'a mut [u32],
+    retired: &'a mut Vec<u32>,
+    ended: &'a mut HashSet<u32>,
+    dirty: &'a mut Vec<u32>,
+    room: usize,
+    epoch: u64,
+    wall: i64,
+    lost: u64,
+    /// Number of rows and events.
+    taken: usize,
+    has_ended: bool,
+}
+
+impl Taking<'_> {
+    #[inline]
+    fn take(&mut self, handle: u32, update: &Update) {
+        let index = self.by_slot.get(slot_of(handle) as usize).copied();
+        let index = index.unwrap_or(NOT_FOLLOWED);
+        let Some(one) = self.followed.get_mut(index as usize) else {
+            return;
+        };
+        if one.handle != handle || update.sequence <= one.seen {
+            return;
+        }
+        let quality = update.quality;
+        let is_known = quality.has_reason(Reason::Initial) || quality.has_reason(Reason::Retained);
+        let before = one.pending.len() + one.pending.marks().len();
+        if update.sequence != one.seen + 1 && one.settings.every.is_none() {
+            self.lost += one.note_loss(update.sequence, self.epoch);
+        }
+        one.seen = update.sequence;
+        // An initial or retained value is nothing that happened now.
+        if !is_known {
+            one.record(update, self.epoch, self.wall);
+        }
+        let added = one.pending.len() + one.pending.marks().len() - before;
+        if before == 0 && added > 0 {
+            self.dirty.push(index);
+        }
+        self.taken += added;
+        // Those that are filtered take their time too.
+        self.room = self.room.saturating_sub(1);
+    }
+}
+
+impl Followed {
+    #[inline]
+    fn record(&mut self, update: &Update, epoch: u64, wall: i64) {
+        let (source, engine) = (update.source_timestamp, update.engine_timestamp);
+        let engine = if engine.is_plausible() {
+            engine.as_nanos()
+        } else {
+            wall
+        };
+        let is_set = update.quality.clock_sync() != ClockSync::Unset && source.is_plausible();
+        let (time, delay) = match is_set {
+            true => (source.as_nanos(), engine - source.as_nanos()),
+            false => (engine, 0),
+        };
+        let mut row = Row {
+            key: RowKey {
+                time,
+                epoch,
+                sequence: update.sequence,
+            },
+            delay,
+            quality: update.quality,
+            value: update.value.as_slice(),
+        };
+        let word;
+        match self.storage {
+            Storage::Number | Storage::Integer
+                if self.band > 0.0 || self.settings.resolution > 0.0 =>
+            {
+                let mut eight = [0; 8];
+                if let Some(place) = eight.get_mut(..row.value.len()) {
+                    place.copy_from_slice(row.value);
+                }
+                let number = number_of(u64::from_le_bytes(eight), &self.data_type);
+                let Some(number) = self.filtered(number, update.quality.to_bits()) else {
+                    return;
+                };
+                // Integers are not rounded: a resolution of 0.01 would not change them.
+                if self.data_type == DataType::F64 {
+                    word = number.to_le_bytes();
+                    row.value = &word;
+                }
+            }
+            Storage::Nothing => row.value = &[],
+            Storage::Number
+            | Storage::Integer
+            | Storage::Enum
+            | Storage::Text
+            | Storage::Bytes
+            | Storage::Struct => {}
+        }
+        self.last_time = self.last_time.max(time);
+        self.pending.push(&row);
+    }
+}
+
+impl Sink for Taking<'_> {
+    fn wants(&self) -> bool {
+        self.room > 0
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        if delivery.update.sequence > 0 {
+            self.take(delivery.variable.handle(), delivery.update);
+        }
+    }
+
+    fn deliver_all(&mut self, _: u32, updates: &mut dyn Iterator<Item = (u32, &Update)>) {
+        while self.room > 0 {
+            let Some((handle, update)) = updates.next() else {
+                return;
+            };
+            self.take(handle, update);
+        }
+    }
+
+    fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {
+        self.has_ended = true;
+    }
+
+    fn gone(&mut self, _subscription: u32, handle: u32) {
+        let slot = slot_of(handle) as usize;
+        let Some(place) = self.by_slot.get_mut(slot) else {
+            return;
+        };
+        let index = *place;
+        let Some(one) = self
+            .followed
+            .get_mut(index as usize)
+            .filter(|one| one.handle == handle)
+        else {
+            return;
+        };
+        *place = NOT_FOLLOWED;
+        if one.pending.is_empty() {
+            self.dirty.push(index);
+        }
+        one.pending.push_mark(HistoryMark {
+            key: RowKey {
+                time: self.wall.max(one.last_time),
+                epoch: self.epoch,
+                sequence: one.seen + 1,
+            },
+            event: HistoryEvent::Retired,
+        });
+        self.ended.insert(one.series);
+        self.taken += 1;
+        self.retired.push(index);
+    }
+}

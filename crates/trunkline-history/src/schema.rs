@@ -1,0 +1,430 @@
+//! The columns of the Parquet files, and the conversion of rows to them and back.
+//!
+//! ```text
+//! variable  text          full name
+//! time      timestamp ns  source timestamp; engine timestamp if the source's clock was not set
+//! value     f64, or null  a number, also bool (0, 1), enum (its number) and timestamp
+//! integer   i64, or null  i64, u64 and timestamp exactly (u64 as the same 64 bits)
+//! text      text, or null a text, the label of an enum, or a struct as JSON
+//! raw       bytes or null the wire form of bytes and structs
+//! quality   u32 as i32    quality bits; null with an event
+//! delay     i64           nanoseconds from the source timestamp to the engine timestamp
+//! epoch     u64 as i64    the start of the engine
+//! sequence  u64 as i64    number of the update within the epoch
+//! event     text, or null started, stopped, interrupted, lost, retired, added
+//! count     i64, or null  with lost: number of missing updates, if it is known
+//! series    i32           the variable with its type, as numbered by the catalogue
+//! ```
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use arrow_array::builder::{
+    BinaryBuilder, Float64Builder, Int32Builder, Int64Builder, StringBuilder,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampNanosecondArray,
+};
+use arrow_schema::{DataType as ArrowType, Field, Schema, TimeUnit};
+use trunkline_types::history::{HistoryEvent, HistoryMark, Row, RowKey, Rows};
+use trunkline_types::text::format_value;
+use trunkline_types::{DataType, Quality, json, wire};
+
+use crate::catalogue::Series;
+use crate::error::Error;
+
+/// Indices of the columns.
+pub(crate) mod column {
+    pub(crate) const TIME: usize = 1;
+    pub(crate) const VALUE: usize = 2;
+    pub(crate) const INTEGER: usize = 3;
+    pub(crate) const TEXT: usize = 4;
+    pub(crate) const RAW: usize = 5;
+    pub(crate) const QUALITY: usize = 6;
+    pub(crate) const DELAY: usize = 7;
+    pub(crate) const EPOCH: usize = 8;
+    pub(crate) const SEQUENCE: usize = 9;
+    pub(crate) const EVENT: usize = 10;
+    pub(crate) const COUNT: usize = 11;
+}
+
+pub(crate) static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
+    let time = ArrowType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    let dictionary =
+        || ArrowType::Dictionary(Box::new(ArrowType::Int32), Box::new(ArrowType::Utf8));
+    Arc::new(Schema::new(vec![
+        Field::new("variable", dictionary(), false),
+        Field::new("time", time, false),
+        Field::new("value", ArrowType::Float64, true),
+        Field::new("integer", ArrowType::Int64, true),
+        Field::new("text", ArrowType::Utf8, true),
+        Field::new("raw", ArrowType::Binary, true),
+        Field::new("quality", ArrowType::Int32, true),
+        Field::new("delay", ArrowType::Int64, false),
+        Field::new("epoch", ArrowType::Int64, false),
+        Field::new("sequence", ArrowType::Int64, false),
+        Field::new("event", ArrowType::Utf8, true),
+        Field::new("count", ArrowType::Int64, true),
+        Field::new("series", ArrowType::Int32, false),
+    ]))
+});
+
+/// How the values of a type are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Storage {
+    /// In `value`.
+    Number,
+    /// In `value`, with the label in `text`.
+    Enum,
+    /// In `value` and `integer`.
+    Integer,
+    Text,
+    /// In `raw`.
+    Bytes,
+    /// In `raw`, and as JSON in `text`.
+    Struct,
+    /// Not at all.
+    Nothing,
+}
+
+impl Storage {
+    pub(crate) fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Bool
+            | DataType::I8
+            | DataType::I16
+            | DataType::I32
+            | DataType::U8
+            | DataType::U16
+            | DataType::U32
+            | DataType::F32
+            | DataType::F64 => Self::Number,
+            DataType::I64 | DataType::U64 | DataType::Timestamp => Self::Integer,
+            DataType::Enum(_) => Self::Enum,
+            DataType::String => Self::Text,
+            DataType::Bytes => Self::Bytes,
+            DataType::Struct(_) => Self::Struct,
+            DataType::Array(_) | DataType::Waveform(_) => Self::Nothing,
+        }
+    }
+
+    /// Returns true if values are recorded at all.
+    pub(crate) fn has_value(self) -> bool {
+        self != Self::Nothing
+    }
+}
+
+/// Returns a number of this type in wire form, as a word; NaN for other types.
+#[inline]
+pub(crate) fn number_of(word: u64, data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::F64 => f64::from_bits(word),
+        DataType::F32 => f64::from(f32::from_bits(word as u32)),
+        DataType::Bool | DataType::U8 => f64::from(word as u8),
+        DataType::I8 => f64::from(word as i8),
+        DataType::I16 => f64::from(word as i16),
+        DataType::U16 => f64::from(word as u16),
+        DataType::I32 => f64::from(word as i32),
+        DataType::U32 | DataType::Enum(_) => f64::from(word as u32),
+        DataType::I64 | DataType::Timestamp => word as i64 as f64,
+        DataType::U64 => word as f64,
+        DataType::String
+        | DataType::Bytes
+        | DataType::Array(_)
+        | DataType::Struct(_)
+        | DataType::Waveform(_) => f64::NAN,
+    }
+}
+
+/// The word of a number, which [`number_of`] returned.
+fn word_of(number: f64, data_type: &DataType) -> u64 {
+    match data_type {
+        DataType::F32 => u64::from((number as f32).to_bits()),
+        DataType::Bool | DataType::U8 => u64::from(number as u8),
+        DataType::I8 => u64::from(number as i8 as u8),
+        DataType::I16 => u64::from(number as i16 as u16),
+        DataType::U16 => u64::from(number as u16),
+        DataType::I32 => u64::from(number as i32 as u32),
+        DataType::U32 | DataType::Enum(_) => u64::from(number as u32),
+        DataType::F64
+        | DataType::I64
+        | DataType::U64
+        | DataType::Timestamp
+        | DataType::String
+        | DataType::Bytes
+        | DataType::Array(_)
+        | DataType::Struct(_)
+        | DataType::Waveform(_) => number.to_bits(),
+    }
+}
+
+/// Gathers rows of several series into columns.
+#[derive(Default)]
+pub(crate) struct Batch {
+    names: Vec<String>,
+    name_keys: Vec<i32>,
+    times: Vec<i64>,
+    values: Float64Builder,
+    integers: Int64Builder,
+    texts: StringBuilder,
+    raws: BinaryBuilder,
+    qualities: Int32Builder,
+    delays: Vec<i64>,
+    epochs: Vec<i64>,
+    sequences: Vec<i64>,
+    events: StringBuilder,
+    counts: Int64Builder,
+    series: Vec<i32>,
+}
+
+impl Batch {
+    pub(crate) fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Begins the rows of a series.
+    pub(crate) fn begin(&mut self, name: &str) {
+        self.names.push(name.to_owned());
+    }
+
+    /// Adds updates of the series that was begun last.
+    pub(crate) fn add(&mut self, series: &Series, rows: &Rows, range: Range<usize>) {
+        let count = range.len();
+        let (Some(times), Some(name_key)) = (
+            rows.times().get(range.clone()),
+            self.names.len().checked_sub(1),
+        ) else {
+            return;
+        };
+        let end = self.times.len() + count;
+        self.name_keys.resize(end, name_key as i32);
+        self.series.resize(end, series.id as i32);
+        self.times.extend_from_slice(times);
+        match rows.delays().get(range.clone()) {
+            Some(delays) => self.delays.extend_from_slice(delays),
+            None => self.delays.resize(end, 0),
+        }
+        rows.epochs().visit(range.clone(), |epoch, _, rows| {
+            let filled = self.epochs.len() + rows;
+            self.epochs.resize(filled, epoch as i64);
+        });
+        rows.sequences()
+            .visit(range.clone(), |sequence, into, rows| {
+                let first = sequence.wrapping_add(into as u64) as i64;
+                let following = (0..rows as i64).map(|more| first.wrapping_add(more));
+                self.sequences.extend(following);
+            });
+        rows.qualities().visit(range.clone(), |quality, _, rows| {
+            self.qualities.append_value_n(quality as i32, rows);
+        });
+        self.events.append_nulls(count);
+        self.counts.append_nulls(count);
+        self.add_values(&series.data_type, rows, range);
+    }
+
+    fn add_values(&mut self, data_type: &DataType, rows: &Rows, range: Range<usize>) {
+        let count = range.len();
+        let storage = Storage::of(data_type);
+        let words = rows.words().get(range.clone()).unwrap_or_default();
+        match storage {
+            Storage::Number | Storage::Integer | Storage::Enum => {
+                let numbers = words.iter().map(|word| number_of(*word, data_type));
+                self.values.append_slice(&numbers.collect::<Vec<f64>>());
+            }
+            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Nothing => {
+                self.values.append_nulls(count);
+            }
+        }
+        match storage {
+            Storage::Integer => {
+                let integers = words.iter().map(|word| *word as i64);
+                self.integers.append_slice(&integers.collect::<Vec<i64>>());
+            }
+            _ => self.integers.append_nulls(count),
+        }
+        match storage {
+            Storage::Text | Storage::Enum | Storage::Struct => rows.visit(range.clone(), |row| {
+                self.texts.append_option(shown(data_type, row.value));
+            }),
+            _ => self.texts.append_nulls(count),
+        }
+        match storage {
+            Storage::Bytes | Storage::Struct => {
+                rows.visit(range, |row| self.raws.append_value(row.value));
+            }
+            _ => self.raws.append_nulls(count),
+        }
+    }
+
+    /// Adds an event of the series that was begun last.
+    pub(crate) fn add_mark(&mut self, series: &Series, mark: &HistoryMark) {
+        self.name_keys.push(self.names.len() as i32 - 1);
+        self.times.push(mark.key.time);
+        self.epochs.push(mark.key.epoch as i64);
+        self.sequences.push(mark.key.sequence as i64);
+        self.series.push(series.id as i32);
+        self.qualities.append_null();
+        self.delays.push(0);
+        self.values.append_null();
+        self.integers.append_null();
+        self.texts.append_null();
+        self.raws.append_null();
+        match mark.event {
+            // Kept, so that a newer version can read it.
+            HistoryEvent::Other(number) => self.events.append_value(number.to_string()),
+            event => self.events.append_value(event.name()),
+        }
+        let (_, count) = mark.event.parts();
+        self.counts
+            .append_option((count > 0).then_some(count as i64));
+    }
+
+    /// Takes what was gathered. The series that was begun last goes on in the next batch.
+    pub(crate) fn take(&mut self) -> Result<RecordBatch, Error> {
+        let mut batch = std::mem::take(self);
+        self.names.extend(batch.names.last().cloned());
+        let names = StringArray::from(batch.names);
+        let name_keys = Int32Array::from(batch.name_keys);
+        let variables = DictionaryArray::<Int32Type>::try_new(name_keys, Arc::new(names))?;
+        let times = TimestampNanosecondArray::from(batch.times).with_timezone("UTC");
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(variables),
+            Arc::new(times),
+            Arc::new(batch.values.finish()),
+            Arc::new(batch.integers.finish()),
+            Arc::new(batch.texts.finish()),
+            Arc::new(batch.raws.finish()),
+            Arc::new(batch.qualities.finish()),
+            Arc::new(Int64Array::from(batch.delays)),
+            Arc::new(Int64Array::from(batch.epochs)),
+            Arc::new(Int64Array::from(batch.sequences)),
+            Arc::new(batch.events.finish()),
+            Arc::new(batch.counts.finish()),
+            Arc::new(Int32Array::from(batch.series)),
+        ];
+        Ok(RecordBatch::try_new(Arc::clone(&SCHEMA), columns)?)
+    }
+}
+
+/// A value as text: a text itself, the label of an enum, a struct as JSON.
+fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
+    let value = wire::decode_whole(data_type, bytes).ok()?;
+    Some(match data_type {
+        DataType::Struct(_) => json::to_json(&value, data_type).into_plain().to_string(),
+        DataType::String
+        | DataType::Enum(_)
+        | DataType::Bool
+        | DataType::I8
+        | DataType::I16
+        | DataType::I32
+        | DataType::I64
+        | DataType::U8
+        | DataType::U16
+        | DataType::U32
+        | DataType::U64
+        | DataType::F32
+        | DataType::F64
+        | DataType::Bytes
+        | DataType::Timestamp
+        | DataType::Array(_)
+        | DataType::Waveform(_) => match value {
+            trunkline_types::Value::String(text) => text.to_string(),
+            value => format_value(&value, data_type, &Default::default()),
+        },
+    })
+}
+
+/// Appends the rows of one series that a batch with all columns has.
+pub(crate) fn read_batch(
+    batch: &RecordBatch,
+    data_type: &DataType,
+    rows: &mut Rows,
+) -> Result<(), Error> {
+    let int64 = |index: usize| batch.column(index).as_primitive_opt::<Int64Type>();
+    let missing = || Error::damaged("a column of another type");
+    let times = batch
+        .column(column::TIME)
+        .as_primitive_opt::<TimestampNanosecondType>();
+    let times = times.ok_or_else(missing)?;
+    let values = batch
+        .column(column::VALUE)
+        .as_primitive_opt::<Float64Type>();
+    let values = values.ok_or_else(missing)?;
+    let integers = int64(column::INTEGER).ok_or_else(missing)?;
+    let texts = batch
+        .column(column::TEXT)
+        .as_string_opt::<i32>()
+        .ok_or_else(missing)?;
+    let raws = batch
+        .column(column::RAW)
+        .as_binary_opt::<i32>()
+        .ok_or_else(missing)?;
+    let qualities = batch
+        .column(column::QUALITY)
+        .as_primitive_opt::<Int32Type>();
+    let qualities = qualities.ok_or_else(missing)?;
+    let delays = int64(column::DELAY).ok_or_else(missing)?;
+    let epochs = int64(column::EPOCH).ok_or_else(missing)?;
+    let sequences = int64(column::SEQUENCE).ok_or_else(missing)?;
+    let events = batch
+        .column(column::EVENT)
+        .as_string_opt::<i32>()
+        .ok_or_else(missing)?;
+    let counts = int64(column::COUNT).ok_or_else(missing)?;
+    let storage = Storage::of(data_type);
+    let mut text = Vec::new();
+    for index in 0..batch.num_rows() {
+        let key = RowKey {
+            time: times.value(index),
+            epoch: epochs.value(index) as u64,
+            sequence: sequences.value(index) as u64,
+        };
+        if events.is_valid(index) {
+            let count = if counts.is_valid(index) {
+                counts.value(index) as u64
+            } else {
+                0
+            };
+            let event = event_of(events.value(index), count);
+            rows.push_mark(HistoryMark { key, event });
+            continue;
+        }
+        let word;
+        let value = match storage {
+            Storage::Number | Storage::Enum => {
+                word = word_of(values.value(index), data_type).to_le_bytes();
+                word.get(..data_type.fixed_size().unwrap_or(8))
+                    .unwrap_or_default()
+            }
+            Storage::Integer => {
+                word = integers.value(index).to_le_bytes();
+                &word[..]
+            }
+            Storage::Text => {
+                text.clear();
+                let value = texts.value(index);
+                wire::put_varint(&mut text, value.len() as u64);
+                text.extend_from_slice(value.as_bytes());
+                &text
+            }
+            Storage::Bytes | Storage::Struct => raws.value(index),
+            Storage::Nothing => &[],
+        };
+        rows.push(&Row {
+            key,
+            delay: delays.value(index),
+            quality: Quality::from_bits(qualities.value(index) as u32),
+            value,
+        });
+    }
+    Ok(())
+}
+
+fn event_of(name: &str, count: u64) -> HistoryEvent {
+    let known = (1..=6).map(|number| HistoryEvent::from_parts(number, count));
+    let found = known.into_iter().find(|event| event.name() == name);
+    found.unwrap_or_else(|| HistoryEvent::Other(name.parse().unwrap_or(0)))
+}

@@ -1,0 +1,251 @@
+//! Summaries beside the Parquet files: for each series of numbers, buckets of a power of two of
+//! nanoseconds with about 256 rows each. A plot of a long time reads them instead of the rows.
+//!
+//! A summary is a Parquet file too, with one row per bucket. It holds nothing that the rows do not;
+//! without it, queries read the rows.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use arrow_array::builder::StringDictionaryBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{
+    ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, TimestampNanosecondArray,
+};
+use arrow_schema::{DataType as ArrowType, Field, Schema, TimeUnit};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+use trunkline_types::history::{Bucket, Rows};
+
+use crate::buckets::{Filling, Gathering};
+use crate::catalogue::Series;
+use crate::error::Error;
+use crate::schema::Storage;
+
+/// Rows of a bucket, on average at least.
+const ROWS_PER_BUCKET: u64 = 256;
+/// Rows from which a series is summarized.
+const ROWS_MIN: usize = 2 * ROWS_PER_BUCKET as usize;
+
+/// The buckets of a series in a part.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    /// Width of each bucket in nanoseconds: a power of two.
+    pub(crate) width: u64,
+    pub(crate) buckets: Vec<Filling>,
+}
+
+/// The path of the summary of a part.
+pub(crate) fn path_of(folder: &Path, part: &str) -> PathBuf {
+    let inside = part.strip_prefix("samples/").unwrap_or(part);
+    folder.join("summaries").join(inside)
+}
+
+static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
+    let time = || ArrowType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    let name = ArrowType::Dictionary(Box::new(ArrowType::Int32), Box::new(ArrowType::Utf8));
+    let number = |name: &str| Field::new(name, ArrowType::Float64, false);
+    let integer = |name: &str| Field::new(name, ArrowType::Int64, false);
+    Arc::new(Schema::new(vec![
+        Field::new("variable", name, false),
+        Field::new("time", time(), false),
+        integer("width"),
+        integer("count"),
+        integer("bad"),
+        integer("lost"),
+        number("first"),
+        number("last"),
+        number("min"),
+        number("max"),
+        number("sum"),
+        Field::new("first_time", time(), false),
+        Field::new("last_time", time(), false),
+        Field::new("series", ArrowType::Int32, false),
+    ]))
+});
+
+/// Summarizes the series of a part.
+#[derive(Default)]
+pub(crate) struct Summarizer {
+    series: Vec<(u32, String, Summary)>,
+}
+
+impl Summarizer {
+    /// Adds sorted rows of a series, if they are numbers and many enough.
+    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
+        let is_number = match Storage::of(&series.data_type) {
+            Storage::Number | Storage::Integer | Storage::Enum => true,
+            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Nothing => false,
+        };
+        let (Some(first), Some(last)) = (rows.times().first(), rows.times().last()) else {
+            return Ok(());
+        };
+        if !is_number || rows.len() < ROWS_MIN {
+            return Ok(());
+        }
+        let span = last.saturating_sub(*first).max(1) as u64;
+        let width = (span / rows.len() as u64)
+            .saturating_mul(ROWS_PER_BUCKET)
+            .clamp(1, 1 << 62)
+            .next_power_of_two();
+        let mut gathering = Gathering::new(width);
+        gathering.add_all(rows, &series.data_type, |_| true)?;
+        let buckets = gathering.finish();
+        let summary = Summary { width, buckets };
+        self.series.push((series.id, series.name.clone(), summary));
+        Ok(())
+    }
+
+    /// Writes the summary. It need not be durable, and is complete under its name.
+    pub(crate) fn finish(self, path: &Path) -> Result<(), Error> {
+        if self.series.is_empty() {
+            return Ok(());
+        }
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let unfinished = path.with_extension("parquet.unfinished");
+        let column = |name: &str| ColumnPath::from(name);
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+            .set_dictionary_enabled(false)
+            .set_column_dictionary_enabled(column("variable"), true);
+        for name in ["first", "last", "min", "max", "sum"] {
+            properties = properties.set_column_encoding(column(name), Encoding::BYTE_STREAM_SPLIT);
+        }
+        let integers = [
+            "time",
+            "width",
+            "count",
+            "bad",
+            "lost",
+            "first_time",
+            "last_time",
+            "series",
+        ];
+        for name in integers {
+            properties =
+                properties.set_column_encoding(column(name), Encoding::DELTA_BINARY_PACKED);
+        }
+        let file = BufWriter::new(File::create(&unfinished)?);
+        let mut writer = ArrowWriter::try_new(file, Arc::clone(&SCHEMA), Some(properties.build()))?;
+        writer.write(&self.batch()?)?;
+        let file = writer.into_inner()?;
+        file.into_inner()
+            .map_err(std::io::IntoInnerError::into_error)?;
+        std::fs::rename(&unfinished, path)?;
+        Ok(())
+    }
+
+    fn batch(&self) -> Result<RecordBatch, Error> {
+        let mut names = StringDictionaryBuilder::<Int32Type>::new();
+        let (mut ids, mut widths, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, name, summary) in &self.series {
+            for filling in &summary.buckets {
+                names.append_value(name);
+                ids.push(*id as i32);
+                widths.push(summary.width as i64);
+                all.push(*filling);
+            }
+        }
+        let times = |of: fn(&Filling) -> i64| {
+            let times = TimestampNanosecondArray::from_iter_values(all.iter().map(of));
+            Arc::new(times.with_timezone("UTC")) as ArrayRef
+        };
+        let integers = |of: fn(&Bucket) -> u64| {
+            let values = all.iter().map(|filling| of(&filling.bucket) as i64);
+            Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
+        };
+        let numbers = |of: fn(&Bucket) -> f64| {
+            let values = all.iter().map(|filling| of(&filling.bucket));
+            Arc::new(Float64Array::from_iter_values(values)) as ArrayRef
+        };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(names.finish()),
+            times(|filling| filling.bucket.start),
+            Arc::new(Int64Array::from(widths)),
+            integers(|bucket| bucket.count),
+            integers(|bucket| bucket.bad),
+            integers(|bucket| bucket.lost),
+            numbers(|bucket| bucket.first),
+            numbers(|bucket| bucket.last),
+            numbers(|bucket| bucket.min),
+            numbers(|bucket| bucket.max),
+            numbers(|bucket| bucket.sum),
+            times(|filling| filling.first_time),
+            times(|filling| filling.last_time),
+            Arc::new(Int32Array::from(ids)),
+        ];
+        Ok(RecordBatch::try_new(Arc::clone(&SCHEMA), columns)?)
+    }
+}
+
+/// Reads a summary; `None` if there is none.
+pub(crate) fn read(path: &Path) -> Result<Option<HashMap<u32, Arc<Summary>>>, Error> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?
+        .with_batch_size(64 << 10)
+        .build()?;
+    let mut found: HashMap<u32, Summary> = HashMap::new();
+    for batch in reader {
+        take_batch(&batch?, &mut found).ok_or_else(|| Error::damaged("a summary"))?;
+    }
+    let found = found.into_iter();
+    Ok(Some(
+        found.map(|(id, summary)| (id, Arc::new(summary))).collect(),
+    ))
+}
+
+fn take_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<()> {
+    let times = |column: usize| {
+        let column = batch.columns().get(column)?;
+        column.as_primitive_opt::<TimestampNanosecondType>()
+    };
+    let integers = |column: usize| batch.columns().get(column)?.as_primitive_opt::<Int64Type>();
+    let numbers = |column: usize| {
+        batch
+            .columns()
+            .get(column)?
+            .as_primitive_opt::<Float64Type>()
+    };
+    let starts = times(1)?;
+    let (widths, counts, bads, losts) = (integers(2)?, integers(3)?, integers(4)?, integers(5)?);
+    let (firsts, lasts, mins) = (numbers(6)?, numbers(7)?, numbers(8)?);
+    let (maxs, sums) = (numbers(9)?, numbers(10)?);
+    let (first_times, last_times) = (times(11)?, times(12)?);
+    let ids = batch.columns().get(13)?.as_primitive_opt::<Int32Type>()?;
+    for row in 0..batch.num_rows() {
+        let summary = found
+            .entry(ids.value(row) as u32)
+            .or_insert_with(|| Summary {
+                width: widths.value(row) as u64,
+                buckets: Vec::new(),
+            });
+        summary.buckets.push(Filling {
+            bucket: Bucket {
+                start: starts.value(row),
+                count: counts.value(row) as u64,
+                bad: bads.value(row) as u64,
+                lost: losts.value(row) as u64,
+                first: firsts.value(row),
+                last: lasts.value(row),
+                min: mins.value(row),
+                max: maxs.value(row),
+                sum: sums.value(row),
+            },
+            first_time: first_times.value(row),
+            last_time: last_times.value(row),
+        });
+    }
+    Some(())
+}

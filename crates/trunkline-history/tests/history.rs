@@ -1,0 +1,415 @@
+//! Records variables of an engine in a folder, and reads them again: from memory, from files, and
+//! after a restart.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_engine::history::History;
+use trunkline_engine::{Caller, Engine, EngineOptions, Wake, Wakes, Write};
+use trunkline_history::FileHistory;
+use trunkline_types::history::{
+    HistoryEvent, HistoryForm, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, Rows,
+    SeriesData,
+};
+use trunkline_types::{
+    DataType, LibraryDefinition, Moment, Pattern, Tick, Timestamp, Value, VariableDefinition,
+};
+
+const START: i64 = 1_790_000_000_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+struct Unheard;
+
+impl Wake for Unheard {
+    fn wake(&self) {}
+}
+
+fn rule(pattern: &str, settings: Option<HistorySettings>) -> HistoryRule {
+    HistoryRule {
+        pattern: Pattern::parse(pattern).unwrap(),
+        settings,
+    }
+}
+
+/// An engine with a history, whose clock the test moves.
+struct Plant {
+    engine: Engine,
+    history: Arc<FileHistory>,
+    caller: Caller,
+    time: i64,
+}
+
+impl Plant {
+    fn start(
+        folder: &Path,
+        epoch: u64,
+        time: i64,
+        rules: Vec<HistoryRule>,
+        variables: &[(&str, DataType)],
+    ) -> Self {
+        let engine = Engine::new(EngineOptions::new("test", epoch));
+        let wall = Timestamp::from_nanos(time);
+        let history = FileHistory::open(folder, rules, &engine, Box::new(Unheard), wall).unwrap();
+        let library = LibraryDefinition {
+            name: "rig".to_owned(),
+            description: String::new(),
+            variables: variables
+                .iter()
+                .map(|(name, data_type)| VariableDefinition::new(*name, data_type.clone()))
+                .collect(),
+        };
+        let deployed = engine
+            .libraries()
+            .deploy(&library, Tick::from_nanos(1), wall)
+            .unwrap();
+        history.follow(&deployed, wall).unwrap();
+        Self {
+            engine,
+            history: Arc::new(history),
+            caller: Caller::local(1, 0),
+            time,
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: Tick::from_nanos((self.time - START + SECOND) as u64),
+            wall: Timestamp::from_nanos(self.time),
+        }
+    }
+
+    fn write(&mut self, name: &str, value: Value) {
+        let variable = self.engine.resolve(&self.caller, name).unwrap();
+        let Moment { now, wall } = self.moment();
+        let write = Write::value(&value);
+        self.engine.try_write(
+            &self.caller,
+            now,
+            wall,
+            &variable,
+            &write,
+            &mut Wakes::new(),
+        );
+        self.time += SECOND;
+    }
+
+    fn record(&self) {
+        self.history.record(self.moment()).unwrap();
+    }
+
+    fn read(&self, query: &HistoryQuery) -> HistoryPage {
+        self.history.read(query, self.moment().wall).unwrap()
+    }
+
+    /// Closes the segment by letting its hour pass, and moves it to files.
+    fn seal(&mut self) {
+        self.time += 3700 * SECOND;
+        self.record();
+        while self.history.maintain(self.moment().wall).unwrap() {}
+        assert_eq!(self.history.figures().unsealed, 0);
+    }
+}
+
+fn all(pattern: &str) -> HistoryQuery {
+    HistoryQuery {
+        patterns: vec![Pattern::parse(pattern).unwrap()],
+        ..HistoryQuery::default()
+    }
+}
+
+fn rows_of(page: &HistoryPage) -> &Rows {
+    match &page.series[0].data {
+        SeriesData::Rows(rows) => rows,
+        SeriesData::Buckets { .. } => panic!("buckets"),
+    }
+}
+
+fn values(page: &HistoryPage) -> Vec<Value> {
+    let series = &page.series[0];
+    let rows = rows_of(page);
+    let decode = |row: &trunkline_types::history::Row<'_>| {
+        trunkline_types::wire::decode_whole(&series.data_type, row.value).unwrap()
+    };
+    (0..rows.len())
+        .map(|row| rows.with_row(row, decode).unwrap())
+        .collect()
+}
+
+fn events(page: &HistoryPage) -> Vec<HistoryEvent> {
+    rows_of(page)
+        .marks()
+        .iter()
+        .map(|mark| mark.event)
+        .collect()
+}
+
+/// SV-09, H-16: what was written is read, from memory, from files, and after a restart.
+#[test]
+fn rows_are_read_from_memory_from_files_and_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = || vec![rule("**", Some(HistorySettings::default()))];
+    let variables = [
+        ("x", DataType::F64),
+        ("text", DataType::String),
+        ("n", DataType::I64),
+    ];
+    let mut plant = Plant::start(folder.path(), 7, START, rules(), &variables);
+    for n in 0..10 {
+        plant.write("rig/x", Value::F64(f64::from(n)));
+    }
+    plant.write("rig/text", Value::String("hello".into()));
+    plant.write("rig/n", Value::I64(i64::MAX));
+    plant.record();
+    let numbers: Vec<Value> = (0..10).map(|n| Value::F64(f64::from(n))).collect();
+    let check = |plant: &Plant| {
+        let page = plant.read(&all("rig/x"));
+        assert_eq!(values(&page), numbers);
+        let rows = rows_of(&page);
+        assert_eq!(rows.times()[3], START + 3 * SECOND);
+        assert_eq!(rows.key(9).unwrap().sequence, 10);
+        assert_eq!(
+            values(&plant.read(&all("rig/text"))),
+            [Value::String("hello".into())]
+        );
+        assert_eq!(values(&plant.read(&all("rig/n"))), [Value::I64(i64::MAX)]);
+        let names = plant.read(&all("rig/**"));
+        let names: Vec<_> = names.series.iter().map(|one| &*one.variable).collect();
+        assert_eq!(names, ["rig/n", "rig/text", "rig/x"]);
+    };
+    check(&plant);
+    assert_eq!(
+        events(&plant.read(&all("rig/x"))),
+        [HistoryEvent::Started, HistoryEvent::Added]
+    );
+    plant.seal();
+    check(&plant);
+    plant.write("rig/x", Value::F64(10.0));
+    plant.record();
+    let time = plant.time;
+    // As after kill -9: nothing is closed.
+    drop(plant);
+    let mut plant = Plant::start(folder.path(), 8, time + 60 * SECOND, rules(), &variables);
+    plant.record();
+    let page = plant.read(&all("rig/x"));
+    assert_eq!(values(&page).len(), 11);
+    use HistoryEvent::{Added, Interrupted, Started, Stopped};
+    assert_eq!(events(&page), [Started, Added, Interrupted, Started]);
+    plant.write("rig/x", Value::F64(11.0));
+    plant.history.close(plant.moment().wall).unwrap();
+    let time = plant.time;
+    drop(plant);
+    let plant = Plant::start(folder.path(), 9, time + 60 * SECOND, rules(), &variables);
+    plant.record();
+    let page = plant.read(&all("rig/x"));
+    assert_eq!(values(&page).len(), 12);
+    let expected = [Started, Added, Interrupted, Started, Stopped, Started];
+    assert_eq!(events(&page), expected);
+}
+
+/// Pages, times and buckets give the same from memory and from files.
+#[test]
+fn queries_of_a_time_in_pages_and_in_buckets() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = vec![rule("rig/x", Some(HistorySettings::default()))];
+    let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
+    for n in 0..5000 {
+        plant.write("rig/x", Value::F64(f64::from(n)));
+        if n == 2000 {
+            plant.record();
+            plant.history.close_segment(plant.moment()).unwrap();
+            while plant.history.maintain(plant.moment().wall).unwrap() {}
+        }
+    }
+    plant.record();
+    let mut query = all("rig/x");
+    query.since = Some(Timestamp::from_nanos(START + 1000 * SECOND));
+    query.until = Some(Timestamp::from_nanos(START + 4000 * SECOND));
+    query.limit = 700;
+    let mut seen = Vec::new();
+    loop {
+        let page = plant.read(&query);
+        seen.extend(values(&page));
+        query.from = page.next;
+        if query.from.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<Value> = (1000..4000).map(|n| Value::F64(f64::from(n))).collect();
+    assert_eq!(seen, expected);
+
+    query.limit = 0;
+    query.form = HistoryForm::Buckets((100 * SECOND as u64).try_into().unwrap());
+    let page = plant.read(&query);
+    let SeriesData::Buckets { buckets, .. } = &page.series[0].data else {
+        panic!("rows");
+    };
+    assert_eq!(buckets.len(), 30);
+    let first = &buckets[0];
+    assert_eq!(
+        (first.count, first.first, first.last),
+        (100, 1000.0, 1099.0)
+    );
+    assert_eq!(
+        (first.min, first.max, first.mean()),
+        (1000.0, 1099.0, 1049.5)
+    );
+
+    query.form = HistoryForm::Last;
+    assert_eq!(values(&plant.read(&query)), [Value::F64(3999.0)]);
+    query.until = Some(Timestamp::from_nanos(START + 1500 * SECOND));
+    assert_eq!(values(&plant.read(&query)), [Value::F64(1499.0)]);
+}
+
+/// A plot from summaries is the same as one from rows, also at its ends and over late rows.
+#[test]
+fn buckets_of_files_are_those_of_the_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = vec![rule("rig/x", Some(HistorySettings::default()))];
+    let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut written = Vec::new();
+    for n in 0..9000 {
+        let number = random.f64();
+        written.push((plant.time, number));
+        plant.write("rig/x", Value::F64(number));
+        plant.time -= SECOND - random.i64(1..2 * SECOND);
+        if n % 3000 == 2999 {
+            // The next segment begins before this one ends.
+            plant.time -= 100 * SECOND;
+            plant.history.close_segment(plant.moment()).unwrap();
+            while plant.history.maintain(plant.moment().wall).unwrap() {}
+        }
+    }
+    assert!(folder.path().join("summaries").exists());
+    let mut query = all("rig/x");
+    for _ in 0..50 {
+        let since = START + random.i64(0..4000 * SECOND);
+        let until = since + random.i64(SECOND..6000 * SECOND);
+        query.since = Some(Timestamp::from_nanos(since));
+        query.until = Some(Timestamp::from_nanos(until));
+        query.form = HistoryForm::Points(random.u32(2..60));
+        let page = plant.read(&query);
+        let (width, buckets) = match page.series.first().map(|one| &one.data) {
+            Some(SeriesData::Buckets { width, buckets }) => (*width as i64, buckets.clone()),
+            _ => (1, Vec::new()),
+        };
+        let mut sorted: Vec<_> = written
+            .iter()
+            .filter(|(time, _)| (since..until).contains(time))
+            .collect();
+        sorted.sort_by_key(|(time, _)| *time);
+        let mut expected: Vec<trunkline_types::history::Bucket> = Vec::new();
+        for (time, number) in sorted {
+            let start = time.div_euclid(width) * width;
+            if expected.last().is_none_or(|last| last.start != start) {
+                expected.push(trunkline_types::history::Bucket::new(start));
+            }
+            expected.last_mut().unwrap().add(*number);
+        }
+        let exact = |one: &trunkline_types::history::Bucket| {
+            (one.start, one.count, one.first, one.last, one.min, one.max)
+        };
+        let (found, wanted): (Vec<_>, Vec<_>) = (
+            buckets.iter().map(exact).collect(),
+            expected.iter().map(exact).collect(),
+        );
+        assert_eq!(found, wanted);
+    }
+}
+
+/// H-13: deadband, resolution and a period.
+#[test]
+fn small_and_frequent_changes_are_left_out_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = |deadband_percent, resolution, every| {
+        Some(HistorySettings {
+            deadband_percent,
+            resolution,
+            every,
+            keep: None,
+        })
+    };
+    let rules = vec![
+        rule("rig/dead", settings(1.0, 0.0, None)),
+        rule("rig/rough", settings(0.0, 0.5, None)),
+        rule(
+            "rig/slow",
+            settings(0.0, 0.0, Some(Duration::from_secs(10))),
+        ),
+        rule("rig/off", None),
+        rule("**", Some(HistorySettings::default())),
+    ];
+    let names = ["dead", "rough", "slow", "off", "every"];
+    let variables = names.map(|name| (name, DataType::F64));
+    let mut plant = Plant::start(folder.path(), 1, START, rules, &variables);
+    plant.record();
+    for n in 0..40 {
+        for name in names {
+            plant.write(&format!("rig/{name}"), Value::F64(f64::from(n) * 0.25));
+            plant.time -= SECOND;
+        }
+        plant.time += SECOND;
+        plant.record();
+    }
+    let count = |name: &str| values(&plant.read(&all(name))).len();
+    // 100 is the range without a configured one, so 1 is the deadband.
+    assert_eq!(count("rig/dead"), 8);
+    // Halves from 0 to 10.
+    assert_eq!(count("rig/rough"), 21);
+    assert_eq!(count("rig/slow"), 4);
+    assert_eq!(count("rig/every"), 40);
+    assert!(plant.read(&all("rig/off")).series.is_empty());
+}
+
+/// B-64: what the recorder could not take is entered with its number.
+#[test]
+fn updates_that_found_no_room_are_entered_as_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = vec![rule("**", Some(HistorySettings::default()))];
+    let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
+    plant.record();
+    let variable = plant.engine.resolve(&plant.caller, "rig/x").unwrap();
+    // More than the bound of the recorder's subscription.
+    let total = 1_001_000;
+    let Moment { now, wall } = plant.moment();
+    for n in 0..total {
+        let value = Value::F64(f64::from(n));
+        let write = Write::value(&value);
+        plant.engine.try_write(
+            &plant.caller,
+            now,
+            wall,
+            &variable,
+            &write,
+            &mut Wakes::new(),
+        );
+    }
+    while !plant.history.is_idle() {
+        plant.record();
+        while plant.history.maintain(plant.moment().wall).unwrap() {}
+    }
+    plant.write("rig/x", Value::F64(-1.0));
+    plant.record();
+    let figures = plant.history.figures();
+    assert!(figures.lost > 0);
+    let mut query = all("rig/x");
+    let (mut rows, mut lost) = (0, 0);
+    loop {
+        let page = plant.read(&query);
+        rows += rows_of(&page).len() as u64;
+        for event in events(&page) {
+            if let HistoryEvent::Lost(Some(count)) = event {
+                lost += count;
+            }
+        }
+        query.from = page.next;
+        if query.from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(rows + lost, total as u64 + 1);
+    assert_eq!(lost, figures.lost);
+}

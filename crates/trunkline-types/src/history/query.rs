@@ -1,0 +1,266 @@
+//! Queries of a history, and their answers.
+
+use std::num::NonZeroU64;
+
+use super::{HistoryEvent, HistoryMark, Row, RowKey, Rows};
+use crate::{DataType, Lost, Pattern, Position, Reading, Sample, Timestamp, Value, wire};
+
+/// Maximum number of buckets per variable of one query.
+pub const POINTS_MAX: u32 = 100_000;
+
+/// Selects rows of a history.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct HistoryQuery {
+    /// The variables, also those that are no longer deployed.
+    pub patterns: Vec<Pattern>,
+    /// Only rows from this source timestamp on.
+    pub since: Option<Timestamp>,
+    /// Only rows before this source timestamp.
+    pub until: Option<Timestamp>,
+    pub form: HistoryForm,
+    /// Where the page begins: the [`next`](HistoryPage::next) of the previous one.
+    pub from: Option<HistoryCursor>,
+    /// Maximum number of rows, events and buckets of the page; 0 means as many as a page may hold.
+    pub limit: u32,
+}
+
+/// What a query returns of each variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HistoryForm {
+    /// All rows and events.
+    #[default]
+    Rows,
+    /// The last row before `until`.
+    Last,
+    /// Buckets of this width in nanoseconds. They begin at multiples of the width since 1970.
+    Buckets(NonZeroU64),
+    /// At most this many buckets over the whole time. Their width is the smallest power of two of
+    /// nanoseconds that suffices, so that an engine can use what it has computed before.
+    Points(u32),
+}
+
+/// The end of a page.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HistoryCursor {
+    pub variable: String,
+    /// Number of the series, of those with this name.
+    pub series: u32,
+    /// The key of the last row of the page; `None` if the page ends before the first row.
+    pub after: Option<RowKey>,
+}
+
+/// A page of a history: by variable in the order of their names, and within a variable by time.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct HistoryPage {
+    pub series: Vec<HistorySeries>,
+    /// Where the next page begins; `None` if this is the last page.
+    pub next: Option<HistoryCursor>,
+    /// Where the history is kept and any problem of it, in a sentence.
+    pub state: String,
+}
+
+/// What a page has of one variable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HistorySeries {
+    pub variable: String,
+    /// The type of the values. A variable that was deployed with several types has a series for each.
+    pub data_type: DataType,
+    pub units: String,
+    pub data: SeriesData,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum SeriesData {
+    Rows(Rows),
+    Buckets {
+        /// Width of each bucket in nanoseconds.
+        width: u64,
+        buckets: Vec<Bucket>,
+    },
+}
+
+impl SeriesData {
+    /// Number of rows, events and buckets.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.len() + rows.marks().len(),
+            Self::Buckets { buckets, .. } => buckets.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What was recorded in a bucket of time. Numbers are of the good and uncertain values; a bucket
+/// without any row does not exist.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Bucket {
+    /// The start of the bucket, in nanoseconds since 1970-01-01 UTC.
+    pub start: i64,
+    /// Number of rows with a value that is a number and not bad.
+    pub count: u64,
+    /// Number of other rows.
+    pub bad: u64,
+    /// Number of updates that are known to be missing.
+    pub lost: u64,
+    /// The first and the last number; NaN if `count` is 0.
+    pub first: f64,
+    pub last: f64,
+    pub min: f64,
+    pub max: f64,
+    /// The sum of the numbers; divided by `count` it is their mean.
+    pub sum: f64,
+}
+
+impl Bucket {
+    pub fn new(start: i64) -> Self {
+        Self {
+            start,
+            count: 0,
+            bad: 0,
+            lost: 0,
+            first: f64::NAN,
+            last: f64::NAN,
+            min: f64::NAN,
+            max: f64::NAN,
+            sum: 0.0,
+        }
+    }
+
+    /// Adds a number that is not bad; NaN counts as bad. Numbers come in the order of time.
+    #[inline]
+    pub fn add(&mut self, number: f64) {
+        if number.is_nan() {
+            self.bad += 1;
+            return;
+        }
+        if self.count == 0 {
+            self.first = number;
+            self.min = number;
+            self.max = number;
+        }
+        self.min = self.min.min(number);
+        self.max = self.max.max(number);
+        self.last = number;
+        self.sum += number;
+        self.count += 1;
+    }
+
+    /// Adds what a later part of the same bucket has.
+    pub fn join(&mut self, later: &Bucket) {
+        self.bad += later.bad;
+        self.lost += later.lost;
+        if later.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            self.first = later.first;
+            self.min = later.min;
+            self.max = later.max;
+        }
+        self.min = self.min.min(later.min);
+        self.max = self.max.max(later.max);
+        self.last = later.last;
+        self.sum += later.sum;
+        self.count += later.count;
+    }
+
+    /// The mean of the numbers; NaN if there are none.
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count as f64
+    }
+}
+
+impl HistoryForm {
+    /// Returns the width of the buckets over this time, if the query asks for buckets.
+    pub fn width(self, since: i64, until: i64) -> Option<u64> {
+        match self {
+            Self::Rows | Self::Last => None,
+            Self::Buckets(width) => Some(width.get()),
+            Self::Points(points) => {
+                // The first bucket may begin before the time.
+                let most = u64::from(points.clamp(2, POINTS_MAX)) - 1;
+                let span = until.saturating_sub(since).max(1) as u64;
+                Some(span.div_ceil(most).next_power_of_two())
+            }
+        }
+    }
+}
+
+/// A row of a series, as a reader of the live variable would have got it, or an event.
+#[derive(Clone, PartialEq, Debug)]
+pub enum HistoryItem {
+    Reading(Reading),
+    Event {
+        when: Timestamp,
+        event: HistoryEvent,
+    },
+}
+
+impl HistorySeries {
+    /// Returns rows and events in their order; nothing for buckets. Missing updates are also in
+    /// `lost` of the next reading.
+    pub fn items(&self) -> impl Iterator<Item = HistoryItem> + '_ {
+        let none = || (0..0, [].iter());
+        let (range, marks) = match &self.data {
+            SeriesData::Rows(rows) => (0..rows.len(), rows.marks().iter()),
+            SeriesData::Buckets { .. } => none(),
+        };
+        let (mut range, mut marks) = (range.peekable(), marks.peekable());
+        let mut lost = Lost::NONE;
+        std::iter::from_fn(move || {
+            let SeriesData::Rows(rows) = &self.data else {
+                return None;
+            };
+            let key = range.peek().and_then(|row| rows.key(*row));
+            let is_first = |mark: &&HistoryMark| key.is_none_or(|key| mark.key < key);
+            if let Some(mark) = marks.next_if(is_first) {
+                match mark.event {
+                    HistoryEvent::Lost(Some(count)) => lost.overrun += count,
+                    HistoryEvent::Lost(None) | HistoryEvent::Interrupted => lost.unknown = true,
+                    HistoryEvent::Started
+                    | HistoryEvent::Added
+                    | HistoryEvent::Stopped
+                    | HistoryEvent::Retired
+                    | HistoryEvent::Other(_) => {}
+                }
+                return Some(HistoryItem::Event {
+                    when: Timestamp::from_nanos(mark.key.time),
+                    event: mark.event,
+                });
+            }
+            let row = range.next()?;
+            let lost = std::mem::replace(&mut lost, Lost::NONE);
+            rows.with_row(row, |row| {
+                HistoryItem::Reading(row.reading(&self.data_type, lost))
+            })
+        })
+    }
+}
+
+impl Row<'_> {
+    /// The row as a reading. The value of an array or waveform is not in the history.
+    fn reading(&self, data_type: &DataType, lost: Lost) -> Reading {
+        let value = match self.value {
+            [] if data_type.fixed_size().is_some() => None,
+            bytes => wire::decode_whole(data_type, bytes).ok(),
+        };
+        Reading {
+            sample: Sample {
+                value: value.unwrap_or_else(|| Value::default_of(data_type)),
+                source_timestamp: Timestamp::from_nanos(self.key.time),
+                engine_timestamp: Timestamp::from_nanos(self.key.time.saturating_add(self.delay)),
+                quality: self.quality,
+            },
+            position: Position {
+                epoch: self.key.epoch,
+                sequence: self.key.sequence,
+            },
+            lost,
+            stale: None,
+            own: false,
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! Consecutive rows of one variable, column by column: the form of a history in memory, in its log
+//! and on the wire.
+
+use std::ops::Range;
+
+use crate::{Quality, Timestamp};
+
+/// Values that hold over runs of rows: each with the index of the first row that has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Steps<T>(Vec<(u32, T)>);
+
+impl<T> Default for Steps<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy + PartialEq> Steps<T> {
+    /// Builds steps from their first rows. Returns `None` unless the rows ascend from 0.
+    pub fn from_parts(steps: Vec<(u32, T)>) -> Option<Self> {
+        let starts_at_zero = steps.first().is_none_or(|(row, _)| *row == 0);
+        let ascends = steps.is_sorted_by(|a, b| a.0 < b.0);
+        (starts_at_zero && ascends).then_some(Self(steps))
+    }
+
+    pub fn parts(&self) -> &[(u32, T)] {
+        &self.0
+    }
+
+    /// Returns the step that row `row` is in.
+    #[inline]
+    pub fn at(&self, row: usize) -> Option<(usize, T)> {
+        let step = self.step_of(row)?;
+        self.0
+            .get(step)
+            .map(|(first, value)| (*first as usize, *value))
+    }
+
+    fn step_of(&self, row: usize) -> Option<usize> {
+        // Rows are read in order, most often from the last step.
+        match self.0.last() {
+            Some((first, _)) if *first as usize <= row => self.0.len().checked_sub(1),
+            _ => self
+                .0
+                .partition_point(|(first, _)| *first as usize <= row)
+                .checked_sub(1),
+        }
+    }
+
+    /// Calls `visit` with the value of each step in a range of rows, the number of its rows before
+    /// the range, and the number of its rows in the range.
+    pub fn visit(&self, rows: Range<usize>, mut visit: impl FnMut(T, usize, usize)) {
+        let Some(step) = self.step_of(rows.start).filter(|_| !rows.is_empty()) else {
+            return;
+        };
+        let mut steps = self.0.iter().skip(step).peekable();
+        while let Some((first, value)) = steps.next() {
+            let first = *first as usize;
+            if first >= rows.end {
+                return;
+            }
+            let end = steps
+                .peek()
+                .map_or(rows.end, |(next, _)| rows.end.min(*next as usize));
+            let start = first.max(rows.start);
+            visit(*value, start - first, end.saturating_sub(start));
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, row: usize, value: T) {
+        self.0.push((row as u32, value));
+    }
+
+    #[inline]
+    fn last(&self) -> Option<(usize, T)> {
+        self.0
+            .last()
+            .map(|(first, value)| (*first as usize, *value))
+    }
+}
+
+/// The place of a row in the order of its variable's rows: by time, and for equal times by the
+/// start of the engine and the number of the update.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RowKey {
+    /// Source timestamp, in nanoseconds since 1970-01-01 UTC.
+    pub time: i64,
+    pub epoch: u64,
+    pub sequence: u64,
+}
+
+/// An update of a variable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Row<'a> {
+    pub key: RowKey,
+    /// Nanoseconds from the source timestamp to the engine timestamp.
+    pub delay: i64,
+    pub quality: Quality,
+    /// The value in wire form; empty for an array or a waveform, whose values are not in the
+    /// history.
+    pub value: &'a [u8],
+}
+
+/// What happened to a recording, other than an update (B-64).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HistoryEvent {
+    /// The engine started.
+    Started,
+    /// The engine stopped in an orderly way.
+    Stopped,
+    /// The engine ended without stopping. The time is that of the last commit before it.
+    Interrupted,
+    /// Updates could not be recorded and are missing; their number, if it is known.
+    Lost(Option<u64>),
+    /// The variable was undeployed.
+    Retired,
+    /// The variable was deployed for the first time, or again after it was undeployed.
+    Added,
+    /// An event of a newer version, by its number.
+    Other(u8),
+}
+
+impl HistoryEvent {
+    /// The number of the event in files and frames, and the count that belongs to it.
+    pub fn parts(self) -> (u8, u64) {
+        match self {
+            Self::Started => (1, 0),
+            Self::Stopped => (2, 0),
+            Self::Interrupted => (3, 0),
+            Self::Lost(count) => (4, count.unwrap_or(0)),
+            Self::Retired => (5, 0),
+            Self::Added => (6, 0),
+            Self::Other(number) => (number, 0),
+        }
+    }
+
+    pub fn from_parts(number: u8, count: u64) -> Self {
+        match number {
+            1 => Self::Started,
+            2 => Self::Stopped,
+            3 => Self::Interrupted,
+            4 => Self::Lost((count > 0).then_some(count)),
+            5 => Self::Retired,
+            6 => Self::Added,
+            number => Self::Other(number),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Stopped => "stopped",
+            Self::Interrupted => "interrupted",
+            Self::Lost(_) => "lost",
+            Self::Retired => "retired",
+            Self::Added => "added",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// An event in the rows of a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HistoryMark {
+    pub key: RowKey,
+    pub event: HistoryEvent,
+}
+
+/// Updates and events of one variable, in the order in which they were recorded or, where it is
+/// stated, by [`RowKey`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rows {
+    times: Vec<i64>,
+    /// Empty if all are 0.
+    delays: Vec<i64>,
+    epochs: Steps<u64>,
+    /// The sequence of the first row of each step; those of the following rows count up.
+    sequences: Steps<u64>,
+    qualities: Steps<u32>,
+    /// Values of at most 8 bytes as words, padded with zeros; empty if the values are in `bytes`.
+    words: Vec<u64>,
+    /// Length of each value in `words`.
+    word_bytes: u8,
+    /// The end of each value in `bytes`.
+    ends: Vec<u32>,
+    bytes: Vec<u8>,
+    marks: Vec<HistoryMark>,
+}
+
+impl Rows {
+    /// Creates rows whose values all have `fixed` bytes, or of any length if this is `None` or more
+    /// than 8.
+    pub fn new(fixed: Option<usize>) -> Self {
+        Self {
+            word_bytes: fixed
+                .filter(|bytes| (1..=8).contains(bytes))
+                .map_or(0, |bytes| bytes as u8),
+            ..Self::default()
+        }
+    }
+
+    /// Number of updates.
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Returns true if there is no update and no event.
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty() && self.marks.is_empty()
+    }
+
+    /// Removes all rows and events, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.times.clear();
+        self.delays.clear();
+        self.epochs.0.clear();
+        self.sequences.0.clear();
+        self.qualities.0.clear();
+        self.words.clear();
+        self.ends.clear();
+        self.bytes.clear();
+        self.marks.clear();
+    }
+
+    /// About the number of bytes that the rows take in memory.
+    pub fn memory(&self) -> usize {
+        let rows = self.times.len() * 8 + self.delays.len() * 8 + self.words.len() * 8;
+        let steps = self.epochs.0.len() + self.sequences.0.len() + self.qualities.0.len();
+        rows + steps * 16 + self.ends.len() * 4 + self.bytes.len() + self.marks.len() * 48
+    }
+
+    /// Length of each value if all have the same, of at most 8 bytes.
+    pub fn word_bytes(&self) -> Option<usize> {
+        (self.word_bytes > 0).then_some(usize::from(self.word_bytes))
+    }
+
+    pub fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    /// Empty if all are 0.
+    pub fn delays(&self) -> &[i64] {
+        &self.delays
+    }
+
+    pub fn epochs(&self) -> &Steps<u64> {
+        &self.epochs
+    }
+
+    /// The sequence of the first row of each step; those of the following rows count up.
+    pub fn sequences(&self) -> &Steps<u64> {
+        &self.sequences
+    }
+
+    pub fn qualities(&self) -> &Steps<u32> {
+        &self.qualities
+    }
+
+    /// The values as words, if all have the same length of at most 8 bytes; otherwise empty.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    pub fn marks(&self) -> &[HistoryMark] {
+        &self.marks
+    }
+
+    pub fn push_mark(&mut self, mark: HistoryMark) {
+        self.marks.push(mark);
+    }
+
+    /// Takes all events.
+    pub fn take_marks(&mut self) -> Vec<HistoryMark> {
+        std::mem::take(&mut self.marks)
+    }
+
+    /// Appends an update. A value of another length than [`Rows::new`] was given is stored as zero.
+    #[inline]
+    pub fn push(&mut self, row: &Row<'_>) {
+        let at = self.times.len();
+        self.times.push(row.key.time);
+        if row.delay != 0 || !self.delays.is_empty() {
+            self.delays.resize(at, 0);
+            self.delays.push(row.delay);
+        }
+        if self
+            .epochs
+            .last()
+            .is_none_or(|(_, epoch)| epoch != row.key.epoch)
+        {
+            self.epochs.push(at, row.key.epoch);
+        }
+        let follows = |(first, sequence): (usize, u64)| {
+            sequence.wrapping_add((at - first) as u64) == row.key.sequence
+        };
+        if !self.sequences.last().is_some_and(follows) {
+            self.sequences.push(at, row.key.sequence);
+        }
+        let quality = row.quality.to_bits();
+        if self
+            .qualities
+            .last()
+            .is_none_or(|(_, last)| last != quality)
+        {
+            self.qualities.push(at, quality);
+        }
+        match self.word_bytes {
+            0 => {
+                self.bytes.extend_from_slice(row.value);
+                self.ends.push(self.bytes.len() as u32);
+            }
+            8 if let Ok(word) = <[u8; 8]>::try_from(row.value) => {
+                self.words.push(u64::from_le_bytes(word));
+            }
+            _ => {
+                let mut word = [0; 8];
+                if let Some(place) = word.get_mut(..row.value.len()) {
+                    place.copy_from_slice(row.value);
+                }
+                self.words.push(u64::from_le_bytes(word));
+            }
+        }
+    }
+
+    pub fn key(&self, row: usize) -> Option<RowKey> {
+        let time = *self.times.get(row)?;
+        let (_, epoch) = self.epochs.at(row)?;
+        let (first, sequence) = self.sequences.at(row)?;
+        Some(RowKey {
+            time,
+            epoch,
+            sequence: sequence.wrapping_add((row - first) as u64),
+        })
+    }
+
+    pub fn quality(&self, row: usize) -> Quality {
+        let quality = self.qualities.at(row).map_or(0, |(_, quality)| quality);
+        Quality::from_bits(quality)
+    }
+
+    /// Calls `with` with a row. Returns `None` if there is no such row.
+    pub fn with_row<T>(&self, row: usize, with: impl FnOnce(&Row<'_>) -> T) -> Option<T> {
+        let key = self.key(row)?;
+        let delay = self.delays.get(row).copied().unwrap_or(0);
+        let quality = self.quality(row);
+        let word;
+        let value = match self.word_bytes {
+            0 => {
+                let start = match row.checked_sub(1) {
+                    Some(before) => *self.ends.get(before)?,
+                    None => 0,
+                };
+                self.bytes
+                    .get(start as usize..*self.ends.get(row)? as usize)?
+            }
+            bytes => {
+                word = self.words.get(row)?.to_le_bytes();
+                word.get(..usize::from(bytes))?
+            }
+        };
+        Some(with(&Row {
+            key,
+            delay,
+            quality,
+            value,
+        }))
+    }
+
+    /// Calls `visit` with each row of a range.
+    pub fn visit(&self, rows: Range<usize>, mut visit: impl FnMut(&Row<'_>)) {
+        for row in rows.start..rows.end.min(self.len()) {
+            self.with_row(row, &mut visit);
+        }
+    }
+
+    /// Appends a range of rows of `other`, without its events.
+    pub fn append(&mut self, other: &Rows, rows: Range<usize>) {
+        let rows = rows.start..rows.end.min(other.len());
+        if self.word_bytes != other.word_bytes || self.word_bytes == 0 {
+            return other.visit(rows, |row| self.push(row));
+        }
+        let at = self.times.len();
+        let (Some(times), Some(words)) =
+            (other.times.get(rows.clone()), other.words.get(rows.clone()))
+        else {
+            return;
+        };
+        self.times.extend_from_slice(times);
+        self.words.extend_from_slice(words);
+        if !self.delays.is_empty() || !other.delays.is_empty() {
+            self.delays.resize(at, 0);
+            self.delays
+                .extend_from_slice(other.delays.get(rows.clone()).unwrap_or_default());
+            self.delays.resize(self.times.len(), 0);
+        }
+        extend(&mut self.epochs, at, &other.epochs, &rows, |epoch, _| epoch);
+        extend(
+            &mut self.sequences,
+            at,
+            &other.sequences,
+            &rows,
+            |first, into| first.wrapping_add(into as u64),
+        );
+        extend(
+            &mut self.qualities,
+            at,
+            &other.qualities,
+            &rows,
+            |quality, _| quality,
+        );
+    }
+
+    /// Returns true if the rows are in the order of their keys, apart from equal keys.
+    pub fn is_sorted(&self) -> bool {
+        // Sequences count up within an epoch, so equal times need no look at them.
+        self.times.is_sorted() && {
+            let keys = |(row, epoch): &(u32, u64)| (self.times.get(*row as usize).copied(), *epoch);
+            self.epochs.0.is_sorted_by_key(keys) && self.sequences_ascend()
+        }
+    }
+
+    fn sequences_ascend(&self) -> bool {
+        let starts = self.sequences.0.iter().map(|(row, _)| *row as usize);
+        starts
+            .filter(|row| *row > 0)
+            .all(|row| self.key(row - 1) <= self.key(row))
+    }
+
+    /// Returns the rows, and the events, in the order of their keys.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.marks.sort_by_key(|mark| mark.key);
+        if self.is_sorted() {
+            return self;
+        }
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by_key(|row| self.key(*row));
+        let mut sorted = Self {
+            word_bytes: self.word_bytes,
+            marks: std::mem::take(&mut self.marks),
+            ..Self::default()
+        };
+        for row in order {
+            self.with_row(row, |row| sorted.push(row));
+        }
+        sorted
+    }
+
+    /// Index of the first row whose key is at least `key`. The rows must be sorted.
+    pub fn seek(&self, key: RowKey) -> usize {
+        let rough = self.times.partition_point(|time| *time < key.time);
+        let mut row = rough;
+        while self.key(row).is_some_and(|found| found < key) {
+            row += 1;
+        }
+        row
+    }
+}
+
+/// Appends the steps of a range of rows.
+fn extend<T: Copy + PartialEq>(
+    to: &mut Steps<T>,
+    at: usize,
+    from: &Steps<T>,
+    rows: &Range<usize>,
+    value_at: impl Fn(T, usize) -> T,
+) {
+    let mut row = at;
+    from.visit(rows.clone(), |value, into, count| {
+        let value = value_at(value, into);
+        let continues = |(first, last): (usize, T)| value_at(last, row - first) == value;
+        if !to.last().is_some_and(continues) {
+            to.push(row, value);
+        }
+        row += count;
+    });
+}
+
+/// The columns of [`Rows`], as its binary form reads them.
+#[derive(Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) times: Vec<i64>,
+    pub(crate) delays: Vec<i64>,
+    pub(crate) epochs: Vec<(u32, u64)>,
+    pub(crate) sequences: Vec<(u32, u64)>,
+    pub(crate) qualities: Vec<(u32, u32)>,
+    pub(crate) words: Vec<u64>,
+    pub(crate) word_bytes: u8,
+    pub(crate) ends: Vec<u32>,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) marks: Vec<HistoryMark>,
+}
+
+impl Rows {
+    /// Returns `None` unless the columns belong together.
+    pub(crate) fn from_columns(columns: Columns) -> Option<Self> {
+        let count = columns.times.len();
+        let in_range = |first: Option<u32>| first.is_none_or(|first| (first as usize) < count);
+        let has_steps = |any: bool| any == (count > 0);
+        let rows = Self {
+            epochs: Steps::from_parts(columns.epochs)?,
+            sequences: Steps::from_parts(columns.sequences)?,
+            qualities: Steps::from_parts(columns.qualities)?,
+            times: columns.times,
+            delays: columns.delays,
+            words: columns.words,
+            word_bytes: columns.word_bytes,
+            ends: columns.ends,
+            bytes: columns.bytes,
+            marks: columns.marks,
+        };
+        let last = |row: Option<(usize, u64)>| row.map(|(row, _)| row as u32);
+        let fits = in_range(last(rows.epochs.last()))
+            && in_range(last(rows.sequences.last()))
+            && in_range(rows.qualities.last().map(|(row, _)| row as u32))
+            && has_steps(!rows.epochs.0.is_empty())
+            && has_steps(!rows.sequences.0.is_empty())
+            && has_steps(!rows.qualities.0.is_empty());
+        fits.then_some(rows)
+    }
+
+    pub(crate) fn values(&self) -> (&[u32], &[u8]) {
+        (&self.ends, &self.bytes)
+    }
+
+    /// The time of the row, relative to which events are encoded.
+    pub fn first_time(&self) -> Option<Timestamp> {
+        self.times.first().map(|time| Timestamp::from_nanos(*time))
+    }
+}

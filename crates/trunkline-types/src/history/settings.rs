@@ -1,0 +1,27 @@
+//! The rules that select the variables of a history and say how they are recorded.
+
+use std::time::Duration;
+
+use crate::Pattern;
+
+/// How a variable is recorded (H-13). By default every update is.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct HistorySettings {
+    /// Records a number only if it differs from the one recorded last by more than this percentage
+    /// of the variable's range (100 if it has none). A change of quality is always recorded.
+    pub deadband_percent: f64,
+    /// Rounds numbers to multiples of this; 0 records them exactly.
+    pub resolution: f64,
+    /// Records at most one update in this time, the newest. `None` records every update.
+    pub every: Option<Duration>,
+    /// Removes rows that are older than this. `None` keeps them for ever.
+    pub keep: Option<Duration>,
+}
+
+/// Whether, and how, the variables that match a pattern are recorded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HistoryRule {
+    pub pattern: Pattern,
+    /// `None` if they are not recorded.
+    pub settings: Option<HistorySettings>,
+}

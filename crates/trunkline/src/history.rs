@@ -1,0 +1,230 @@
+//! Runs the history of an engine: one thread records, another one maintains the files.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use trunkline_config::HistoryConfig;
+use trunkline_engine::history::{History, HistoryError, HistoryFigures};
+use trunkline_engine::{Engine as Core, Wake};
+use trunkline_net::{Clock, Housekeeper};
+use trunkline_types::history::{HistoryPage, HistoryQuery, HistoryRule, HistorySettings};
+use trunkline_types::{Moment, Tick, Timestamp};
+
+use crate::deployments::lock;
+use crate::retention::{WakeThread, start_thread};
+
+/// Time from the first update to the commit that makes it durable.
+const GATHER: Duration = Duration::from_millis(20);
+/// Delay before a failed step is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Opens the history of an engine in a folder. The wake must be called when there is something to
+/// record.
+pub type OpenHistory = fn(
+    &Path,
+    Vec<HistoryRule>,
+    &Core,
+    Box<dyn Wake>,
+    Timestamp,
+) -> Result<Box<dyn History>, HistoryError>;
+
+/// A history that is recorded. Dropping it ends its threads; only [`HistoryHost::close`] records
+/// that the engine stops.
+pub(crate) struct HistoryHost {
+    shared: Arc<Shared>,
+    _recorder: Arc<Housekeeper>,
+    _maintainer: Arc<Housekeeper>,
+}
+
+struct Shared {
+    history: Box<dyn History>,
+    clock: Clock,
+    /// Variables that could not be followed yet.
+    waiting: Mutex<Vec<u32>>,
+    recording: Mutex<Option<HistoryError>>,
+    maintenance: Mutex<Option<HistoryError>>,
+    maintainer: Arc<OnceLock<Weak<Housekeeper>>>,
+}
+
+impl HistoryHost {
+    /// # Errors
+    /// The history cannot be opened.
+    pub(crate) fn start(
+        config: &HistoryConfig,
+        open: OpenHistory,
+        core: &Core,
+        clock: Clock,
+    ) -> Result<Self, HistoryStartError> {
+        let recorder: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
+        let maintainer: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
+        let wake = Box::new(WakeThread(Arc::clone(&recorder)));
+        let (_, wall) = clock.moment();
+        let shared = Arc::new(Shared {
+            history: open(&config.folder, config.rules.clone(), core, wake, wall)?,
+            clock,
+            waiting: Mutex::default(),
+            recording: Mutex::default(),
+            maintenance: Mutex::default(),
+            maintainer: Arc::clone(&maintainer),
+        });
+        let recording = Arc::clone(&shared);
+        let recorder_thread = start_thread(clock, &recorder, move |now, due| {
+            recording.record_turn(now, due)
+        })?;
+        let maintaining = Arc::clone(&shared);
+        let wake_recorder = WakeThread(recorder);
+        let maintainer_thread = start_thread(clock, &maintainer, move |now, due| {
+            maintaining.maintain_turn(now, due, &wake_recorder)
+        })?;
+        Ok(Self {
+            shared,
+            _recorder: recorder_thread,
+            _maintainer: maintainer_thread,
+        })
+    }
+
+    /// Starts or ends the recording of these variables, as the rules say.
+    pub(crate) fn follow(&self, handles: &[u32]) {
+        lock(&self.shared.waiting).extend_from_slice(handles);
+        self.shared.follow_waiting();
+        // First readings wait without waking the thread.
+        self._recorder.wake();
+    }
+
+    /// Returns a page of everything that happened until now.
+    pub(crate) fn page(&self, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
+        self.flush();
+        let (_, wall) = self.shared.clock.moment();
+        let mut page = self.shared.history.read(query, wall)?;
+        page.state = self.sentence();
+        Ok(page)
+    }
+
+    /// Describes where the history is, and why it cannot be written now.
+    fn sentence(&self) -> String {
+        match self.error() {
+            Some(error) => format!(
+                "updates cannot be recorded now, and wait in memory as long as there is room: {error}"
+            ),
+            None => format!(
+                "the history is recorded in {}",
+                self.shared.history.location()
+            ),
+        }
+    }
+
+    pub(crate) fn settings(&self, variable: &str) -> Option<HistorySettings> {
+        self.shared.history.settings(variable)
+    }
+
+    pub(crate) fn error(&self) -> Option<HistoryError> {
+        let error = lock(&self.shared.recording).clone();
+        error.or_else(|| lock(&self.shared.maintenance).clone())
+    }
+
+    pub(crate) fn figures(&self) -> HistoryFigures {
+        self.shared.history.figures()
+    }
+
+    /// Records what happened until now.
+    pub(crate) fn flush(&self) {
+        self.shared.record_all();
+    }
+
+    /// Records what happened until now, that the engine stops, and nothing that happens later.
+    pub(crate) fn close(&self) {
+        let (_, wall) = self.shared.clock.moment();
+        *lock(&self.shared.recording) = self.shared.history.close(wall).err();
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HistoryStartError {
+    #[error("{0}")]
+    History(#[from] HistoryError),
+    #[error("{0}")]
+    Thread(#[from] io::Error),
+}
+
+impl Shared {
+    /// Records what is due, and returns the time of the next turn.
+    fn record_turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
+        let soon = now.saturating_add(GATHER);
+        match due {
+            Some(due) if due <= now => match self.record() {
+                Ok(Some(next)) => Some(next),
+                Ok(None) => (!self.history.is_idle()).then_some(soon),
+                Err(()) => Some(now.saturating_add(RETRY)),
+            },
+            due if self.history.is_idle() => due,
+            // Failed steps are tried again only when they are due.
+            Some(due) if lock(&self.recording).is_some() => Some(due),
+            Some(due) => Some(due.min(soon)),
+            None => Some(soon),
+        }
+    }
+
+    /// Records what happened, and returns when the next call is due. The error is kept.
+    fn record(&self) -> Result<Option<Tick>, ()> {
+        self.follow_waiting();
+        let (now, wall) = self.clock.moment();
+        let result = self.history.record(Moment { now, wall });
+        let next = result.as_ref().map(|next| *next).map_err(|_| ());
+        let failed = result.err();
+        let mut error = lock(&self.recording);
+        if failed.is_some() || lock(&self.waiting).is_empty() {
+            *error = failed;
+        }
+        drop(error);
+        if let Some(maintainer) = self.maintainer.get().and_then(Weak::upgrade)
+            && self.history.is_maintenance_due()
+        {
+            maintainer.wake();
+        }
+        next
+    }
+
+    /// Records everything that happened until this call, apart from what cannot be recorded now.
+    fn record_all(&self) {
+        while let Ok(Some(next)) = self.record() {
+            let (now, _) = self.clock.moment();
+            if next > now || self.history.is_idle() {
+                break;
+            }
+        }
+    }
+
+    fn follow_waiting(&self) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_empty() {
+            return;
+        }
+        let (_, wall) = self.clock.moment();
+        match self.history.follow(&waiting, wall) {
+            Ok(()) => waiting.clear(),
+            Err(error) => *lock(&self.recording) = Some(error),
+        }
+    }
+
+    fn maintain_turn(&self, now: Tick, due: Option<Tick>, recorder: &WakeThread) -> Option<Tick> {
+        let is_failing = lock(&self.maintenance).is_some();
+        if is_failing && let Some(due) = due.filter(|due| now < *due) {
+            return Some(due);
+        }
+        let (_, wall) = self.clock.moment();
+        let result = self.history.maintain(wall);
+        let next = match &result {
+            Ok(true) => {
+                // It may have waited for this.
+                recorder.wake();
+                Some(now)
+            }
+            Ok(false) => None,
+            Err(_) => Some(now.saturating_add(RETRY)),
+        };
+        *lock(&self.maintenance) = result.err();
+        next
+    }
+}
