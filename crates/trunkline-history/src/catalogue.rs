@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! series   id | name | data_type | units | retired      one row per variable and type
-//! part     path | segment | first_time | last_time | rows | bytes | expires
+//! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer
 //! ```
 
 use std::path::Path;
@@ -44,6 +44,10 @@ pub(crate) struct PartRow {
     pub(crate) bytes: u64,
     /// The time after which no row is kept; `i64::MAX` if there is none.
     pub(crate) expires: i64,
+    /// Number of bytes before the footer, which have checksums in the footer.
+    pub(crate) data_bytes: u64,
+    /// CRC32C of the footer.
+    pub(crate) footer: u32,
 }
 
 impl Catalogue {
@@ -65,7 +69,8 @@ impl Catalogue {
                      CREATE TABLE part (
                          path TEXT PRIMARY KEY, segment INTEGER NOT NULL,
                          first_time INTEGER NOT NULL, last_time INTEGER NOT NULL,
-                         rows INTEGER NOT NULL, bytes INTEGER NOT NULL, expires INTEGER NOT NULL
+                         rows INTEGER NOT NULL, bytes INTEGER NOT NULL, expires INTEGER NOT NULL,
+                         data_bytes INTEGER NOT NULL, footer INTEGER NOT NULL
                      );",
                 )?;
                 transaction.pragma_update(None, "user_version", VERSION)?;
@@ -131,8 +136,8 @@ impl Catalogue {
     /// Returns all parts, in the order of their first times.
     pub(crate) fn parts(&mut self) -> Result<Vec<PartRow>, Error> {
         let mut select = self.connection.prepare(
-            "SELECT path, segment, first_time, last_time, rows, bytes, expires FROM part
-             ORDER BY first_time, path",
+            "SELECT path, segment, first_time, last_time, rows, bytes, expires, data_bytes, footer
+             FROM part ORDER BY first_time, path",
         )?;
         let rows = select.query_map([], |row| {
             Ok(PartRow {
@@ -143,6 +148,8 @@ impl Catalogue {
                 rows: row.get::<_, i64>(4)? as u64,
                 bytes: row.get::<_, i64>(5)? as u64,
                 expires: row.get(6)?,
+                data_bytes: row.get::<_, i64>(7)? as u64,
+                footer: row.get(8)?,
             })
         })?;
         rows.collect::<Result<_, _>>().map_err(Error::from)
@@ -160,7 +167,7 @@ impl Catalogue {
                 delete.execute([path])?;
             }
             let mut insert =
-                transaction.prepare("INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?, ?, ?)")?;
+                transaction.prepare("INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
             for part in added {
                 insert.execute(params![
                     part.path,
@@ -170,6 +177,8 @@ impl Catalogue {
                     part.rows as i64,
                     part.bytes as i64,
                     part.expires,
+                    part.data_bytes as i64,
+                    part.footer,
                 ])?;
             }
             Ok(())

@@ -26,6 +26,7 @@
 
 mod buckets;
 mod catalogue;
+mod checked;
 mod error;
 mod log;
 mod part;

@@ -2,12 +2,14 @@
 //!
 //! Rows are in the order of variable, series and time. The file's metadata has, under the key
 //! `trunkline.series`, one line per series: its id, its first row, the number of its rows, and their
-//! first and last time.
+//! first and last time. Under `trunkline.checksums` it has the CRC32C of each block of 64 KiB before
+//! the metadata, as eight hexadecimal digits each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -16,8 +18,8 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, TimestampNanosecondType};
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
-    RowSelector,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -28,17 +30,21 @@ use trunkline_types::Quality;
 use trunkline_types::history::Rows;
 
 use crate::buckets::NumberRow;
+use crate::checked::{CheckedFile, ChecksumWriter};
 use crate::catalogue::{PartRow, Series};
 use crate::error::Error;
-use crate::schema::{Batch, SCHEMA, column, read_batch};
+use crate::schema::{Batch, ReadBatch, SCHEMA, column, columns_of};
 use crate::summary::{self, Summarizer, Summary};
 
 const SERIES_KEY: &str = "trunkline.series";
+const CHECKSUMS_KEY: &str = "trunkline.checksums";
 /// Rows per page of a column: the least that a reader decodes.
 const PAGE_ROWS: usize = 4096;
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// Rows that are converted at a time.
 const BATCH_ROWS: usize = 64 << 10;
+/// Rows that are read at a time.
+const BATCH_READ: usize = 8 << 10;
 
 /// A Parquet file of a history.
 #[derive(Debug)]
@@ -55,6 +61,8 @@ pub(crate) struct Part {
 struct Index {
     metadata: ArrowReaderMetadata,
     series: BTreeMap<u32, Span>,
+    /// Checksums of the blocks of the file.
+    sums: Arc<Vec<u32>>,
 }
 
 /// The rows of a series in a part.
@@ -70,7 +78,7 @@ pub(crate) struct Span {
 /// sorted.
 pub(crate) struct PartWriter {
     path: PathBuf,
-    writer: ArrowWriter<BufWriter<File>>,
+    writer: ArrowWriter<ChecksumWriter<BufWriter<File>>>,
     batch: Batch,
     spans: Vec<(u32, Span)>,
     rows: u64,
@@ -107,7 +115,7 @@ impl PartWriter {
             std::fs::create_dir_all(folder)?;
         }
         let file = File::create(unfinished(&path))?;
-        let file = BufWriter::with_capacity(1 << 20, file);
+        let file = ChecksumWriter::new(BufWriter::with_capacity(1 << 20, file));
         let writer = ArrowWriter::try_new(file, Arc::clone(&SCHEMA), Some(properties()?))?;
         Ok(Self {
             path,
@@ -191,13 +199,22 @@ impl PartWriter {
         }
         let lines = KeyValue::new(SERIES_KEY.to_owned(), lines);
         self.writer.append_key_value_metadata(lines);
-        let mut file = self.writer.into_inner()?;
+        // Only the footer is written after this.
+        self.writer.flush()?;
+        self.writer.sync()?;
+        let data_bytes = self.writer.inner().written;
+        let sums = self.writer.inner().sums().iter();
+        let sums: String = sums.map(|sum| format!("{sum:08x}")).collect();
+        let sums = KeyValue::new(CHECKSUMS_KEY.to_owned(), sums);
+        self.writer.append_key_value_metadata(sums);
+        let mut file = self.writer.into_inner()?.into_inner();
         file.flush()?;
         let file = file
             .into_inner()
             .map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
         let bytes = file.metadata()?.len();
+        let footer = footer_of(&File::open(unfinished(&self.path))?, data_bytes)?;
         std::fs::rename(unfinished(&self.path), &self.path)?;
         if let Some(parent) = self.path.parent() {
             File::open(parent)?.sync_all()?;
@@ -217,8 +234,18 @@ impl PartWriter {
             rows: self.rows,
             bytes,
             expires: i64::MAX,
+            data_bytes,
+            footer: crc32c::crc32c(&footer),
         })
     }
+}
+
+/// Reads everything after the data of a file.
+fn footer_of(file: &File, data_bytes: u64) -> Result<Vec<u8>, Error> {
+    let len = file.metadata()?.len();
+    let mut footer = vec![0; len.saturating_sub(data_bytes) as usize];
+    file.read_exact_at(&mut footer, data_bytes)?;
+    Ok(footer)
 }
 
 /// The name of a file that is still being written.
@@ -242,24 +269,33 @@ impl Part {
             return Ok(Arc::clone(index));
         }
         let file = File::open(&self.path)?;
+        let footer = footer_of(&file, self.row.data_bytes)?;
+        if crc32c::crc32c(&footer) != self.row.footer {
+            return Err(Error::damaged("the checksum of the footer does not match"));
+        }
         let options = ArrowReaderOptions::new()
             .with_schema(Arc::clone(&SCHEMA))
             .with_page_index_policy(PageIndexPolicy::Required);
         let metadata = ArrowReaderMetadata::load(&file, options)?;
         let key_values = metadata.metadata().file_metadata().key_value_metadata();
-        let lines = key_values
-            .into_iter()
-            .flatten()
-            .find(|one| one.key == SERIES_KEY);
-        let lines = lines.and_then(|one| one.value.as_deref());
-        let lines = lines.ok_or_else(|| Error::damaged("a file without an index of series"))?;
+        let text_of = |key: &str| {
+            let found = key_values.into_iter().flatten().find(|one| one.key == key);
+            found.and_then(|one| one.value.as_deref())
+        };
+        let lines = text_of(SERIES_KEY).ok_or_else(|| Error::damaged("there is no index"))?;
+        let sums = text_of(CHECKSUMS_KEY).and_then(sums_of);
+        let sums = sums.ok_or_else(|| Error::damaged("there are no checksums"))?;
         let mut series = BTreeMap::new();
         for line in lines.lines() {
             let (id, span) = span_of(line)
-                .ok_or_else(|| Error::damaged("a file with an unreadable index of series"))?;
+                .ok_or_else(|| Error::damaged("the index cannot be read"))?;
             series.insert(id, span);
         }
-        let index = Arc::new(Index { metadata, series });
+        let index = Arc::new(Index {
+            metadata,
+            series,
+            sums: Arc::new(sums),
+        });
         Ok(Arc::clone(self.index.get_or_init(|| index)))
     }
 
@@ -290,55 +326,63 @@ impl Part {
         let metadata = index.metadata.metadata();
         let end = span.first_row + span.rows;
         let (mut from, mut to) = (span.first_row, end);
+        if span.first_time >= since && span.last_time < until {
+            return Ok((from, to));
+        }
         let mut group_start = 0_u64;
         for group in 0..metadata.num_row_groups() {
             let rows = metadata.row_group(group).num_rows().max(0) as u64;
-            let pages = metadata.page_index_for_row_group(group);
-            let (places, times) = (
-                pages.offset_index(column::TIME),
-                pages.column_index(column::TIME),
-            );
-            if let (Some(places), Some(times)) = (places, times) {
-                let locations = places.page_locations();
-                for (page, location) in locations.iter().enumerate() {
-                    let first = group_start + location.first_row_index.max(0) as u64;
-                    let next = locations
-                        .get(page + 1)
-                        .map_or(rows, |next| next.first_row_index.max(0) as u64);
-                    let last = group_start + next;
+            let group_end = group_start + rows;
+            if group_end > from && group_start < to {
+                let pages = metadata.page_index_for_row_group(group);
+                if let (Some(places), Some(times)) = (
+                    pages.offset_index(column::TIME),
+                    pages.column_index(column::TIME),
+                ) {
+                    let places = places.page_locations();
+                    let first_row = |page: usize| match places.get(page) {
+                        Some(place) => group_start + place.first_row_index.max(0) as u64,
+                        None => group_end,
+                    };
                     // A page that belongs to this series alone is sorted by time.
-                    if first < span.first_row || last > end {
-                        continue;
-                    }
-                    let bounds = page_times(times, page);
-                    let Some((min, max)) = bounds else { continue };
-                    if max < since {
-                        from = from.max(last);
-                    }
-                    if min >= until {
-                        to = to.min(first);
+                    let count = places.len();
+                    let pages = (0..count).collect::<Vec<_>>();
+                    let inside = pages.partition_point(|page| first_row(*page) < span.first_row);
+                    for page in inside..count {
+                        let (first, last) = (first_row(page), first_row(page + 1));
+                        if last > end {
+                            break;
+                        }
+                        let Some((min, max)) = page_times(times, page) else {
+                            continue;
+                        };
+                        if max < since {
+                            from = from.max(last);
+                        }
+                        if min >= until {
+                            to = to.min(first);
+                            break;
+                        }
                     }
                 }
             }
-            group_start += rows;
+            group_start = group_end;
         }
         Ok((from, to.max(from)))
     }
 
-    fn batches(
+    fn reader(
         &self,
-        first: u64,
-        end: u64,
-        columns: Option<&[usize]>,
-        mut take: impl FnMut(&RecordBatch) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        if end <= first {
-            return Ok(());
-        }
+        ranges: &[(u64, u64)],
+        columns: &[usize],
+    ) -> Result<ParquetRecordBatchReader, Error> {
         let index = self.index()?;
         let file = File::open(&self.path)?;
+        let file = CheckedFile::new(file, Arc::clone(&index.sums), self.row.data_bytes);
         let builder =
             ParquetRecordBatchReaderBuilder::new_with_metadata(file, index.metadata.clone());
+        let first = ranges.first().map_or(0, |range| range.0);
+        let end = ranges.last().map_or(0, |range| range.1);
         // Only the row groups that have the rows are looked at.
         let (mut groups, mut start, mut before) = (Vec::new(), 0_u64, 0_u64);
         for group in 0..builder.metadata().num_row_groups() {
@@ -350,26 +394,34 @@ impl Part {
             }
             start += rows;
         }
-        let selection = RowSelection::from(vec![
-            RowSelector::skip((first - before) as usize),
-            RowSelector::select((end - first) as usize),
-        ]);
-        let mask = match columns {
-            Some(columns) => {
-                ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied())
-            }
-            None => ProjectionMask::all(),
-        };
-        let reader = builder
-            .with_row_groups(groups)
-            .with_row_selection(selection)
-            .with_projection(mask)
-            .with_batch_size(8 << 10)
-            .build()?;
-        for batch in reader {
-            take(&batch?)?;
+        let mut selectors = Vec::with_capacity(2 * ranges.len());
+        for (from, to) in ranges {
+            selectors.push(RowSelector::skip(from.saturating_sub(before) as usize));
+            selectors.push(RowSelector::select((to - from) as usize));
+            before = *to;
         }
-        Ok(())
+        let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
+        Ok(builder
+            .with_row_groups(groups)
+            .with_row_selection(RowSelection::from(selectors))
+            .with_projection(mask)
+            .with_batch_size(BATCH_READ)
+            .build()?)
+    }
+
+    /// Begins to read ranges of rows, each of one series, in ascending order.
+    pub(crate) fn stream(&self, ranges: &[(&Series, u64, u64)]) -> Result<PartStream, Error> {
+        let columns = columns_of(ranges.iter().map(|(series, _, _)| &series.data_type));
+        let rows: Vec<(u64, u64)> = ranges.iter().map(|(_, from, to)| (*from, *to)).collect();
+        let reader = self.reader(&rows, &columns)?;
+        let left = ranges.iter().map(|(series, from, to)| (series.id, *from, *to));
+        Ok(PartStream {
+            reader,
+            columns,
+            batch: None,
+            at: 0,
+            ranges: left.collect(),
+        })
     }
 
     /// Reads rows of one series, by their numbers in the file.
@@ -380,9 +432,12 @@ impl Part {
         end: u64,
         rows: &mut Rows,
     ) -> Result<(), Error> {
-        self.batches(first, end, None, |batch| {
-            read_batch(batch, &series.data_type, rows)
-        })
+        let mut stream = self.stream(&[(series, first, end)])?;
+        let mut next = first;
+        while next < end {
+            next += stream.take(series, next, (end - next) as usize, rows)?;
+        }
+        Ok(())
     }
 
     /// Calls `visit` with time, number and quality of each row; for an event, with the number of
@@ -393,8 +448,12 @@ impl Part {
         end: u64,
         mut visit: impl FnMut(i64, NumberRow),
     ) -> Result<(), Error> {
+        if end <= first {
+            return Ok(());
+        }
         let columns = [column::TIME, column::VALUE, column::QUALITY, column::COUNT];
-        self.batches(first, end, Some(&columns), |batch| {
+        for batch in self.reader(&[(first, end)], &columns)? {
+            let batch = batch?;
             let missing = || Error::damaged("a column of another type");
             let times = batch
                 .column(0)
@@ -425,9 +484,72 @@ impl Part {
                 };
                 visit(times.value(index), row);
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
+}
+
+/// Rows of several series that are read in one go.
+pub(crate) struct PartStream {
+    reader: ParquetRecordBatchReader,
+    columns: Vec<usize>,
+    batch: Option<RecordBatch>,
+    /// The next row in the batch.
+    at: usize,
+    /// What is left to read: series, next row, end.
+    ranges: VecDeque<(u32, u64, u64)>,
+}
+
+impl PartStream {
+    /// Returns true if the stream goes on with this row of this series.
+    pub(crate) fn is_at(&self, series: u32, row: u64) -> bool {
+        self.ranges.front().is_some_and(|(id, next, _)| (*id, *next) == (series, row))
+    }
+
+    /// Appends at most this number of rows of a series from row `next` on, and returns how many.
+    pub(crate) fn take(
+        &mut self,
+        series: &Series,
+        next: u64,
+        most: usize,
+        rows: &mut Rows,
+    ) -> Result<u64, Error> {
+        let wrong = || Error::damaged("a file has fewer rows than its index");
+        let (id, at, end) = self.ranges.front_mut().ok_or_else(wrong)?;
+        if (*id, *at) != (series.id, next) {
+            return Err(wrong());
+        }
+        if self.batch.as_ref().is_none_or(|batch| self.at >= batch.num_rows()) {
+            self.batch = Some(self.reader.next().ok_or_else(wrong)??);
+            self.at = 0;
+        }
+        let Some(batch) = &self.batch else {
+            return Err(wrong());
+        };
+        let count = most
+            .min(batch.num_rows() - self.at)
+            .min((*end - *at) as usize);
+        if count == 0 {
+            return Err(wrong());
+        }
+        let read = ReadBatch::new(&self.columns, batch);
+        read.read(self.at..self.at + count, &series.data_type, rows)?;
+        self.at += count;
+        *at += count as u64;
+        if *at == *end {
+            self.ranges.pop_front();
+        }
+        Ok(count as u64)
+    }
+}
+
+fn sums_of(text: &str) -> Option<Vec<u32>> {
+    let (digits, rest) = text.as_bytes().as_chunks::<8>();
+    let sums = digits.iter().map(|eight| {
+        let eight = std::str::from_utf8(eight).ok()?;
+        u32::from_str_radix(eight, 16).ok()
+    });
+    sums.collect::<Option<Vec<u32>>>().filter(|_| rest.is_empty())
 }
 
 fn span_of(line: &str) -> Option<(u32, Span)> {

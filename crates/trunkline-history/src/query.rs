@@ -1,7 +1,11 @@
 //! Reads what was recorded: from the Parquet files, and from the rows that are not in files yet.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use trunkline_types::Pattern;
 use trunkline_types::history::{
     Bucket, HistoryCursor, HistoryForm, HistoryMark, HistoryPage, HistoryQuery, HistorySeries,
     RowKey, Rows, SeriesData,
@@ -10,7 +14,7 @@ use trunkline_types::history::{
 use crate::buckets::Gathering;
 use crate::catalogue::{ENGINE_SERIES, Series};
 use crate::error::Error;
-use crate::part::{self, Part};
+use crate::part::{self, Part, PartStream};
 use crate::summary::Summary;
 use crate::tail::Segment;
 
@@ -65,9 +69,9 @@ pub(crate) fn read(
     let mut of_engine = None;
     let from = query.from.clone().unwrap_or_default();
     let start = series.partition_point(|one| (&one.name, one.id) < (&from.variable, from.series));
-    for one in series.iter().skip(start) {
-        let mut patterns = query.patterns.iter();
-        if one.id == ENGINE_SERIES || !patterns.any(|pattern| pattern.matches(&one.name)) {
+    let streams = Streams::default();
+    for (index, one) in series.iter().enumerate().skip(start) {
+        if !is_wanted(one, &query.patterns) {
             continue;
         }
         if budget.is_spent() {
@@ -84,8 +88,11 @@ pub(crate) fn read(
         };
         let reading = Reading {
             series: one,
+            following: series.get(index + 1..).unwrap_or_default(),
+            patterns: &query.patterns,
             view_of,
             span,
+            streams: &streams,
         };
         let data = match query.form {
             HistoryForm::Rows => {
@@ -127,6 +134,15 @@ pub(crate) fn read(
     Ok(page)
 }
 
+fn is_wanted(series: &Series, patterns: &[Pattern]) -> bool {
+    let mut patterns = patterns.iter();
+    series.id != ENGINE_SERIES && patterns.any(|pattern| pattern.matches(&series.name))
+}
+
+/// The files that are being read, by their paths. The rows of one series follow
+/// those of another in a file, so that one pass reads them all.
+type Streams = RefCell<HashMap<PathBuf, PartStream>>;
+
 /// What a page still has room for.
 struct Budget {
     rows: usize,
@@ -152,10 +168,14 @@ impl Budget {
 /// Returns the events that concern every variable.
 fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, Error> {
     let engine = Series::of_engine();
+    let streams = Streams::default();
     let reading = Reading {
         series: &engine,
+        following: &[],
+        patterns: &[],
         view_of,
         span,
+        streams: &streams,
     };
     let mut budget = Budget {
         rows: usize::MAX,
@@ -168,6 +188,10 @@ fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, 
 /// Reads one series.
 struct Reading<'a> {
     series: &'a Series,
+    /// The series after this one.
+    following: &'a [Series],
+    patterns: &'a [Pattern],
+    streams: &'a Streams,
     view_of: ViewOf<'a>,
     span: Span,
 }
@@ -229,6 +253,48 @@ impl Reading<'_> {
             out.push_mark(mark);
         }
         Ok((out, cut))
+    }
+
+    /// Takes the next rows of a file, and returns their number.
+    fn take(&self, file: &InFile, rows: &mut Rows) -> Result<u64, Error> {
+        let most = file.end - file.next;
+        let mut streams = self.streams.borrow_mut();
+        let known = streams.remove(&file.part.path);
+        let known = known.filter(|stream| stream.is_at(self.series.id, file.next));
+        let mut stream = match known {
+            Some(stream) => stream,
+            None => self.stream(file)?,
+        };
+        let taken = stream.take(self.series, file.next, most as usize, rows)?;
+        streams.insert(file.part.path.clone(), stream);
+        Ok(taken)
+    }
+
+    /// Begins to read a file at the next row, for this series and the wanted ones after it, as far
+    /// as a page may have room for them.
+    fn stream(&self, file: &InFile) -> Result<PartStream, Error> {
+        let mut ranges = vec![(self.series, file.next, file.end)];
+        let mut rows = file.end - file.next;
+        let Span { since, until } = self.span;
+        for series in self.following {
+            if rows >= PAGE_ROWS as u64 {
+                break;
+            }
+            if !is_wanted(series, self.patterns) {
+                continue;
+            }
+            let found = file.part.span(series.id)?.filter(|found| {
+                found.last_time >= since && found.first_time < until
+            });
+            if let Some(found) = found {
+                let (from, to) = file.part.narrow(found, since, until)?;
+                if from < to {
+                    rows += to - from;
+                    ranges.push((series, from, to));
+                }
+            }
+        }
+        file.part.stream(&ranges)
     }
 
     /// Everything that may have rows after a key and within the time.
@@ -506,10 +572,8 @@ impl Source {
         if file.next >= file.end {
             return Ok(false);
         }
-        let end = (file.next + READ_ROWS).min(file.end);
         let mut rows = reading.series.rows();
-        file.part.read(reading.series, file.next, end, &mut rows)?;
-        file.next = end;
+        file.next += reading.take(file, &mut rows)?;
         let Span { since, until } = reading.span;
         let start = rows.times().partition_point(|time| *time < since);
         let start = match self.after {

@@ -29,9 +29,9 @@ use arrow_array::{
     TimestampNanosecondArray,
 };
 use arrow_schema::{DataType as ArrowType, Field, Schema, TimeUnit};
-use trunkline_types::history::{HistoryEvent, HistoryMark, Row, RowKey, Rows};
+use trunkline_types::history::{HistoryEvent, HistoryMark, RowColumns, RowKey, Rows};
 use trunkline_types::text::format_value;
-use trunkline_types::{DataType, Quality, json, wire};
+use trunkline_types::{DataType, json, wire};
 
 use crate::catalogue::Series;
 use crate::error::Error;
@@ -337,90 +337,151 @@ fn shown(data_type: &DataType, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// Appends the rows of one series that a batch with all columns has.
-pub(crate) fn read_batch(
-    batch: &RecordBatch,
-    data_type: &DataType,
-    rows: &mut Rows,
-) -> Result<(), Error> {
-    let int64 = |index: usize| batch.column(index).as_primitive_opt::<Int64Type>();
-    let missing = || Error::damaged("a column of another type");
-    let times = batch
-        .column(column::TIME)
-        .as_primitive_opt::<TimestampNanosecondType>();
-    let times = times.ok_or_else(missing)?;
-    let values = batch
-        .column(column::VALUE)
-        .as_primitive_opt::<Float64Type>();
-    let values = values.ok_or_else(missing)?;
-    let integers = int64(column::INTEGER).ok_or_else(missing)?;
-    let texts = batch
-        .column(column::TEXT)
-        .as_string_opt::<i32>()
-        .ok_or_else(missing)?;
-    let raws = batch
-        .column(column::RAW)
-        .as_binary_opt::<i32>()
-        .ok_or_else(missing)?;
-    let qualities = batch
-        .column(column::QUALITY)
-        .as_primitive_opt::<Int32Type>();
-    let qualities = qualities.ok_or_else(missing)?;
-    let delays = int64(column::DELAY).ok_or_else(missing)?;
-    let epochs = int64(column::EPOCH).ok_or_else(missing)?;
-    let sequences = int64(column::SEQUENCE).ok_or_else(missing)?;
-    let events = batch
-        .column(column::EVENT)
-        .as_string_opt::<i32>()
-        .ok_or_else(missing)?;
-    let counts = int64(column::COUNT).ok_or_else(missing)?;
-    let storage = Storage::of(data_type);
-    let mut text = Vec::new();
-    for index in 0..batch.num_rows() {
-        let key = RowKey {
-            time: times.value(index),
-            epoch: epochs.value(index) as u64,
-            sequence: sequences.value(index) as u64,
-        };
-        if events.is_valid(index) {
-            let count = if counts.is_valid(index) {
-                counts.value(index) as u64
-            } else {
-                0
-            };
-            let event = event_of(events.value(index), count);
-            rows.push_mark(HistoryMark { key, event });
-            continue;
-        }
-        let word;
-        let value = match storage {
-            Storage::Number | Storage::Enum => {
-                word = word_of(values.value(index), data_type).to_le_bytes();
-                word.get(..data_type.fixed_size().unwrap_or(8))
-                    .unwrap_or_default()
-            }
-            Storage::Integer => {
-                word = integers.value(index).to_le_bytes();
-                &word[..]
-            }
-            Storage::Text => {
-                text.clear();
-                let value = texts.value(index);
-                wire::put_varint(&mut text, value.len() as u64);
-                text.extend_from_slice(value.as_bytes());
-                &text
-            }
-            Storage::Bytes | Storage::Struct => raws.value(index),
-            Storage::Nothing => &[],
-        };
-        rows.push(&Row {
-            key,
-            delay: delays.value(index),
-            quality: Quality::from_bits(qualities.value(index) as u32),
-            value,
+/// Returns the columns that the rows of these types need, in ascending order.
+pub(crate) fn columns_of<'t>(types: impl Iterator<Item = &'t DataType>) -> Vec<usize> {
+    let mut columns = vec![
+        column::TIME,
+        column::QUALITY,
+        column::DELAY,
+        column::EPOCH,
+        column::SEQUENCE,
+        column::EVENT,
+        column::COUNT,
+    ];
+    for data_type in types {
+        columns.extend(match Storage::of(data_type) {
+            Storage::Number | Storage::Enum => Some(column::VALUE),
+            Storage::Integer => Some(column::INTEGER),
+            Storage::Text => Some(column::TEXT),
+            Storage::Bytes | Storage::Struct => Some(column::RAW),
+            Storage::Nothing => None,
         });
     }
-    Ok(())
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// A batch of rows that was read from a file, with the columns of [`columns_of`].
+pub(crate) struct ReadBatch<'b> {
+    columns: &'b [usize],
+    batch: &'b RecordBatch,
+}
+
+impl<'b> ReadBatch<'b> {
+    pub(crate) fn new(columns: &'b [usize], batch: &'b RecordBatch) -> Self {
+        Self { columns, batch }
+    }
+
+    fn column(&self, column: usize) -> Result<&'b ArrayRef, Error> {
+        let place = self.columns.iter().position(|one| *one == column);
+        let found = place.and_then(|place| self.batch.columns().get(place));
+        found.ok_or_else(|| Error::damaged("a column is missing"))
+    }
+
+    fn int64(&self, column: usize) -> Result<&'b Int64Array, Error> {
+        let found = self.column(column)?.as_primitive_opt::<Int64Type>();
+        found.ok_or_else(of_another_type)
+    }
+
+    /// Appends rows of one series.
+    pub(crate) fn read(
+        &self,
+        range: Range<usize>,
+        data_type: &DataType,
+        rows: &mut Rows,
+    ) -> Result<(), Error> {
+        let events = self.column(column::EVENT)?.as_string_opt::<i32>();
+        let events = events.ok_or_else(of_another_type)?;
+        let mut at = range.start;
+        if events.null_count() < events.len() {
+            for row in range.clone() {
+                if events.is_valid(row) {
+                    self.read_updates(at..row, data_type, rows)?;
+                    rows.push_mark(self.mark(events.value(row), row)?);
+                    at = row + 1;
+                }
+            }
+        }
+        self.read_updates(at..range.end, data_type, rows)
+    }
+
+    fn mark(&self, name: &str, row: usize) -> Result<HistoryMark, Error> {
+        let times = self.column(column::TIME)?.as_primitive_opt::<TimestampNanosecondType>();
+        let counts = self.int64(column::COUNT)?;
+        let count = if counts.is_valid(row) { counts.value(row) as u64 } else { 0 };
+        Ok(HistoryMark {
+            key: RowKey {
+                time: times.ok_or_else(of_another_type)?.value(row),
+                epoch: self.int64(column::EPOCH)?.value(row) as u64,
+                sequence: self.int64(column::SEQUENCE)?.value(row) as u64,
+            },
+            event: event_of(name, count),
+        })
+    }
+
+    /// Appends rows without events among them.
+    fn read_updates(
+        &self,
+        range: Range<usize>,
+        data_type: &DataType,
+        rows: &mut Rows,
+    ) -> Result<(), Error> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let times = self.column(column::TIME)?.as_primitive_opt::<TimestampNanosecondType>();
+        let qualities = self.column(column::QUALITY)?.as_primitive_opt::<Int32Type>();
+        let keys = RowColumns {
+            times: part_of(times.ok_or_else(of_another_type)?.values(), &range)?,
+            delays: part_of(self.int64(column::DELAY)?.values(), &range)?,
+            epochs: part_of(self.int64(column::EPOCH)?.values(), &range)?,
+            sequences: part_of(self.int64(column::SEQUENCE)?.values(), &range)?,
+            qualities: part_of(qualities.ok_or_else(of_another_type)?.values(), &range)?,
+        };
+        let storage = Storage::of(data_type);
+        match storage {
+            Storage::Number | Storage::Enum => {
+                let values = self.column(column::VALUE)?.as_primitive_opt::<Float64Type>();
+                let values = part_of(values.ok_or_else(of_another_type)?.values(), &range)?;
+                rows.extend_words(&keys, values.iter().map(|value| word_of(*value, data_type)));
+            }
+            Storage::Integer => {
+                let values = part_of(self.int64(column::INTEGER)?.values(), &range)?;
+                rows.extend_words(&keys, values.iter().map(|value| *value as u64));
+            }
+            Storage::Text => {
+                let texts = self.column(column::TEXT)?.as_string_opt::<i32>();
+                let texts = texts.ok_or_else(of_another_type)?;
+                let mut wire = Vec::new();
+                rows.extend_bytes(&keys, |row, out| {
+                    let text = texts.value(range.start + row);
+                    wire.clear();
+                    wire::put_varint(&mut wire, text.len() as u64);
+                    out.extend_from_slice(&wire);
+                    out.extend_from_slice(text.as_bytes());
+                });
+            }
+            Storage::Bytes | Storage::Struct => {
+                let raws = self.column(column::RAW)?.as_binary_opt::<i32>();
+                let raws = raws.ok_or_else(of_another_type)?;
+                rows.extend_bytes(&keys, |row, out| {
+                    out.extend_from_slice(raws.value(range.start + row));
+                });
+            }
+            Storage::Nothing => rows.extend_bytes(&keys, |_, _| {}),
+        }
+        Ok(())
+    }
+}
+
+fn part_of<'a, T>(values: &'a [T], range: &Range<usize>) -> Result<&'a [T], Error> {
+    let part = values.get(range.clone());
+    part.ok_or_else(|| Error::damaged("a column is too short"))
+}
+
+fn of_another_type() -> Error {
+    Error::damaged("a column of another type")
 }
 
 fn event_of(name: &str, count: u64) -> HistoryEvent {

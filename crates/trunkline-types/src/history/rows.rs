@@ -102,6 +102,16 @@ pub struct Row<'a> {
     pub value: &'a [u8],
 }
 
+/// Columns of updates, all of the same length. Numbers without a sign are given as the same bits.
+#[derive(Clone, Copy, Debug)]
+pub struct RowColumns<'a> {
+    pub times: &'a [i64],
+    pub delays: &'a [i64],
+    pub epochs: &'a [i64],
+    pub sequences: &'a [i64],
+    pub qualities: &'a [i32],
+}
+
 /// What happened to a recording, other than an update (B-64).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HistoryEvent {
@@ -319,6 +329,61 @@ impl Rows {
                     place.copy_from_slice(row.value);
                 }
                 self.words.push(u64::from_le_bytes(word));
+            }
+        }
+    }
+
+    /// Appends updates whose values have at most 8 bytes, as [`Rows::new`] was given.
+    pub fn extend_words(&mut self, columns: &RowColumns<'_>, words: impl Iterator<Item = u64>) {
+        self.extend_keys(columns);
+        self.words.extend(words);
+        self.words.resize(self.times.len(), 0);
+    }
+
+    /// Appends updates with values of any length; `put` appends the value of a row.
+    pub fn extend_bytes(
+        &mut self,
+        columns: &RowColumns<'_>,
+        mut put: impl FnMut(usize, &mut Vec<u8>),
+    ) {
+        self.extend_keys(columns);
+        for row in 0..columns.times.len() {
+            put(row, &mut self.bytes);
+            self.ends.push(self.bytes.len() as u32);
+        }
+    }
+
+    fn extend_keys(&mut self, columns: &RowColumns<'_>) {
+        let at = self.times.len();
+        self.times.extend_from_slice(columns.times);
+        let end = self.times.len();
+        if !self.delays.is_empty() || columns.delays.iter().any(|delay| *delay != 0) {
+            self.delays.resize(at, 0);
+            self.delays.extend_from_slice(columns.delays);
+            self.delays.resize(end, 0);
+        }
+        let mut epoch = self.epochs.last().map(|(_, epoch)| epoch);
+        for (row, next) in columns.epochs.iter().enumerate() {
+            if epoch != Some(*next as u64) {
+                epoch = Some(*next as u64);
+                self.epochs.push(at + row, *next as u64);
+            }
+        }
+        let last = self.sequences.last();
+        let mut expected =
+            last.map(|(first, sequence)| sequence.wrapping_add((at - first) as u64));
+        for (row, next) in columns.sequences.iter().enumerate() {
+            let next = *next as u64;
+            if expected != Some(next) {
+                self.sequences.push(at + row, next);
+            }
+            expected = Some(next.wrapping_add(1));
+        }
+        let mut quality = self.qualities.last().map(|(_, quality)| quality);
+        for (row, next) in columns.qualities.iter().enumerate() {
+            if quality != Some(*next as u32) {
+                quality = Some(*next as u32);
+                self.qualities.push(at + row, *next as u32);
             }
         }
     }
