@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use trunkline_types::history::{Bucket, Rows};
+use trunkline_types::history::{Bucket, POINTS_MAX, Rows};
 use trunkline_types::{DataType, Quality};
 
 use crate::error::Error;
 use crate::schema::number_of;
 
 /// Buckets of one variable over the whole time of a query.
-const BUCKETS_MAX: usize = 1_000_000;
+const BUCKETS_MAX: usize = POINTS_MAX as usize;
 
 /// A row as buckets count it.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! series   id | name | data_type | units | retired      one row per variable and type
-//! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer
+//! part     path | segment | first_time | last_time | rows | bytes | expires | data_bytes | footer |
+//!          summary
 //! ```
 
 use std::path::Path;
@@ -48,6 +49,29 @@ pub(crate) struct PartRow {
     pub(crate) data_bytes: u64,
     /// CRC32C of the footer.
     pub(crate) footer: u32,
+    /// CRC32C of the summary beside the file; 0 if there is none.
+    pub(crate) summary: u32,
+}
+
+impl Series {
+    /// Checksum of everything about the series.
+    fn sum(&self) -> u32 {
+        let mut data_type = Vec::new();
+        wire::encode_type(&self.data_type, &mut data_type);
+        let text = format!("{} {} {data_type:?} {}", self.id, self.name, self.units);
+        crc32c::crc32c(text.as_bytes())
+    }
+}
+
+impl PartRow {
+    /// Checksum of everything about the part.
+    fn sum(&self) -> u32 {
+        crc32c::crc32c(format!("{self:?}").as_bytes())
+    }
+}
+
+fn of_row(table: &str, name: &str) -> Error {
+    Error::damaged(format!("its catalogue: the row of {table} {name}"))
 }
 
 impl Catalogue {
@@ -63,14 +87,15 @@ impl Catalogue {
                 transaction.execute_batch(
                     "CREATE TABLE series (
                          id INTEGER PRIMARY KEY, name TEXT NOT NULL, data_type BLOB NOT NULL,
-                         units TEXT NOT NULL, retired INTEGER NOT NULL DEFAULT 0
+                         units TEXT NOT NULL, sum INTEGER NOT NULL
                      );
                      CREATE INDEX series_by_name ON series (name);
                      CREATE TABLE part (
                          path TEXT PRIMARY KEY, segment INTEGER NOT NULL,
                          first_time INTEGER NOT NULL, last_time INTEGER NOT NULL,
                          rows INTEGER NOT NULL, bytes INTEGER NOT NULL, expires INTEGER NOT NULL,
-                         data_bytes INTEGER NOT NULL, footer INTEGER NOT NULL
+                         data_bytes INTEGER NOT NULL, footer INTEGER NOT NULL,
+                         summary INTEGER NOT NULL, sum INTEGER NOT NULL
                      );",
                 )?;
                 transaction.pragma_update(None, "user_version", VERSION)?;
@@ -102,19 +127,22 @@ impl Catalogue {
     pub(crate) fn series(&mut self) -> Result<Vec<Series>, Error> {
         let mut select = self
             .connection
-            .prepare("SELECT id, name, data_type, units FROM series ORDER BY id")?;
+            .prepare("SELECT id, name, data_type, units, sum FROM series ORDER BY id")?;
         let mut rows = select.query([])?;
         let mut all = Vec::new();
         while let Some(row) = rows.next()? {
             let data_type: Vec<u8> = row.get(2)?;
             let mut reader = Reader::new(&data_type);
-            let data_type = wire::decode_type(&mut reader)?;
-            all.push(Series {
+            let series = Series {
                 id: row.get(0)?,
                 name: row.get(1)?,
-                data_type,
+                data_type: wire::decode_type(&mut reader)?,
                 units: row.get(3)?,
-            });
+            };
+            if series.sum() != row.get::<_, u32>(4)? {
+                return Err(of_row("series", &series.name));
+            }
+            all.push(series);
         }
         Ok(all)
     }
@@ -122,12 +150,11 @@ impl Catalogue {
     /// Adds series, all or none. Their ids must be new.
     pub(crate) fn add_series(&mut self, series: &[Series]) -> Result<(), Error> {
         self.transaction(|transaction| {
-            let mut insert = transaction
-                .prepare("INSERT INTO series (id, name, data_type, units) VALUES (?, ?, ?, ?)")?;
+            let mut insert = transaction.prepare("INSERT INTO series VALUES (?, ?, ?, ?, ?)")?;
             for one in series {
                 let mut data_type = Vec::new();
                 wire::encode_type(&one.data_type, &mut data_type);
-                insert.execute(params![one.id, one.name, data_type, one.units])?;
+                insert.execute(params![one.id, one.name, data_type, one.units, one.sum()])?;
             }
             Ok(())
         })
@@ -136,11 +163,12 @@ impl Catalogue {
     /// Returns all parts, in the order of their first times.
     pub(crate) fn parts(&mut self) -> Result<Vec<PartRow>, Error> {
         let mut select = self.connection.prepare(
-            "SELECT path, segment, first_time, last_time, rows, bytes, expires, data_bytes, footer
+            "SELECT path, segment, first_time, last_time, rows, bytes, expires, data_bytes, footer,
+                 summary, sum
              FROM part ORDER BY first_time, path",
         )?;
         let rows = select.query_map([], |row| {
-            Ok(PartRow {
+            let part = PartRow {
                 path: row.get(0)?,
                 segment: row.get::<_, i64>(1)? as u64,
                 first_time: row.get(2)?,
@@ -150,9 +178,19 @@ impl Catalogue {
                 expires: row.get(6)?,
                 data_bytes: row.get::<_, i64>(7)? as u64,
                 footer: row.get(8)?,
-            })
+                summary: row.get(9)?,
+            };
+            Ok((part, row.get::<_, u32>(10)?))
         })?;
-        rows.collect::<Result<_, _>>().map_err(Error::from)
+        let mut parts = Vec::new();
+        for row in rows {
+            let (part, sum) = row?;
+            if part.sum() != sum {
+                return Err(of_row("part", &part.path));
+            }
+            parts.push(part);
+        }
+        Ok(parts)
     }
 
     /// Replaces parts by others in one step.
@@ -166,8 +204,8 @@ impl Catalogue {
             for path in removed {
                 delete.execute([path])?;
             }
-            let mut insert =
-                transaction.prepare("INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+            let mut insert = transaction
+                .prepare("INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
             for part in added {
                 insert.execute(params![
                     part.path,
@@ -179,6 +217,8 @@ impl Catalogue {
                     part.expires,
                     part.data_bytes as i64,
                     part.footer,
+                    part.summary,
+                    part.sum(),
                 ])?;
             }
             Ok(())

@@ -137,7 +137,9 @@ pub(crate) struct CheckedReader {
 impl Read for CheckedReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.block.is_empty() {
-            let end = (self.at + 1).next_multiple_of(BLOCK as u64).min(self.file.len);
+            let end = (self.at + 1)
+                .next_multiple_of(BLOCK as u64)
+                .min(self.file.len);
             let count = end.saturating_sub(self.at) as usize;
             if count == 0 {
                 return Ok(0);

@@ -25,6 +25,16 @@ impl Error {
         Error::Damaged(what.into())
     }
 
+    /// The fault of a file, for people.
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Error::Io(error) => error.to_string(),
+            Error::Sqlite(error) => error.to_string(),
+            Error::Damaged(what) => what.clone(),
+            Error::Newer { .. } | Error::InUse | Error::TooManyBuckets => String::new(),
+        }
+    }
+
     /// Converts the error into the error of the history in this folder.
     pub(crate) fn of(self, folder: &Path) -> HistoryError {
         let kind = match self {
@@ -34,7 +44,7 @@ impl Error {
             Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
             Error::InUse => StoreErrorKind::InUse,
             Error::TooManyBuckets => {
-                let sentence = "the query has more than 1,000,000 buckets per variable; ask for \
+                let sentence = "the query has more than 100,000 buckets per variable; ask for \
                                 wider ones, or for a shorter time";
                 return HistoryError::Query(sentence.to_owned());
             }

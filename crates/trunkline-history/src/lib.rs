@@ -17,7 +17,8 @@
 //! # Layout
 //! - [`FileHistory`]: the parts together, as the engine's [`History`].
 //! - `recorder`: takes updates from the engine; `log`: the append log.
-//! - `tail`: rows that are only in the log, in memory; `seal`: moves them to files.
+//! - `tail`: rows that are only in the log, in memory; `seal`: moves them to files; `compact`: joins
+//!   small files.
 //! - `part`: a Parquet file; `schema`: its columns; `catalogue`: which files there are.
 //! - `query`: reading; `buckets`: what a query by buckets gathers; `summary`: buckets that were
 //!   gathered when a file was written.
@@ -27,6 +28,7 @@
 mod buckets;
 mod catalogue;
 mod checked;
+mod compact;
 mod error;
 mod log;
 mod part;
@@ -37,6 +39,7 @@ mod seal;
 mod summary;
 mod tail;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -50,7 +53,7 @@ use trunkline_types::history::{
 };
 use trunkline_types::{Moment, Tick, Timestamp};
 
-use crate::catalogue::{Catalogue, Series};
+use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
 use crate::log::Log;
 use crate::part::Part;
@@ -84,6 +87,10 @@ pub struct FileHistory {
     series: Mutex<Arc<Vec<Series>>>,
     /// Locked last, and only for moments.
     stored: Mutex<Stored>,
+    /// Parts that were replaced, whose files may still be read.
+    unused: Mutex<Vec<Arc<Part>>>,
+    /// Paths of files that cannot be joined, because they are damaged.
+    skipped: Mutex<BTreeSet<String>>,
     _lock: File,
 }
 
@@ -127,6 +134,7 @@ impl FileHistory {
         let mut catalogue = Catalogue::open(&folder.join("catalogue.sqlite"))?;
         let series = catalogue.series()?;
         let rows = catalogue.parts()?;
+        remove_orphans(folder, &rows)?;
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
@@ -184,6 +192,8 @@ impl FileHistory {
                 tail: Tail { open, frozen },
                 parts: Arc::new(parts),
             }),
+            unused: Mutex::default(),
+            skipped: Mutex::default(),
             _lock: lock,
         };
         history.set_series(series);
@@ -240,37 +250,88 @@ impl FileHistory {
         begun.map_err(|error| error.of(&self.folder))
     }
 
-    fn try_maintain(&self) -> Result<bool, Error> {
+    /// Does one step of maintenance: moves the oldest closed segment to files, removes what is no
+    /// longer kept, or joins small files. Returns false if there is nothing to do.
+    fn try_maintain(&self, wall: Timestamp) -> Result<bool, Error> {
+        self.remove_unused()?;
         let oldest = lock(&self.stored).tail.frozen.first().cloned();
-        let Some(segment) = oldest else {
-            return Ok(false);
-        };
         let series = Arc::clone(&lock(&self.series));
-        let keep_of = |series: &Series| {
-            let settings = recorder::settings_of(&self.rules, &series.name)?;
-            settings.keep
-        };
-        let added = seal::seal(&self.folder, &segment, &series, &keep_of)?;
-        lock(&self.catalogue).replace_parts(&[], &added)?;
-        {
-            let mut stored = lock(&self.stored);
-            let mut parts = stored.parts.to_vec();
-            parts.extend(
-                added
-                    .into_iter()
-                    .map(|row| Arc::new(Part::new(&self.folder, row))),
-            );
-            parts.sort_by_key(|part| part.row.first_time);
-            stored.parts = Arc::new(parts);
-            stored
-                .tail
-                .frozen
-                .retain(|one| one.number != segment.number);
+        let keep_of = |series: &Series| recorder::settings_of(&self.rules, &series.name)?.keep;
+        if let Some(segment) = oldest {
+            let added = seal::seal(&self.folder, &segment, &series, &keep_of)?;
+            self.replace(&[], added, Some(segment.number))?;
+            remove_if_there(&log::path(&self.folder, segment.number))?;
+            return Ok(true);
         }
-        match std::fs::remove_file(log::path(&self.folder, segment.number)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(true),
+        let parts = Arc::clone(&lock(&self.stored).parts);
+        let now = wall.as_nanos();
+        let expired: Vec<_> = parts
+            .iter()
+            .filter(|part| part.row.expires < now)
+            .cloned()
+            .collect();
+        if !expired.is_empty() {
+            self.replace(&expired, Vec::new(), None)?;
+            return Ok(true);
         }
+        let chosen = compact::choose(&parts, &lock(&self.skipped));
+        drop(parts);
+        if chosen.is_empty() {
+            return Ok(false);
+        }
+        match compact::join(&self.folder, &chosen, &series, &keep_of, now) {
+            Ok(joined) => {
+                self.replace(&chosen, joined.into_iter().collect(), None)?;
+                Ok(true)
+            }
+            Err(Error::Damaged(_)) => {
+                // They stay as they are; what can be read of them is read.
+                let mut skipped = lock(&self.skipped);
+                skipped.extend(chosen.iter().map(|part| part.row.path.clone()));
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces parts by others, and forgets a segment whose rows these have.
+    fn replace(
+        &self,
+        removed: &[Arc<Part>],
+        added: Vec<PartRow>,
+        segment: Option<u64>,
+    ) -> Result<(), Error> {
+        let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
+        lock(&self.catalogue).replace_parts(&paths, &added)?;
+        let mut stored = lock(&self.stored);
+        let mut parts = stored.parts.to_vec();
+        parts.retain(|part| !paths.contains(&part.row.path));
+        parts.extend(
+            added
+                .into_iter()
+                .map(|row| Arc::new(Part::new(&self.folder, row))),
+        );
+        parts.sort_by_key(|part| part.row.first_time);
+        stored.parts = Arc::new(parts);
+        stored.tail.frozen.retain(|one| Some(one.number) != segment);
+        drop(stored);
+        lock(&self.unused).extend(removed.iter().cloned());
+        Ok(())
+    }
+
+    /// Removes the files of parts that no query reads any more.
+    fn remove_unused(&self) -> Result<(), Error> {
+        let mut unused = lock(&self.unused);
+        let mut kept = Vec::new();
+        for part in unused.drain(..) {
+            if Arc::strong_count(&part) > 1 {
+                kept.push(part);
+                continue;
+            }
+            part.remove()?;
+        }
+        *unused = kept;
+        Ok(())
     }
 
     /// Returns what is stored of a series at this moment.
@@ -303,8 +364,8 @@ impl History for FileHistory {
         recorded.map_err(|error| error.of(&self.folder))
     }
 
-    fn maintain(&self, _wall: Timestamp) -> Result<bool, HistoryError> {
-        let done = self.try_maintain();
+    fn maintain(&self, wall: Timestamp) -> Result<bool, HistoryError> {
+        let done = self.try_maintain(wall);
         done.map_err(|error| error.of(&self.folder))
     }
 
@@ -351,6 +412,41 @@ impl fmt::Debug for FileHistory {
             .field("folder", &self.folder)
             .finish_non_exhaustive()
     }
+}
+
+fn remove_if_there(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Removes files that a crash has left: unfinished ones, and those that the catalogue does not have.
+fn remove_orphans(folder: &Path, known: &[PartRow]) -> Result<(), Error> {
+    let known: BTreeSet<PathBuf> = known
+        .iter()
+        .flat_map(|part| {
+            [
+                folder.join(&part.path),
+                summary::path_of(folder, &part.path),
+            ]
+        })
+        .collect();
+    for kind in ["samples", "summaries"] {
+        let dates = match std::fs::read_dir(folder.join(kind)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            dates => dates?,
+        };
+        for date in dates {
+            for file in std::fs::read_dir(date?.path())? {
+                let path = file?.path();
+                if !known.contains(&path) {
+                    std::fs::remove_file(path)?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

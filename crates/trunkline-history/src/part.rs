@@ -30,8 +30,8 @@ use trunkline_types::Quality;
 use trunkline_types::history::Rows;
 
 use crate::buckets::NumberRow;
-use crate::checked::{CheckedFile, ChecksumWriter};
 use crate::catalogue::{PartRow, Series};
+use crate::checked::{CheckedFile, ChecksumWriter};
 use crate::error::Error;
 use crate::schema::{Batch, ReadBatch, SCHEMA, column, columns_of};
 use crate::summary::{self, Summarizer, Summary};
@@ -224,7 +224,7 @@ impl PartWriter {
         }
         let inside = self.path.strip_prefix(folder).unwrap_or(&self.path);
         let path = inside.display().to_string();
-        self.summarizer.finish(&summary::path_of(folder, &path))?;
+        let summary = self.summarizer.finish(&summary::path_of(folder, &path))?;
         let times = |of: fn(&Span) -> i64| self.spans.iter().map(move |(_, span)| of(span));
         Ok(PartRow {
             path,
@@ -236,6 +236,7 @@ impl PartWriter {
             expires: i64::MAX,
             data_bytes,
             footer: crc32c::crc32c(&footer),
+            summary,
         })
     }
 }
@@ -264,6 +265,12 @@ impl Part {
         }
     }
 
+    /// Removes the files.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        crate::remove_if_there(&self.path)?;
+        crate::remove_if_there(&self.summary_path)
+    }
+
     fn index(&self) -> Result<Arc<Index>, Error> {
         if let Some(index) = self.index.get() {
             return Ok(Arc::clone(index));
@@ -287,8 +294,8 @@ impl Part {
         let sums = sums.ok_or_else(|| Error::damaged("there are no checksums"))?;
         let mut series = BTreeMap::new();
         for line in lines.lines() {
-            let (id, span) = span_of(line)
-                .ok_or_else(|| Error::damaged("the index cannot be read"))?;
+            let (id, span) =
+                span_of(line).ok_or_else(|| Error::damaged("the index cannot be read"))?;
             series.insert(id, span);
         }
         let index = Arc::new(Index {
@@ -304,7 +311,8 @@ impl Part {
         let summaries = match self.summaries.get() {
             Some(summaries) => summaries,
             None => {
-                let read = summary::read(&self.summary_path)?.unwrap_or_default();
+                let read = summary::read(&self.summary_path, self.row.summary)?;
+                let read = read.unwrap_or_default();
                 self.summaries.get_or_init(|| read)
             }
         };
@@ -414,7 +422,9 @@ impl Part {
         let columns = columns_of(ranges.iter().map(|(series, _, _)| &series.data_type));
         let rows: Vec<(u64, u64)> = ranges.iter().map(|(_, from, to)| (*from, *to)).collect();
         let reader = self.reader(&rows, &columns)?;
-        let left = ranges.iter().map(|(series, from, to)| (series.id, *from, *to));
+        let left = ranges
+            .iter()
+            .map(|(series, from, to)| (series.id, *from, *to));
         Ok(PartStream {
             reader,
             columns,
@@ -503,7 +513,9 @@ pub(crate) struct PartStream {
 impl PartStream {
     /// Returns true if the stream goes on with this row of this series.
     pub(crate) fn is_at(&self, series: u32, row: u64) -> bool {
-        self.ranges.front().is_some_and(|(id, next, _)| (*id, *next) == (series, row))
+        self.ranges
+            .front()
+            .is_some_and(|(id, next, _)| (*id, *next) == (series, row))
     }
 
     /// Appends at most this number of rows of a series from row `next` on, and returns how many.
@@ -519,7 +531,11 @@ impl PartStream {
         if (*id, *at) != (series.id, next) {
             return Err(wrong());
         }
-        if self.batch.as_ref().is_none_or(|batch| self.at >= batch.num_rows()) {
+        if self
+            .batch
+            .as_ref()
+            .is_none_or(|batch| self.at >= batch.num_rows())
+        {
             self.batch = Some(self.reader.next().ok_or_else(wrong)??);
             self.at = 0;
         }
@@ -543,13 +559,19 @@ impl PartStream {
     }
 }
 
+/// The end of the page that has this row, if the file has that many rows.
+pub(crate) fn page_end(row: u64) -> u64 {
+    (row + 1).next_multiple_of(PAGE_ROWS as u64)
+}
+
 fn sums_of(text: &str) -> Option<Vec<u32>> {
     let (digits, rest) = text.as_bytes().as_chunks::<8>();
     let sums = digits.iter().map(|eight| {
         let eight = std::str::from_utf8(eight).ok()?;
         u32::from_str_radix(eight, 16).ok()
     });
-    sums.collect::<Option<Vec<u32>>>().filter(|_| rest.is_empty())
+    sums.collect::<Option<Vec<u32>>>()
+        .filter(|_| rest.is_empty())
 }
 
 fn span_of(line: &str) -> Option<(u32, Span)> {

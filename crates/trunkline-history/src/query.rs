@@ -1,14 +1,14 @@
 //! Reads what was recorded: from the Parquet files, and from the rows that are not in files yet.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use trunkline_types::Pattern;
 use trunkline_types::history::{
-    Bucket, HistoryCursor, HistoryForm, HistoryMark, HistoryPage, HistoryQuery, HistorySeries,
-    RowKey, Rows, SeriesData,
+    Bucket, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryPage, HistoryQuery,
+    HistorySeries, RowKey, Rows, SeriesData,
 };
 
 use crate::buckets::Gathering;
@@ -21,8 +21,8 @@ use crate::tail::Segment;
 /// Rows, events and buckets of a page, and about its bytes.
 const PAGE_ROWS: usize = 64 << 10;
 const PAGE_BYTES: usize = 2 << 20;
-/// Rows that are read from a file at a time.
-const READ_ROWS: u64 = 16 << 10;
+/// Rows that are read first to find the last one.
+const LAST_ROWS: u64 = 512;
 
 /// What a query reads from: it does not change while the query runs.
 pub(crate) struct View {
@@ -69,7 +69,7 @@ pub(crate) fn read(
     let mut of_engine = None;
     let from = query.from.clone().unwrap_or_default();
     let start = series.partition_point(|one| (&one.name, one.id) < (&from.variable, from.series));
-    let streams = Streams::default();
+    let (streams, damage) = (Streams::default(), Damage::default());
     for (index, one) in series.iter().enumerate().skip(start) {
         if !is_wanted(one, &query.patterns) {
             continue;
@@ -80,13 +80,14 @@ pub(crate) fn read(
                 series: one.id,
                 after: None,
             });
-            return Ok(page);
+            break;
         }
         let after = match (&from.variable, from.series) {
             (name, id) if *name == one.name && id == one.id => from.after,
             _ => None,
         };
         let reading = Reading {
+            damage: &damage,
             series: one,
             following: series.get(index + 1..).unwrap_or_default(),
             patterns: &query.patterns,
@@ -131,13 +132,26 @@ pub(crate) fn read(
             break;
         }
     }
+    page.state = sentence_of(&damage.borrow());
     Ok(page)
+}
+
+/// Names what could not be read; empty if there is nothing.
+fn sentence_of(damage: &BTreeSet<String>) -> String {
+    let named: Vec<&str> = damage.iter().take(3).map(String::as_str).collect();
+    let more = match damage.len().saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    format!("{}{more}", named.join("; "))
 }
 
 fn is_wanted(series: &Series, patterns: &[Pattern]) -> bool {
     let mut patterns = patterns.iter();
     series.id != ENGINE_SERIES && patterns.any(|pattern| pattern.matches(&series.name))
 }
+
+type Damage = RefCell<BTreeSet<String>>;
 
 /// The files that are being read, by their paths. The rows of one series follow
 /// those of another in a file, so that one pass reads them all.
@@ -170,6 +184,7 @@ fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, 
     let engine = Series::of_engine();
     let streams = Streams::default();
     let reading = Reading {
+        damage: &Damage::default(),
         series: &engine,
         following: &[],
         patterns: &[],
@@ -187,6 +202,8 @@ fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, 
 
 /// Reads one series.
 struct Reading<'a> {
+    /// What could not be read: the names of files, with the reasons.
+    damage: &'a Damage,
     series: &'a Series,
     /// The series after this one.
     following: &'a [Series],
@@ -255,8 +272,50 @@ impl Reading<'_> {
         Ok((out, cut))
     }
 
-    /// Takes the next rows of a file, and returns their number.
-    fn take(&self, file: &InFile, rows: &mut Rows) -> Result<u64, Error> {
+    /// Returns where a part has rows of the series. A part that cannot be read has none.
+    fn span(&self, part: &Part) -> Option<part::Span> {
+        part.span(self.series.id).unwrap_or_else(|error| {
+            self.note_damage(part, error);
+            None
+        })
+    }
+
+    /// Returns what was read from a part; notes why nothing was.
+    fn or_damage<T>(&self, part: &Part, read: Result<T, Error>) -> Option<T> {
+        read.map_err(|error| self.note_damage(part, error)).ok()
+    }
+
+    fn note_damage(&self, part: &Part, error: Error) {
+        let sentence = format!("{} cannot be read: {}", part.row.path, error.sentence());
+        self.damage.borrow_mut().insert(sentence);
+    }
+
+    /// Takes the next rows of a file, and returns their number. A page that is damaged is left out,
+    /// and an event says so.
+    fn take(&self, file: &InFile, rows: &mut Rows) -> u64 {
+        if let Ok(taken) = self.try_take(file, rows) {
+            return taken;
+        }
+        // Page by page, so that one page is lost and not its neighbours.
+        let end = part::page_end(file.next).min(file.end);
+        let mut page = self.series.rows();
+        if let Err(error) = file.part.read(self.series, file.next, end, &mut page) {
+            self.note_damage(&file.part, error);
+            rows.push_mark(HistoryMark {
+                key: RowKey {
+                    time: file.last_time,
+                    epoch: 0,
+                    sequence: 0,
+                },
+                event: HistoryEvent::Lost(None),
+            });
+        } else {
+            *rows = page;
+        }
+        end - file.next
+    }
+
+    fn try_take(&self, file: &InFile, rows: &mut Rows) -> Result<u64, Error> {
         let most = file.end - file.next;
         let mut streams = self.streams.borrow_mut();
         let known = streams.remove(&file.part.path);
@@ -283,9 +342,10 @@ impl Reading<'_> {
             if !is_wanted(series, self.patterns) {
                 continue;
             }
-            let found = file.part.span(series.id)?.filter(|found| {
-                found.last_time >= since && found.first_time < until
-            });
+            let found = file
+                .part
+                .span(series.id)?
+                .filter(|found| found.last_time >= since && found.first_time < until);
             if let Some(found) = found {
                 let (from, to) = file.part.narrow(found, since, until)?;
                 if from < to {
@@ -306,13 +366,16 @@ impl Reading<'_> {
             if part.row.last_time < since || part.row.first_time >= self.span.until {
                 continue;
             }
-            let Some(found) = part.span(self.series.id)? else {
+            let Some(found) = self.span(part) else {
                 continue;
             };
             if found.last_time < since || found.first_time >= self.span.until {
                 continue;
             }
-            let (first, end) = part.narrow(found, since, self.span.until)?;
+            let range = part.narrow(found, since, self.span.until);
+            let Some((first, end)) = self.or_damage(part, range) else {
+                continue;
+            };
             sources.push(Source {
                 rows: Rows::new(None),
                 at: 0,
@@ -322,6 +385,7 @@ impl Reading<'_> {
                     next: first,
                     end,
                     first_time: found.first_time,
+                    last_time: found.first_time.max(since),
                     is_unread: true,
                 }),
             });
@@ -373,15 +437,22 @@ impl Reading<'_> {
             if part.row.first_time >= self.span.until {
                 continue;
             }
-            let Some(found) = part.span(self.series.id)? else {
+            let Some(found) = self.span(part) else {
                 continue;
             };
-            let (first, end) = part.narrow(found, self.span.since, self.span.until)?;
-            let mut to = end;
+            let range = part.narrow(found, self.span.since, self.span.until);
+            let Some((first, end)) = self.or_damage(part, range) else {
+                continue;
+            };
+            let (mut to, mut count) = (end, LAST_ROWS);
             while to > first {
-                let from = to.saturating_sub(READ_ROWS).max(first);
+                let from = to.saturating_sub(count).max(first);
+                count *= 2;
                 let mut rows = self.series.rows();
-                part.read(self.series, from, to, &mut rows)?;
+                let read = part.read(self.series, from, to, &mut rows);
+                if self.or_damage(part, read).is_none() {
+                    break;
+                }
                 let is_inside = |row: &usize| {
                     let time = rows.times().get(*row);
                     time.is_some_and(|time| self.span.contains(*time))
@@ -417,10 +488,11 @@ impl Reading<'_> {
             if part.row.last_time < since || part.row.first_time >= until {
                 continue;
             }
-            let Some(found) = part.span(self.series.id)? else {
+            let Some(found) = self.span(part) else {
                 continue;
             };
-            match part.summary(self.series.id, width)? {
+            // Without a summary the rows say the same.
+            match part.summary(self.series.id, width).unwrap_or_default() {
                 Some(summary) => {
                     self.add_summary(part, found, &summary, &mut gathering)?;
                 }
@@ -439,13 +511,17 @@ impl Reading<'_> {
         (since, until): (i64, i64),
         gathering: &mut Gathering,
     ) -> Result<(), Error> {
-        let (first, end) = part.narrow(found, since, until)?;
+        let range = part.narrow(found, since, until);
+        let Some((first, end)) = self.or_damage(part, range) else {
+            return Ok(());
+        };
         let mut result = Ok(());
-        part.visit_numbers(first, end, |time, row| {
+        let read = part.visit_numbers(first, end, |time, row| {
             if time >= since && time < until && result.is_ok() {
                 result = gathering.add(time, row);
             }
-        })?;
+        });
+        self.or_damage(part, read);
         result
     }
 
@@ -509,6 +585,8 @@ struct InFile {
     end: u64,
     /// No row is older.
     first_time: i64,
+    /// Time of the last row that was read.
+    last_time: i64,
     is_unread: bool,
 }
 
@@ -573,7 +651,8 @@ impl Source {
             return Ok(false);
         }
         let mut rows = reading.series.rows();
-        file.next += reading.take(file, &mut rows)?;
+        file.next += reading.take(file, &mut rows);
+        file.last_time = rows.times().last().copied().unwrap_or(file.last_time);
         let Span { since, until } = reading.span;
         let start = rows.times().partition_point(|time| *time < since);
         let start = match self.after {

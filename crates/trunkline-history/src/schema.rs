@@ -407,9 +407,15 @@ impl<'b> ReadBatch<'b> {
     }
 
     fn mark(&self, name: &str, row: usize) -> Result<HistoryMark, Error> {
-        let times = self.column(column::TIME)?.as_primitive_opt::<TimestampNanosecondType>();
+        let times = self
+            .column(column::TIME)?
+            .as_primitive_opt::<TimestampNanosecondType>();
         let counts = self.int64(column::COUNT)?;
-        let count = if counts.is_valid(row) { counts.value(row) as u64 } else { 0 };
+        let count = if counts.is_valid(row) {
+            counts.value(row) as u64
+        } else {
+            0
+        };
         Ok(HistoryMark {
             key: RowKey {
                 time: times.ok_or_else(of_another_type)?.value(row),
@@ -430,8 +436,12 @@ impl<'b> ReadBatch<'b> {
         if range.is_empty() {
             return Ok(());
         }
-        let times = self.column(column::TIME)?.as_primitive_opt::<TimestampNanosecondType>();
-        let qualities = self.column(column::QUALITY)?.as_primitive_opt::<Int32Type>();
+        let times = self
+            .column(column::TIME)?
+            .as_primitive_opt::<TimestampNanosecondType>();
+        let qualities = self
+            .column(column::QUALITY)?
+            .as_primitive_opt::<Int32Type>();
         let keys = RowColumns {
             times: part_of(times.ok_or_else(of_another_type)?.values(), &range)?,
             delays: part_of(self.int64(column::DELAY)?.values(), &range)?,
@@ -442,7 +452,9 @@ impl<'b> ReadBatch<'b> {
         let storage = Storage::of(data_type);
         match storage {
             Storage::Number | Storage::Enum => {
-                let values = self.column(column::VALUE)?.as_primitive_opt::<Float64Type>();
+                let values = self
+                    .column(column::VALUE)?
+                    .as_primitive_opt::<Float64Type>();
                 let values = part_of(values.ok_or_else(of_another_type)?.values(), &range)?;
                 rows.extend_words(&keys, values.iter().map(|value| word_of(*value, data_type)));
             }

@@ -5,8 +5,6 @@
 //! without it, queries read the rows.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -17,6 +15,7 @@ use arrow_array::{
     ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, TimestampNanosecondArray,
 };
 use arrow_schema::{DataType as ArrowType, Field, Schema, TimeUnit};
+use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -103,10 +102,11 @@ impl Summarizer {
         Ok(())
     }
 
-    /// Writes the summary. It need not be durable, and is complete under its name.
-    pub(crate) fn finish(self, path: &Path) -> Result<(), Error> {
+    /// Writes the summary, and returns the CRC32C of the file; 0 if there is none. It need not be
+    /// durable, and is complete under its name.
+    pub(crate) fn finish(self, path: &Path) -> Result<u32, Error> {
         if self.series.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
@@ -134,14 +134,13 @@ impl Summarizer {
             properties =
                 properties.set_column_encoding(column(name), Encoding::DELTA_BINARY_PACKED);
         }
-        let file = BufWriter::new(File::create(&unfinished)?);
-        let mut writer = ArrowWriter::try_new(file, Arc::clone(&SCHEMA), Some(properties.build()))?;
+        let mut writer =
+            ArrowWriter::try_new(Vec::new(), Arc::clone(&SCHEMA), Some(properties.build()))?;
         writer.write(&self.batch()?)?;
-        let file = writer.into_inner()?;
-        file.into_inner()
-            .map_err(std::io::IntoInnerError::into_error)?;
+        let bytes = writer.into_inner()?;
+        std::fs::write(&unfinished, &bytes)?;
         std::fs::rename(&unfinished, path)?;
-        Ok(())
+        Ok(crc32c::crc32c(&bytes))
     }
 
     fn batch(&self) -> Result<RecordBatch, Error> {
@@ -187,13 +186,16 @@ impl Summarizer {
     }
 }
 
-/// Reads a summary; `None` if there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<HashMap<u32, Arc<Summary>>>, Error> {
-    let file = match File::open(path) {
+/// Reads a summary with this checksum. Returns `None` if there is none, or another one.
+pub(crate) fn read(path: &Path, sum: u32) -> Result<Option<HashMap<u32, Arc<Summary>>>, Error> {
+    let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
+        bytes => Bytes::from(bytes?),
     };
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?
+    if sum == 0 || crc32c::crc32c(&bytes) != sum {
+        return Ok(None);
+    }
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?
         .with_batch_size(64 << 10)
         .build()?;
     let mut found: HashMap<u32, Summary> = HashMap::new();

@@ -413,3 +413,61 @@ fn updates_that_found_no_room_are_entered_as_lost() {
     assert_eq!(rows + lost, total as u64 + 1);
     assert_eq!(lost, figures.lost);
 }
+
+/// Small files are joined, and rows that are no longer kept are removed.
+#[test]
+fn files_are_joined_and_old_rows_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let keep = |hours: u64| {
+        Some(HistorySettings {
+            keep: Some(Duration::from_secs(hours * 3600)),
+            ..HistorySettings::default()
+        })
+    };
+    let rules = vec![rule("rig/short", keep(1)), rule("**", keep(24))];
+    let variables = [("short", DataType::F64), ("long", DataType::F64)];
+    let mut plant = Plant::start(folder.path(), 1, START, rules, &variables);
+    for n in 0..16 {
+        for _ in 0..20 {
+            plant.write("rig/short", Value::F64(f64::from(n)));
+            plant.write("rig/long", Value::F64(f64::from(n)));
+        }
+        plant.history.close_segment(plant.moment()).unwrap();
+        while plant.history.maintain(plant.moment().wall).unwrap() {}
+    }
+    let files = |plant: &Plant| {
+        let mut count = 0;
+        for date in std::fs::read_dir(folder.path().join("samples")).unwrap() {
+            count += std::fs::read_dir(date.unwrap().path()).unwrap().count();
+        }
+        assert!(plant.history.figures().unsealed == 0);
+        count
+    };
+    let maintain = |plant: &Plant| {
+        while plant.history.maintain(plant.moment().wall).unwrap() {}
+    };
+    maintain(&plant);
+    assert!(files(&plant) < 8, "{}", files(&plant));
+    assert_eq!(values(&plant.read(&all("rig/long"))).len(), 320);
+    assert_eq!(values(&plant.read(&all("rig/short"))).len(), 320);
+    plant.time += 2 * 3600 * SECOND;
+    for n in 0..8 {
+        plant.write("rig/long", Value::F64(f64::from(n)));
+        plant.history.close_segment(plant.moment()).unwrap();
+        maintain(&plant);
+    }
+    assert_eq!(values(&plant.read(&all("rig/long"))).len(), 328);
+    plant.time += 30 * 3600 * SECOND;
+    maintain(&plant);
+    assert!(
+        plant
+            .read(&all("rig/long"))
+            .series
+            .iter()
+            .all(|one| match &one.data {
+                SeriesData::Rows(rows) => rows.len() == 0,
+                SeriesData::Buckets { .. } => false,
+            })
+    );
+    assert_eq!(files(&plant), 0);
+}

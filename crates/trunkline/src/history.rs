@@ -17,6 +17,8 @@ use crate::retention::{WakeThread, start_thread};
 
 /// Time from the first update to the commit that makes it durable.
 const GATHER: Duration = Duration::from_millis(20);
+/// Time after which files are examined again, although no segment was closed.
+const MAINTENANCE: Duration = Duration::from_secs(60);
 /// Delay before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -98,7 +100,10 @@ impl HistoryHost {
         self.flush();
         let (_, wall) = self.shared.clock.moment();
         let mut page = self.shared.history.read(query, wall)?;
-        page.state = self.sentence();
+        page.state = match page.state.as_str() {
+            "" => self.sentence(),
+            damage => format!("{}; {damage}", self.sentence()),
+        };
         Ok(page)
     }
 
@@ -221,7 +226,7 @@ impl Shared {
                 recorder.wake();
                 Some(now)
             }
-            Ok(false) => None,
+            Ok(false) => Some(now.saturating_add(MAINTENANCE)),
             Err(_) => Some(now.saturating_add(RETRY)),
         };
         *lock(&self.maintenance) = result.err();

@@ -370,8 +370,7 @@ impl Rows {
             }
         }
         let last = self.sequences.last();
-        let mut expected =
-            last.map(|(first, sequence)| sequence.wrapping_add((at - first) as u64));
+        let mut expected = last.map(|(first, sequence)| sequence.wrapping_add((at - first) as u64));
         for (row, next) in columns.sequences.iter().enumerate() {
             let next = *next as u64;
             if expected != Some(next) {

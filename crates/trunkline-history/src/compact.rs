@@ -1,0 +1,118 @@
+//! Joins small files of one date into larger ones, and leaves out rows that are no longer kept.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_types::history::Rows;
+
+use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
+use crate::error::Error;
+use crate::part::{Part, PartWriter};
+
+/// Rows below which a file is small, and up to which files are joined.
+const SMALL_ROWS: u64 = 2 << 20;
+const JOINED_ROWS: u64 = 8 << 20;
+/// Small files of a date that are joined at once, at least.
+const FILES_MIN: usize = 8;
+
+/// Returns files that should be joined; empty if there are none. They are of one date and in the
+/// order of their segments. `skipped` are the paths of files that could not be read.
+pub(crate) fn choose(parts: &[Arc<Part>], skipped: &BTreeSet<String>) -> Vec<Arc<Part>> {
+    let mut small: Vec<&Arc<Part>> = parts
+        .iter()
+        .filter(|part| part.row.rows < SMALL_ROWS && !skipped.contains(&part.row.path))
+        .collect();
+    small.sort_by_key(|part| (date_of(&part.row.path).to_owned(), part.row.segment));
+    for of_date in small.chunk_by(|a, b| date_of(&a.row.path) == date_of(&b.row.path)) {
+        let mut rows = 0;
+        let fits = |part: &&&Arc<Part>| {
+            rows += part.row.rows;
+            rows <= JOINED_ROWS
+        };
+        let chosen: Vec<_> = of_date
+            .iter()
+            .take_while(fits)
+            .map(|part| Arc::clone(part))
+            .collect();
+        if chosen.len() >= FILES_MIN {
+            return chosen;
+        }
+    }
+    Vec::new()
+}
+
+/// The folder of a file, which names its date.
+fn date_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Joins files. `series` are in the order of their names and ids; `keep_of` returns how long rows
+/// are kept. Returns `None` if nothing is left of them.
+pub(crate) fn join(
+    folder: &Path,
+    parts: &[Arc<Part>],
+    series: &[Series],
+    keep_of: &dyn Fn(&Series) -> Option<Duration>,
+    now: i64,
+) -> Result<Option<PartRow>, Error> {
+    let segments = || parts.iter().map(|part| part.row.segment);
+    let (Some(first), Some(last)) = (segments().min(), segments().max()) else {
+        return Ok(None);
+    };
+    let date = parts.first().map_or("", |part| date_of(&part.row.path));
+    let path = format!("{date}/{first:010}-{last:010}.parquet");
+    let mut writer = PartWriter::create(folder.join(path))?;
+    let of_engine = Series::of_engine();
+    let mut expires = i64::MIN;
+    for one in std::iter::once(&of_engine).chain(series) {
+        let mut all = one.rows();
+        for part in parts {
+            if let Some(span) = part.span(one.id)? {
+                let mut rows = one.rows();
+                part.read(one, span.first_row, span.first_row + span.rows, &mut rows)?;
+                all.append(&rows, 0..rows.len());
+                for mark in rows.marks() {
+                    all.push_mark(*mark);
+                }
+            }
+        }
+        let keep = keep_of(one).map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
+        let rows = match keep {
+            Some(keep) => since(&all.sorted(), now.saturating_sub(keep)),
+            None => all.sorted(),
+        };
+        if rows.is_empty() {
+            continue;
+        }
+        let newest = rows.times().last().copied().unwrap_or(i64::MIN);
+        // Events of the history itself stay as long as other rows do.
+        let own = if one.id == ENGINE_SERIES {
+            Some(0)
+        } else {
+            keep
+        };
+        expires = expires.max(own.map_or(i64::MAX, |keep| newest.saturating_add(keep)));
+        writer.add(one, &rows)?;
+    }
+    if expires == i64::MIN {
+        return Ok(None);
+    }
+    let mut part = writer.finish(folder, last)?;
+    part.expires = expires;
+    Ok(Some(part))
+}
+
+/// The rows from this time on.
+fn since(rows: &Rows, time: i64) -> Rows {
+    let from = rows.times().partition_point(|one| *one < time);
+    let mut left = Rows::new(rows.word_bytes());
+    left.append(rows, from..rows.len());
+    for mark in rows.marks() {
+        if mark.key.time >= time {
+            left.push_mark(*mark);
+        }
+    }
+    left
+}
