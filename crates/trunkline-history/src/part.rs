@@ -2,7 +2,7 @@
 //!
 //! Rows are in the order of variable, series and time. The file's metadata has, under the key
 //! `trunkline.series`, one line per series: its id, its first row, the number of its rows, and their
-//! first and last time. Under `trunkline.checksums` it has the CRC32C of each block of 64 KiB before
+//! first and last time, and the largest epoch with its largest sequence. Under `trunkline.checksums` it has the CRC32C of each block of 64 KiB before
 //! the metadata, as eight hexadecimal digits each.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -27,7 +27,7 @@ use parquet::file::metadata::{KeyValue, PageIndexPolicy};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use trunkline_types::Quality;
-use trunkline_types::history::Rows;
+use trunkline_types::history::{RowKey, Rows, Steps};
 
 use crate::buckets::NumberRow;
 use crate::catalogue::{PartRow, Series};
@@ -72,6 +72,8 @@ pub(crate) struct Span {
     pub(crate) rows: u64,
     pub(crate) first_time: i64,
     pub(crate) last_time: i64,
+    /// The largest epoch, with its largest sequence; its time is that of some row.
+    pub(crate) last_position: RowKey,
 }
 
 /// Writes rows to a new part. Each series comes once, in the order of names and ids, with its rows
@@ -148,14 +150,15 @@ impl PartWriter {
         let times = of_rows.chain(of_marks).copied();
         let times = times.clone().min().zip(times.max());
         if let Some((first_time, last_time)) = times {
-            let rows = self.rows - first_row;
+            let count = self.rows - first_row;
             self.spans.push((
                 series.id,
                 Span {
                     first_row,
-                    rows,
+                    rows: count,
                     first_time,
                     last_time,
+                    last_position: last_position(rows),
                 },
             ));
         }
@@ -192,9 +195,13 @@ impl PartWriter {
                 rows,
                 first_time,
                 last_time,
+                last_position,
             } = span;
+            let RowKey {
+                epoch, sequence, ..
+            } = last_position;
             lines.push_str(&format!(
-                "{id} {first_row} {rows} {first_time} {last_time}\n"
+                "{id} {first_row} {rows} {first_time} {last_time} {epoch} {sequence}\n"
             ));
         }
         let lines = KeyValue::new(SERIES_KEY.to_owned(), lines);
@@ -564,6 +571,25 @@ pub(crate) fn page_end(row: u64) -> u64 {
     (row + 1).next_multiple_of(PAGE_ROWS as u64)
 }
 
+/// The largest epoch of rows and events, with its largest sequence.
+fn last_position(rows: &Rows) -> RowKey {
+    // Sequences count up from one step to the next, and epochs do not change within a step.
+    let starts = |steps: &Steps<u64>| {
+        let starts = steps.parts().iter().map(|(first, _)| *first as usize);
+        starts.collect::<Vec<_>>()
+    };
+    let mut ends = starts(rows.sequences());
+    ends.extend(starts(rows.epochs()));
+    ends.push(rows.len());
+    let of_rows = ends.into_iter().filter_map(|end| rows.key(end.checked_sub(1)?));
+    let keys = of_rows.chain(rows.marks().iter().map(|mark| mark.key));
+    let last = keys.max_by_key(|key| (key.epoch, key.sequence));
+    RowKey {
+        time: 0,
+        ..last.unwrap_or_default()
+    }
+}
+
 fn sums_of(text: &str) -> Option<Vec<u32>> {
     let (digits, rest) = text.as_bytes().as_chunks::<8>();
     let sums = digits.iter().map(|eight| {
@@ -582,6 +608,11 @@ fn span_of(line: &str) -> Option<(u32, Span)> {
         rows: words.next()?.parse().ok()?,
         first_time: words.next()?.parse().ok()?,
         last_time: words.next()?.parse().ok()?,
+        last_position: RowKey {
+            time: 0,
+            epoch: words.next()?.parse().ok()?,
+            sequence: words.next()?.parse().ok()?,
+        },
     };
     Some((id, span))
 }

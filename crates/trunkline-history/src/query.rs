@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trunkline_types::Pattern;
+use trunkline_types::{Pattern, Position};
 use trunkline_types::history::{
     Bucket, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryPage, HistoryQuery,
     HistorySeries, RowKey, Rows, SeriesData,
@@ -87,6 +87,7 @@ pub(crate) fn read(
             _ => None,
         };
         let reading = Reading {
+            position: query.after,
             damage: &damage,
             series: one,
             following: series.get(index + 1..).unwrap_or_default(),
@@ -184,6 +185,7 @@ fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, 
     let engine = Series::of_engine();
     let streams = Streams::default();
     let reading = Reading {
+        position: None,
         damage: &Damage::default(),
         series: &engine,
         following: &[],
@@ -202,6 +204,8 @@ fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, 
 
 /// Reads one series.
 struct Reading<'a> {
+    /// Only updates and events after this position.
+    position: Option<Position>,
     /// What could not be read: the names of files, with the reasons.
     damage: &'a Damage,
     series: &'a Series,
@@ -261,6 +265,7 @@ impl Reading<'_> {
         marks.splice(0..0, of_engine.iter().copied());
         let is_here = |mark: &HistoryMark| {
             self.span.contains(mark.key.time)
+                && self.is_after_position(&mark.key)
                 && after.is_none_or(|after| mark.key > after)
                 && cut.is_none_or(|cut| mark.key <= cut)
         };
@@ -288,6 +293,28 @@ impl Reading<'_> {
     fn note_damage(&self, part: &Part, error: Error) {
         let sentence = format!("{} cannot be read: {}", part.row.path, error.sentence());
         self.damage.borrow_mut().insert(sentence);
+    }
+
+    fn is_after_position(&self, key: &RowKey) -> bool {
+        let position = self.position;
+        position.is_none_or(|at| (key.epoch, key.sequence) > (at.epoch, at.sequence))
+    }
+
+    /// Leaves out the updates up to the position that the query names.
+    fn after_position(&self, mut rows: Rows) -> Rows {
+        if self.position.is_none() {
+            return rows;
+        }
+        let mut left = Rows::new(rows.word_bytes());
+        for row in 0..rows.len() {
+            if rows.key(row).is_some_and(|key| self.is_after_position(&key)) {
+                left.append(&rows, row..row + 1);
+            }
+        }
+        for mark in rows.take_marks() {
+            left.push_mark(mark);
+        }
+        left
     }
 
     /// Takes the next rows of a file, and returns their number. A page that is damaged is left out,
@@ -372,6 +399,9 @@ impl Reading<'_> {
             if found.last_time < since || found.first_time >= self.span.until {
                 continue;
             }
+            if !self.is_after_position(&found.last_position) {
+                continue;
+            }
             let range = part.narrow(found, since, self.span.until);
             let Some((first, end)) = self.or_damage(part, range) else {
                 continue;
@@ -395,6 +425,7 @@ impl Reading<'_> {
             .iter()
             .filter_map(|segment| segment.rows.get(&self.series.id));
         for rows in frozen.cloned().chain(open) {
+            let rows = self.after_position(rows);
             sources.push(Source::of_memory(rows, after, self.span));
         }
         Ok(sources)
@@ -652,6 +683,7 @@ impl Source {
         }
         let mut rows = reading.series.rows();
         file.next += reading.take(file, &mut rows);
+        let mut rows = reading.after_position(rows);
         file.last_time = rows.times().last().copied().unwrap_or(file.last_time);
         let Span { since, until } = reading.span;
         let start = rows.times().partition_point(|time| *time < since);

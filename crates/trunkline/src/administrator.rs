@@ -16,7 +16,7 @@ use trunkline_types::{AuditAction, Fault, FaultCode};
 
 use crate::deployments::{Deployments, LibraryError, lock};
 
-/// Bound on queued orders, over all connections.
+/// Bound on queued orders, over all connections; and on queued queries of the history.
 const WAITING_MAX: usize = 256;
 
 type Waiting = (Caller, Order, Reply);
@@ -24,17 +24,22 @@ type Waiting = (Caller, Order, Reply);
 /// The administrator of the engine, as sessions see it.
 pub(crate) struct OrderWorker {
     deployments: Arc<Deployments>,
+    orders: Lane,
+    /// Queries of the history, which may take long, do not delay the others.
+    history: Lane,
+}
+
+/// Orders that one thread carries out, one after the other.
+struct Lane {
     waiting: Arc<Mutex<VecDeque<Waiting>>>,
     thread: Housekeeper,
 }
 
-impl OrderWorker {
-    /// # Errors
-    /// The system cannot start another thread.
-    pub(crate) fn start(deployments: Arc<Deployments>, clock: Clock) -> io::Result<Self> {
+impl Lane {
+    fn start(deployments: &Arc<Deployments>, clock: Clock) -> io::Result<Self> {
         let waiting: Arc<Mutex<VecDeque<Waiting>>> = Arc::default();
         let of_thread = Arc::clone(&waiting);
-        let in_thread = Arc::clone(&deployments);
+        let in_thread = Arc::clone(deployments);
         let thread = Housekeeper::start(clock, move |_, _| {
             loop {
                 // A separate statement, so that the lock is released before the order is carried
@@ -51,10 +56,18 @@ impl OrderWorker {
                 reply.send(result);
             }
         })?;
+        Ok(Self { waiting, thread })
+    }
+}
+
+impl OrderWorker {
+    /// # Errors
+    /// The system cannot start another thread.
+    pub(crate) fn start(deployments: Arc<Deployments>, clock: Clock) -> io::Result<Self> {
         Ok(Self {
+            orders: Lane::start(&deployments, clock)?,
+            history: Lane::start(&deployments, clock)?,
             deployments,
-            waiting,
-            thread,
         })
     }
 }
@@ -64,11 +77,20 @@ impl Administrator for OrderWorker {
         let refusal = if let Err(denied) = order.check_rights(caller) {
             denied
         } else {
-            let mut waiting = lock(&self.waiting);
+            let lane = match order {
+                Order::History(_) => &self.history,
+                Order::Deploy { .. }
+                | Order::Undeploy { .. }
+                | Order::Start { .. }
+                | Order::Stop { .. }
+                | Order::Audit(_)
+                | Order::AlarmJournal(_) => &self.orders,
+            };
+            let mut waiting = lock(&lane.waiting);
             if waiting.len() < WAITING_MAX {
                 waiting.push_back((caller.clone(), order, reply));
                 drop(waiting);
-                return self.thread.wake();
+                return lane.thread.wake();
             }
             let sentence = format!("{WAITING_MAX} orders wait; try again when they are done");
             Fault::new(FaultCode::Overloaded, sentence)

@@ -55,6 +55,7 @@ mod retention;
 mod sessions;
 
 pub use client::{
+    RecordedSubscription,
     CallError, Callbacks, Client, ConnectError, ConnectOptions, LocalReader, OnChangeError,
     PatternSet, PatternSubscription, Subscription, VariableError, Watch, aio, polled,
 };

@@ -12,7 +12,7 @@ use trunkline_types::history::{
     HistoryCursor, HistoryForm, HistoryQuery, HistorySeries, RowKey, SeriesData,
 };
 use trunkline_types::wire::{decode_buckets, decode_rows, encode_buckets, encode_rows, put_varint};
-use trunkline_types::{DataType, Timestamp};
+use trunkline_types::{DataType, Position, Timestamp};
 #[cfg(test)]
 use trunkline_types::{
     Quality,
@@ -32,7 +32,8 @@ use crate::tlv::put_sized;
 const SINCE: u8 = 1;
 const UNTIL: u8 = 2;
 const FROM: u8 = 4;
-const ALL: u8 = SINCE | UNTIL | FROM;
+const POSITION: u8 = 8;
+const ALL: u8 = SINCE | UNTIL | FROM | POSITION;
 /// The flag of a cursor with a key.
 const AFTER: u8 = 1;
 /// The flag of a page that is not the last.
@@ -71,6 +72,8 @@ record! {
         pub limit: u32 = Varint,
         /// Where the page begins; `None` for the first page.
         pub from: Option<HistoryCursor> = Optional<FROM, Inner>,
+        /// Only updates and events after this position.
+        pub after: Option<Position> = Optional<POSITION, Inner>,
     }
 }
 
@@ -90,6 +93,7 @@ impl HistoryHead {
             size,
             limit: query.limit,
             from: query.from.clone(),
+            after: query.after,
         }
     }
 

@@ -34,6 +34,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         since,
         until,
         limit,
+        after,
         ..
     } = *asked.head();
     let form = asked
@@ -49,6 +50,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         patterns,
         since,
         until,
+        after,
         form,
         from,
         limit,

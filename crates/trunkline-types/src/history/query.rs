@@ -17,6 +17,8 @@ pub struct HistoryQuery {
     pub since: Option<Timestamp>,
     /// Only rows before this source timestamp.
     pub until: Option<Timestamp>,
+    /// Only updates and events after this position, by epoch and sequence. For queries of rows.
+    pub after: Option<Position>,
     pub form: HistoryForm,
     /// Where the page begins: the [`next`](HistoryPage::next) of the previous one.
     pub from: Option<HistoryCursor>,
@@ -217,15 +219,7 @@ impl HistorySeries {
             let key = range.peek().and_then(|row| rows.key(*row));
             let is_first = |mark: &&HistoryMark| key.is_none_or(|key| mark.key < key);
             if let Some(mark) = marks.next_if(is_first) {
-                match mark.event {
-                    HistoryEvent::Lost(Some(count)) => lost.overrun += count,
-                    HistoryEvent::Lost(None) | HistoryEvent::Interrupted => lost.unknown = true,
-                    HistoryEvent::Started
-                    | HistoryEvent::Added
-                    | HistoryEvent::Stopped
-                    | HistoryEvent::Retired
-                    | HistoryEvent::Other(_) => {}
-                }
+                lost.note(mark.event);
                 return Some(HistoryItem::Event {
                     when: Timestamp::from_nanos(mark.key.time),
                     event: mark.event,
@@ -237,6 +231,38 @@ impl HistorySeries {
                 HistoryItem::Reading(row.reading(&self.data_type, lost))
             })
         })
+    }
+}
+
+impl HistorySeries {
+    /// Returns what is missing after the last row; `None` if the series has buckets.
+    pub fn lost_after_last(&self) -> Option<Lost> {
+        let SeriesData::Rows(rows) = &self.data else {
+            return None;
+        };
+        let last = rows.len().checked_sub(1).and_then(|row| rows.key(row));
+        let mut lost = Lost::NONE;
+        for mark in rows.marks() {
+            if last.is_none_or(|last| mark.key > last) {
+                lost.note(mark.event);
+            }
+        }
+        Some(lost)
+    }
+}
+
+impl Lost {
+    /// Adds what an event of a recording says is missing.
+    fn note(&mut self, event: HistoryEvent) {
+        match event {
+            HistoryEvent::Lost(Some(count)) => self.overrun += count,
+            HistoryEvent::Lost(None) | HistoryEvent::Interrupted => self.unknown = true,
+            HistoryEvent::Started
+            | HistoryEvent::Added
+            | HistoryEvent::Stopped
+            | HistoryEvent::Retired
+            | HistoryEvent::Other(_) => {}
+        }
     }
 }
 

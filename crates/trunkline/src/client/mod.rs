@@ -8,7 +8,8 @@
 //! - `verbs`: the list of verbs, each once, and the wait of every form; `clients`: the client of each
 //!   form.
 //! - `events`: what a client follows: subscriptions, watched patterns.
-//! - [`Callbacks`]: a subscription with a callback.
+//! - [`Callbacks`]: a subscription with a callback; [`RecordedSubscription`]: one that begins in the
+//!   past.
 //! - [`LocalReader`]: last values in memory that the engine shares.
 //! - [`Variable`]: one variable as a type of the program, for threads and for tasks.
 
@@ -17,6 +18,7 @@ mod clients;
 mod events;
 mod local_reader;
 mod options;
+mod recorded;
 mod typed;
 pub(crate) mod verbs;
 
@@ -25,6 +27,7 @@ pub use clients::blocking::Client;
 pub use events::{EVENTS, PatternSet, PatternSubscription, Subscription, Watch};
 pub use local_reader::LocalReader;
 pub use options::{ConnectError, ConnectOptions};
+pub use recorded::RecordedSubscription;
 pub use typed::{Variable, VariableError};
 pub use verbs::VERBS;
 

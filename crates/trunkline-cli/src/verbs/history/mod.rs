@@ -183,6 +183,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         patterns,
         since,
         until: Some(until),
+        after: None,
         form,
         from: None,
         limit: 0,

@@ -3,6 +3,7 @@
 mod alarms;
 mod events;
 mod followed;
+mod recorded;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::output::ReadingView;
 use crate::output::rates::RatePrinter;
 use crate::output::readings::{Plan, ReadingPrinter};
 use crate::targets;
+use crate::verbs::audit::instant;
 use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// Print every reading as it arrives
@@ -60,6 +62,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000")]
     contract: Contract,
 
+    /// Begin with what was recorded since this time, such as 10m or 14:30, and continue with every
+    /// update that arrives, each once
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with_all = ["alarms", "contract", "rate"],
+        allow_hyphen_values = true
+    )]
+    since: Option<String>,
+
     /// Stop after this number of readings, or of changes of alarms
     #[arg(
         long,
@@ -93,6 +105,7 @@ const RATE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let condition = args.until.as_deref().map(Condition::parse).transpose()?;
+    let since = instant("--since", args.since.as_ref(), context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let connection = match args.no_wait {
         true => Connection::new(&targets.engine, context)?,
@@ -154,6 +167,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         return Ok(monitor.tally.exit());
     }
     let names: Vec<&str> = fixed.iter().map(String::as_str).collect();
+    if let Some(since) = since {
+        if let Some(pattern) = patterns.first() {
+            let sentence = format!(
+                "--since follows variables by their names, not by the pattern {}; name them",
+                pattern.as_str()
+            );
+            return Err(Problem::usage(sentence).into());
+        }
+        return monitor.follow_since(&names, since);
+    }
     let set = PatternSet {
         names: &names,
         patterns: &patterns,
@@ -447,6 +470,6 @@ impl Monitor<'_> {
 
 impl Args {
     fn is_lossless(&self) -> bool {
-        matches!(self.contract, Contract::All { .. })
+        matches!(self.contract, Contract::All { .. }) || self.since.is_some()
     }
 }

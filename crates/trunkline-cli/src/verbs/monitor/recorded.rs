@@ -1,0 +1,49 @@
+//! `monitor --since`: what was recorded, and then what happens.
+
+use std::time::Duration;
+
+use trunkline_types::Timestamp;
+
+use super::Monitor;
+use crate::{CliError, Exit};
+
+impl Monitor<'_> {
+    /// Follows variables from a time on.
+    pub(super) fn follow_since(
+        mut self,
+        names: &[&str],
+        since: Timestamp,
+    ) -> Result<Exit, CliError> {
+        let (context, clock) = (self.context, self.context.clock);
+        let end = self.args.duration;
+        let end = end.map(|duration| clock.now().saturating_add(duration));
+        let timeout = context.settings.timeout;
+        let mut subscription = self
+            .connection
+            .call(|client, _| client.subscribe_since(names, since, timeout))?;
+        loop {
+            let next = match subscription.next(Some(Duration::ZERO)) {
+                Ok(None) => {
+                    // Nothing is waiting, so the reader of the output gets all of it now.
+                    context.terminal.flush()?;
+                    subscription.next(end.map(|end| end.since(clock.now())))
+                }
+                next => next,
+            };
+            let is_enough = match next {
+                Ok(Some(event)) => self.handle(event)?,
+                Ok(None) => end.is_none(),
+                Err(error) => {
+                    let problem = self.connection.failed(&error);
+                    return Err(problem.into());
+                }
+            };
+            if is_enough {
+                return Ok(self.tally.exit());
+            }
+            if end.is_some_and(|end| clock.now() >= end) {
+                return self.time_is_over();
+            }
+        }
+    }
+}
