@@ -11,7 +11,7 @@ use trunkline_proto::limits::{
     QUEUE_BYTES_MAX_DEFAULT, REQUEST_BYTES_MAX_DEFAULT, WRITE_CREDIT_BYTES, WRITE_CREDIT_COUNT,
 };
 use trunkline_proto::message::closing::Goodbye;
-use trunkline_types::Tick;
+use trunkline_types::{Tick, WhyStep};
 
 use crate::gathering::Flushes;
 use crate::request_budget::RequestBudget;
@@ -34,6 +34,11 @@ pub trait EngineFacts: Send + Sync {
     /// otherwise. A session asks whenever it has sent everything that was ready, so the host must
     /// wake its sessions when the result changes.
     fn goodbye(&self) -> Option<Goodbye> {
+        None
+    }
+
+    /// Explains whether and how a variable is recorded; `None` if the engine records nothing.
+    fn recording(&self, _variable: &str) -> Option<WhyStep> {
         None
     }
 }

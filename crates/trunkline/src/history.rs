@@ -10,7 +10,7 @@ use trunkline_engine::history::{History, HistoryError, HistoryFigures};
 use trunkline_engine::{Engine as Core, Wake};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::history::{HistoryPage, HistoryQuery, HistoryRule, HistorySettings};
-use trunkline_types::{Moment, Tick, Timestamp};
+use trunkline_types::{Moment, Tick, Timestamp, WhyStage, WhyStep, WhyVerdict};
 
 use crate::deployments::lock;
 use crate::retention::{WakeThread, start_thread};
@@ -120,8 +120,22 @@ impl HistoryHost {
         }
     }
 
-    pub(crate) fn settings(&self, variable: &str) -> Option<HistorySettings> {
-        self.shared.history.settings(variable)
+    /// Explains whether and how a variable is recorded.
+    pub(crate) fn explain(&self, variable: &str) -> WhyStep {
+        let Some(settings) = self.shared.history.settings(variable) else {
+            let sentence = "it is not recorded: no [[history]] section selects it";
+            let next = "to record it, add its name to the configuration of the engine";
+            return WhyStep {
+                verdict: WhyVerdict::Note,
+                ..WhyStep::fault(WhyStage::Consumer, sentence, next)
+            };
+        };
+        if let Some(error) = self.error() {
+            let sentence = format!("it is not recorded now: {error}");
+            let next = "updates wait in memory as long as there is room";
+            return WhyStep::fault(WhyStage::Consumer, sentence, next);
+        }
+        WhyStep::ok(WhyStage::Consumer, sentence_of(&settings))
     }
 
     pub(crate) fn error(&self) -> Option<HistoryError> {
@@ -151,6 +165,33 @@ pub(crate) enum HistoryStartError {
     History(#[from] HistoryError),
     #[error("{0}")]
     Thread(#[from] io::Error),
+}
+
+/// Describes how a variable is recorded.
+fn sentence_of(settings: &HistorySettings) -> String {
+    let HistorySettings {
+        deadband_percent,
+        resolution,
+        every,
+        keep,
+    } = *settings;
+    let what = match every {
+        None => "its updates are recorded".to_owned(),
+        Some(every) => format!("the newest of its updates is recorded every {every:?}"),
+    };
+    let mut sentence = what;
+    if deadband_percent > 0.0 {
+        sentence.push_str(&format!(
+            ", if the value has changed by more than {deadband_percent} % of the range"
+        ));
+    }
+    if resolution > 0.0 {
+        sentence.push_str(&format!(", rounded to {resolution}"));
+    }
+    if let Some(keep) = keep {
+        sentence.push_str(&format!(", and kept for {} h", keep.as_secs() / 3600));
+    }
+    sentence
 }
 
 impl Shared {

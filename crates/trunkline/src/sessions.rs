@@ -14,7 +14,9 @@ use trunkline_proto::message::closing::{Goodbye, Refused};
 use trunkline_proto::{Disconnect, Endpoint, FaultCode, FrameKind, Negotiation};
 use trunkline_serve::{EngineFacts, RequestBudget, ServeOptions, Session};
 use trunkline_stream::directory::{DirectoryHost, DirectorySession, is_first};
-use trunkline_types::{Tick, Timestamp};
+use trunkline_types::{Tick, Timestamp, WhyStep};
+
+use crate::deployments::Deployments;
 
 pub(crate) struct Sessions {
     pub(crate) engine: Engine,
@@ -61,6 +63,7 @@ pub(crate) struct Facts {
     /// Memory for the requests and items of all sessions.
     pub(crate) requests: Arc<RequestBudget>,
     pub(crate) server: OnceLock<Weak<Server>>,
+    pub(crate) deployments: OnceLock<Weak<Deployments>>,
     /// Set before the server is shut down, which then wakes every session.
     pub(crate) stopping: AtomicBool,
 }
@@ -70,6 +73,7 @@ impl Facts {
         Self {
             requests,
             server: OnceLock::new(),
+            deployments: OnceLock::new(),
             stopping: AtomicBool::new(false),
         }
     }
@@ -99,6 +103,11 @@ impl EngineFacts for Facts {
             retry_after: None,
             sentence: "the engine was stopped".to_owned(),
         })
+    }
+
+    fn recording(&self, variable: &str) -> Option<WhyStep> {
+        let deployments = self.deployments.get().and_then(Weak::upgrade)?;
+        Some(deployments.history()?.explain(variable))
     }
 }
 

@@ -67,6 +67,8 @@ fn own_steps(context: &Context, name: &str) -> Vec<WhyStep> {
     let Ok(variable) = context.engine.resolve(&context.caller, name) else {
         return steps;
     };
+    let facts = context.options.facts.as_ref();
+    steps.extend(facts.and_then(|facts| facts.recording(variable.name())));
     for (id, contract) in context.consumer.subscriptions_of(variable.handle()) {
         if let Some(ledger) = context.consumer.ledger(id, variable.handle()) {
             steps.extend(of_filter(context, id, contract, &variable, &ledger));
