@@ -8,6 +8,7 @@ use trunkline_proto::message::provider::ProviderOutcome;
 use trunkline_proto::message::single::SingleFrame;
 use trunkline_proto::message::subscribe::SubscribeTerms;
 use trunkline_proto::{FaultRef, FrameKind, VersionRange};
+use trunkline_types::Position;
 use trunkline_types::history::{HistoryCursor, RowKey};
 use trunkline_types::ledger::SubscriptionLedger;
 use trunkline_types::{Quality, Value};
@@ -120,6 +121,7 @@ fn nested(ty: &str) -> &'static [Field] {
         "SubscribeFlags" => SubscribeFlags::FIELDS,
         "SubscriptionLedger" => SubscriptionLedger::FIELDS,
         "HistoryCursor" => HistoryCursor::FIELDS,
+        "Position" => Position::FIELDS,
         "RowKey" => RowKey::FIELDS,
         "VersionRange" => VersionRange::FIELDS,
         "FaultRef<'a>" => FaultRef::FIELDS,

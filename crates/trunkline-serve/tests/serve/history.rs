@@ -15,7 +15,7 @@ use trunkline_types::history::{
     Bucket, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryPage, HistoryQuery,
     HistorySeries, Row, RowKey, Rows, SeriesData,
 };
-use trunkline_types::{DataType, Pattern, Quality, Reason, Timestamp};
+use trunkline_types::{DataType, Pattern, Position, Quality, Reason, Timestamp};
 
 use crate::rig::{Pair, Peer, World, client_options, f64_variable};
 
@@ -198,6 +198,10 @@ fn query_reaches_the_host_as_it_was_made() {
             patterns: vec![pattern("rig/**"), pattern("x")],
             since: Some(Timestamp::from_nanos(-7)),
             until: Some(Timestamp::from_nanos(i64::MAX)),
+            after: Some(Position {
+                epoch: 3,
+                sequence: 4,
+            }),
             form,
             from: Some(HistoryCursor {
                 variable: "rig/x".to_owned(),
