@@ -11,7 +11,9 @@ use crate::role::{Role, end_with_parent};
 use crate::round_trip_grid::{self, Grid, Registers};
 use crate::settings::Settings;
 use crate::updates_to_one::{self, Stream};
-use crate::{alarms, blocks, clients, footprint, in_process, recorder, same_host, streams, tdms};
+use crate::{
+    alarms, blocks, clients, footprint, history, in_process, recorder, same_host, streams, tdms,
+};
 
 /// Systems of every scenario.
 pub const RAW: &str = "raw-tcp";
@@ -109,6 +111,7 @@ pub fn run_cell(scenario: &str, system: &str, settings: &Settings) -> Outcome<Ve
         in_process::SCENARIO => in_process::measure(settings, placement),
         footprint::SCENARIO => Ok(vec![footprint_cell(system, settings, placement)?]),
         alarms::SCENARIO => Ok(vec![alarms::cell(settings, placement)?]),
+        history::SCENARIO => Ok(vec![history::cell(system, settings, placement)?]),
         _ => Err(format!("there is no scenario {scenario}").into()),
     }
 }

@@ -9,7 +9,7 @@
 //! # Layout
 //! - `round_trip_grid`, `call_cost`, `updates_to_one`, `footprint`: scenarios; each has one loop,
 //!   and an end per system that it drives.
-//! - `blocks`, `same_host`, `clients`, `alarms`: further scenarios.
+//! - `blocks`, `same_host`, `clients`, `alarms`, `history`: further scenarios.
 //! - `streams`: elements from one process to another: as fast as they go, one at a time, with
 //!   journals, by size of buffer, at a rate.
 //! - `tdms`: files of measured values, read and written.
@@ -40,6 +40,7 @@ pub mod cells;
 pub mod clients;
 pub mod counted;
 pub mod footprint;
+pub mod history;
 pub mod hosting;
 pub mod in_process;
 pub mod lone_update;

@@ -5,15 +5,15 @@ use crate::round_trip_grid::{self, Kind};
 use crate::settings::Settings;
 use crate::stages;
 use crate::{
-    alarms, blocks, call_cost, clients, footprint, in_process, peers, recorder, same_host, streams,
-    tdms, updates_to_one,
+    alarms, blocks, call_cost, clients, footprint, history, in_process, peers, recorder, same_host,
+    streams, tdms, updates_to_one,
 };
 
 /// Variable counts of W1 at which the other systems are measured.
 const PEER_VARIABLES: [usize; 3] = [1, 100, 500];
 
 /// All scenarios, in the order in which they are measured and reported.
-pub const SCENARIOS: [&str; 23] = [
+pub const SCENARIOS: [&str; 24] = [
     round_trip_grid::SCENARIO,
     call_cost::SCENARIO,
     updates_to_one::SCENARIO,
@@ -36,6 +36,7 @@ pub const SCENARIOS: [&str; 23] = [
     tdms::READING,
     tdms::WRITING,
     alarms::SCENARIO,
+    history::SCENARIO,
     stages::SCENARIO,
 ];
 
@@ -285,9 +286,20 @@ impl Extent {
             .with("changing", alarms::CHANGING);
         let mut cells: Vec<Cell> = vec![
             (alarms::SCENARIO, &[TRUNKLINE], of_alarms),
+            (
+                history::SCENARIO,
+                &[TRUNKLINE],
+                Settings::default()
+                    .with("what", "read")
+                    .with("hours", if is_quick { 1 } else { 24 }),
+            ),
             (same_host::SCENARIO, raw, ms(1000).with("batch", 100)),
             (same_host::SCENARIO, &[same_host::RAW_UNIX], ms(1000)),
         ];
+        for variables in history::VARIABLES {
+            let settings = ms(5000).with("what", "record").with("vars", variables);
+            cells.push((history::SCENARIO, &[history::RAW, TRUNKLINE], settings));
+        }
         for transport in same_host::TRANSPORTS {
             let settings = ms(1000).with("transport", transport);
             cells.push((same_host::SCENARIO, &[TRUNKLINE], settings));
@@ -389,8 +401,8 @@ mod tests {
         // Recorder: seven chunk sizes with five systems, four of them with one more; four numbers
         // of devices with two systems. TDMS: four ways to read, and writing.
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
-        // One cell of alarms.
-        let alarms = 1;
+        // One cell of alarms. History: two numbers of variables with two systems, and reading.
+        let alarms = 1 + 2 * 2 + 1;
         assert_eq!(
             first.len(),
             published + 6 + memory + others + streams + files + alarms

@@ -44,7 +44,7 @@ pub(crate) fn choose(parts: &[Arc<Part>], skipped: &BTreeSet<String>) -> Vec<Arc
 }
 
 /// The folder of a file, which names its date.
-fn date_of(path: &str) -> &str {
+pub(crate) fn date_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn join(
     };
     let date = parts.first().map_or("", |part| date_of(&part.row.path));
     let path = format!("{date}/{first:010}-{last:010}.parquet");
-    let mut writer = PartWriter::create(folder.join(path))?;
+    let mut writer = PartWriter::create(folder, &path)?;
     let of_engine = Series::of_engine();
     let mut expires = i64::MIN;
     for one in std::iter::once(&of_engine).chain(series) {

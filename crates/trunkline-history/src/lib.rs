@@ -8,6 +8,8 @@
 //! log-0000000012.tlh                        rows that are not in files yet
 //! samples/date=2026-11-28/0000000011.parquet    rows by UTC date and segment of the log
 //! summaries/date=..                         buckets of the rows, for plots
+//! unfinished/                               files that are being written
+//! set-apart/                                files that the catalogue does not have
 //! lock                                      held by the engine that records
 //! ```
 //!
@@ -41,7 +43,8 @@ mod tail;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -124,24 +127,30 @@ impl FileHistory {
         wake: Box<dyn Wake>,
         wall: Timestamp,
     ) -> Result<Self, Error> {
-        std::fs::create_dir_all(folder)?;
+        create(folder)?;
         let lock = File::create(folder.join("lock"))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::InUse),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        let mut catalogue = Catalogue::open(&folder.join("catalogue.sqlite"))?;
+        let segments = log::segments(folder)?;
+        let path = folder.join("catalogue.sqlite");
+        if !path.exists() && !(segments.is_empty() && files_in(folder)?.is_empty()) {
+            return Err(Error::damaged(
+                "there is no catalogue.sqlite, but there are files",
+            ));
+        }
+        let mut catalogue = Catalogue::open(&path)?;
         let series = catalogue.series()?;
         let rows = catalogue.parts()?;
-        remove_orphans(folder, &rows)?;
+        remove_leftovers(folder, &rows, &segments)?;
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
         let mut of_engine = Rows::new(None);
         let mut frozen = Vec::new();
         let mut newest = sealed;
-        let segments = log::segments(folder)?;
         for number in segments {
             let path = log::path(folder, number);
             newest = newest.max(number);
@@ -421,32 +430,68 @@ fn remove_if_there(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Removes files that a crash has left: unfinished ones, and those that the catalogue does not have.
-fn remove_orphans(folder: &Path, known: &[PartRow]) -> Result<(), Error> {
-    let known: BTreeSet<PathBuf> = known
-        .iter()
-        .flat_map(|part| {
-            [
-                folder.join(&part.path),
-                summary::path_of(folder, &part.path),
-            ]
-        })
-        .collect();
-    for kind in ["samples", "summaries"] {
-        let dates = match std::fs::read_dir(folder.join(kind)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            dates => dates?,
-        };
-        for date in dates {
-            for file in std::fs::read_dir(date?.path())? {
-                let path = file?.path();
-                if !known.contains(&path) {
-                    std::fs::remove_file(path)?;
-                }
+/// Creates the folder, for its user alone.
+fn create(folder: &Path) -> Result<(), Error> {
+    let mut builder = DirBuilder::new();
+    Ok(builder.recursive(true).mode(0o700).create(folder)?)
+}
+
+/// Removes what a crash has left: unfinished files, and files whose rows are still in the log or in
+/// the files that they were joined of. Other files that the catalogue does not have are set apart:
+/// nothing that may be the only copy is removed.
+fn remove_leftovers(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<(), Error> {
+    let unfinished = folder.join(part::UNFINISHED);
+    if unfinished.exists() {
+        std::fs::remove_dir_all(unfinished)?;
+    }
+    for path in files_in(folder)? {
+        if known.iter().any(|part| part.path == path) {
+            continue;
+        }
+        let covered = part::segments_of(&path).is_some_and(|(first, last)| {
+            let is_there = |part: &PartRow| {
+                compact::date_of(&part.path) == compact::date_of(&path)
+                    && (first..=last).contains(&part.segment)
+            };
+            logs.contains(&first) || known.iter().any(is_there)
+        });
+        let (from, summary) = (folder.join(&path), summary::path_of(folder, &path));
+        if covered {
+            remove_if_there(&from)?;
+        } else {
+            let apart = folder.join("set-apart").join(&path);
+            if let Some(parent) = apart.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            std::fs::rename(&from, &apart)?;
+        }
+        remove_if_there(&summary)?;
+    }
+    Ok(())
+}
+
+/// Returns the paths of all Parquet files within the folder.
+fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    let dates = match std::fs::read_dir(folder.join("samples")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        dates => dates?,
+    };
+    for date in dates {
+        let date = date?;
+        if !date.file_type()?.is_dir() {
+            continue;
+        }
+        for file in std::fs::read_dir(date.path())? {
+            let file = file?;
+            let path = file.path();
+            let inside = path.strip_prefix(folder).ok().and_then(Path::to_str);
+            if let Some(inside) = inside.filter(|path| part::segments_of(path).is_some()) {
+                found.push(inside.to_owned());
             }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -80,6 +80,7 @@ pub(crate) struct Span {
 /// sorted.
 pub(crate) struct PartWriter {
     path: PathBuf,
+    unfinished: PathBuf,
     writer: ArrowWriter<ChecksumWriter<BufWriter<File>>>,
     batch: Batch,
     spans: Vec<(u32, Span)>,
@@ -111,16 +112,19 @@ fn properties() -> Result<WriterProperties, Error> {
 }
 
 impl PartWriter {
-    /// Begins a part. The file gets its name when it is finished.
-    pub(crate) fn create(path: PathBuf) -> Result<Self, Error> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let file = File::create(unfinished(&path))?;
+    /// Begins a part with this path within the folder of the history. The file gets its name when it
+    /// is finished.
+    pub(crate) fn create(folder: &Path, path: &str) -> Result<Self, Error> {
+        let unfinished = folder.join(UNFINISHED);
+        std::fs::create_dir_all(&unfinished)?;
+        let name = path.replace('/', "_");
+        let (path, unfinished) = (folder.join(path), unfinished.join(name));
+        let file = File::create(&unfinished)?;
         let file = ChecksumWriter::new(BufWriter::with_capacity(1 << 20, file));
         let writer = ArrowWriter::try_new(file, Arc::clone(&SCHEMA), Some(properties()?))?;
         Ok(Self {
             path,
+            unfinished,
             writer,
             batch: Batch::default(),
             spans: Vec::new(),
@@ -221,8 +225,11 @@ impl PartWriter {
             .map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
         let bytes = file.metadata()?.len();
-        let footer = footer_of(&File::open(unfinished(&self.path))?, data_bytes)?;
-        std::fs::rename(unfinished(&self.path), &self.path)?;
+        let footer = footer_of(&File::open(&self.unfinished)?, data_bytes)?;
+        if let Some(parent) = self.path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::rename(&self.unfinished, &self.path)?;
         if let Some(parent) = self.path.parent() {
             File::open(parent)?.sync_all()?;
             if let Some(above) = parent.parent() {
@@ -256,9 +263,16 @@ fn footer_of(file: &File, data_bytes: u64) -> Result<Vec<u8>, Error> {
     Ok(footer)
 }
 
-/// The name of a file that is still being written.
-fn unfinished(path: &Path) -> PathBuf {
-    path.with_extension("parquet.unfinished")
+/// Folder of files that are still being written, so that nobody reads them.
+pub(crate) const UNFINISHED: &str = "unfinished";
+
+/// Returns the first and the last segment of the log whose rows are in a file, by its path; `None`
+/// if this is not the name of a part.
+pub(crate) fn segments_of(path: &str) -> Option<(u64, u64)> {
+    let (_, name) = path.rsplit_once('/')?;
+    let name = name.strip_suffix(".parquet")?;
+    let (first, last) = name.split_once('-').unwrap_or((name, name));
+    Some((first.parse().ok()?, last.parse().ok()?))
 }
 
 impl Part {
@@ -581,7 +595,9 @@ fn last_position(rows: &Rows) -> RowKey {
     let mut ends = starts(rows.sequences());
     ends.extend(starts(rows.epochs()));
     ends.push(rows.len());
-    let of_rows = ends.into_iter().filter_map(|end| rows.key(end.checked_sub(1)?));
+    let of_rows = ends
+        .into_iter()
+        .filter_map(|end| rows.key(end.checked_sub(1)?));
     let keys = of_rows.chain(rows.marks().iter().map(|mark| mark.key));
     let last = keys.max_by_key(|key| (key.epoch, key.sequence));
     RowKey {

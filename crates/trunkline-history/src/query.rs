@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trunkline_types::{Pattern, Position};
 use trunkline_types::history::{
     Bucket, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryPage, HistoryQuery,
     HistorySeries, RowKey, Rows, SeriesData,
 };
+use trunkline_types::{Pattern, Position};
 
 use crate::buckets::Gathering;
 use crate::catalogue::{ENGINE_SERIES, Series};
@@ -114,7 +114,7 @@ pub(crate) fn read(
             }
             HistoryForm::Last => SeriesData::Rows(reading.last()?),
             HistoryForm::Buckets(_) | HistoryForm::Points(_) => {
-                let until = span.until.min(now);
+                let until = query.until.map_or(now, |_| span.until);
                 let width = query.form.width(span.since, until).unwrap_or(1);
                 let buckets = reading.buckets(width)?;
                 SeriesData::Buckets { width, buckets }
@@ -307,7 +307,10 @@ impl Reading<'_> {
         }
         let mut left = Rows::new(rows.word_bytes());
         for row in 0..rows.len() {
-            if rows.key(row).is_some_and(|key| self.is_after_position(&key)) {
+            if rows
+                .key(row)
+                .is_some_and(|key| self.is_after_position(&key))
+            {
                 left.append(&rows, row..row + 1);
             }
         }

@@ -549,7 +549,7 @@ impl Followed {
             quality: update.quality,
             value: update.value.as_slice(),
         };
-        let word;
+        let (word, short);
         match self.storage {
             Storage::Number | Storage::Integer
                 if self.band > 0.0 || self.settings.resolution > 0.0 =>
@@ -563,9 +563,16 @@ impl Followed {
                     return;
                 };
                 // Integers are not rounded: a resolution of 0.01 would not change them.
-                if self.data_type == DataType::F64 {
-                    word = number.to_le_bytes();
-                    row.value = &word;
+                match self.data_type {
+                    DataType::F64 => {
+                        word = number.to_le_bytes();
+                        row.value = &word;
+                    }
+                    DataType::F32 => {
+                        short = (number as f32).to_le_bytes();
+                        row.value = &short;
+                    }
+                    _ => {}
                 }
             }
             Storage::Nothing => row.value = &[],

@@ -1,7 +1,7 @@
 //! Moves the rows of a segment from the log to Parquet files, one per UTC date.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +23,13 @@ pub(crate) fn seal(
     series: &[Series],
     keep_of: &dyn Fn(&Series) -> Option<Duration>,
 ) -> Result<Vec<PartRow>, Error> {
+    let ids: HashSet<u32> = series.iter().map(|one| one.id).collect();
+    let is_known = |id: &u32| *id == ENGINE_SERIES || ids.contains(id);
+    if !segment.rows.keys().all(is_known) {
+        return Err(Error::damaged(
+            "its catalogue lacks series that the log has",
+        ));
+    }
     let of_engine = Series::of_engine();
     let known = series.iter().filter(|one| one.id != ENGINE_SERIES);
     let mut days: BTreeMap<i64, Vec<(&Series, Cow<'_, Rows>)>> = BTreeMap::new();
@@ -42,7 +49,7 @@ pub(crate) fn seal(
     for (day, all) in days {
         let date = date_of(day);
         let path = format!("samples/date={date}/{:010}.parquet", segment.number);
-        let mut writer = PartWriter::create(folder.join(path))?;
+        let mut writer = PartWriter::create(folder, &path)?;
         let mut expires = i64::MIN;
         for (one, rows) in &all {
             writer.add(one, rows)?;

@@ -111,7 +111,7 @@ impl Summarizer {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let unfinished = path.with_extension("parquet.unfinished");
+        let unfinished = path.with_extension("unfinished");
         let column = |name: &str| ColumnPath::from(name);
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))

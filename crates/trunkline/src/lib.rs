@@ -55,9 +55,9 @@ mod retention;
 mod sessions;
 
 pub use client::{
-    RecordedSubscription,
     CallError, Callbacks, Client, ConnectError, ConnectOptions, LocalReader, OnChangeError,
-    PatternSet, PatternSubscription, Subscription, VariableError, Watch, aio, polled,
+    PatternSet, PatternSubscription, RecordedSubscription, Subscription, VariableError, Watch, aio,
+    polled,
 };
 pub use engine::{Engine, EngineOptions, LibraryError, StartError};
 pub use history::OpenHistory;
@@ -80,6 +80,11 @@ pub use trunkline_types as types;
 /// Endpoints of FIFO-enabled variables for time-critical threads.
 pub mod realtime {
     pub use trunkline_engine::realtime::{RtError, RtRead, RtReader, RtReading, RtWrite, RtWriter};
+}
+
+/// The history of an engine, for those who record it in another way.
+pub mod recording {
+    pub use trunkline_engine::history::{History, HistoryError, HistoryFigures};
 }
 
 /// The persistent state of an engine, and the stores that keep it.

@@ -9,11 +9,16 @@ use std::path::Path;
 use trunkline::client::{EVENTS, VERBS};
 
 /// The methods that are written by hand, by type, and the reason for each type.
-const BY_HAND: [(&str, &[&str], &str); 6] = [
+const BY_HAND: [(&str, &[&str], &str); 7] = [
     (
         "Client",
         &["local_reader", "variable"],
         "a local reader asks the engine on the caller's thread; `variable` is typed",
+    ),
+    (
+        "RecordedSubscription",
+        &["new", "next"],
+        "it queries the history on the caller's thread",
     ),
     ("aio::Client", &["variable"], "typed"),
     (

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use trunkline::engine::StartError;
 use trunkline::io::{DriverError, SettingError};
+use trunkline::recording::HistoryError;
 use trunkline::store::{StoreError, StoreErrorKind};
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
@@ -156,21 +157,26 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 /// reports the wait.
 fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
     for attempt in 0..STORE_ATTEMPTS {
-        match Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open)) {
+        let started = Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open));
+        let location = match &started {
             Err(StartError::Store(error)) if error.kind == StoreErrorKind::InUse => {
-                if attempt == 0 {
-                    let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
-                    let location = &error.location;
-                    let sentence = format!(
-                        "*** the store {location} is in use by another engine; waiting up to \
-                         {seconds} s for that engine to stop"
-                    );
-                    context.terminal.note(&sentence)?;
-                }
-                context.interrupted.wait(STORE_PAUSE);
+                format!("the store {}", error.location)
             }
-            started => return started.map_err(|error| of_start(&error, plan).into()),
+            Err(StartError::History(HistoryError::Files {
+                location,
+                kind: StoreErrorKind::InUse,
+            })) => format!("the history {location}"),
+            _ => return started.map_err(|error| of_start(&error, plan).into()),
+        };
+        if attempt == 0 {
+            let seconds = (STORE_PAUSE * STORE_ATTEMPTS).as_secs();
+            let sentence = format!(
+                "*** {location} is in use by another engine; waiting up to {seconds} s for that \
+                 engine to stop"
+            );
+            context.terminal.note(&sentence)?;
         }
+        context.interrupted.wait(STORE_PAUSE);
     }
     Engine::from_plan_with(plan, &io::drivers(), Some(trunkline_history::open))
         .map_err(|error| of_start(&error, plan).into())

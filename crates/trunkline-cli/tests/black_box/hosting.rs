@@ -249,7 +249,7 @@ fn keys_of_a_configuration_are_listed_by_help_and_by_errors() {
         limits.starts_with("[engine.limits]\n  sessions_max: "),
         "{limits}"
     );
-    let none = run(&["help", "config", "history"]);
+    let none = run(&["help", "config", "nothing"]);
     assert_eq!(none.code, Some(2));
     assert!(none.err.contains("engine.limits"), "{none:?}");
     let folder = tempfile::tempdir().unwrap();

@@ -112,6 +112,8 @@ pages! {
     find_out_why: "docs/how-to/find-out-why.md",
     follow_changing_variables: "docs/how-to/follow-what-comes-and-goes.md",
     force_variables: "docs/how-to/force-variables.md",
+    history_python_sql: "docs/how-to/history-python-sql.md",
+    history: "docs/how-to/history.md",
     measure: "docs/how-to/measure.md",
     read_and_write_from_rust: "docs/how-to/read-and-write-from-rust.md",
     record: "docs/how-to/record.md",

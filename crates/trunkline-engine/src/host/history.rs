@@ -75,7 +75,7 @@ pub struct HistoryFigures {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HistoryError {
-    #[error("the history {location} {kind}")]
+    #[error("the history {location} {}", sentence_of(.kind))]
     Files {
         location: String,
         /// The fault, which prints with its remedy.
@@ -84,4 +84,25 @@ pub enum HistoryError {
     /// The query asks for what cannot be answered.
     #[error("{0}")]
     Query(String),
+}
+
+/// The fault of a folder with its remedy.
+fn sentence_of(kind: &StoreErrorKind) -> String {
+    match kind {
+        StoreErrorKind::InUse => "is in use by another engine; stop that one, or name another \
+                                  folder with the key `history` of [engine]"
+            .to_owned(),
+        StoreErrorKind::Damaged(what) => format!(
+            "is damaged ({what}); restore it from a backup, or move the folder away to begin a \
+             new history"
+        ),
+        StoreErrorKind::Newer { .. }
+        | StoreErrorKind::Full
+        | StoreErrorKind::NoMemory
+        | StoreErrorKind::ReadOnly
+        | StoreErrorKind::Folder
+        | StoreErrorKind::CannotOpen(_)
+        | StoreErrorKind::Failed(_)
+        | StoreErrorKind::Replaced => kind.to_string(),
+    }
 }

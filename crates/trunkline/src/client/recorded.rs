@@ -26,47 +26,43 @@ pub struct RecordedSubscription {
 
 #[derive(Debug)]
 struct FollowedItem {
-    pattern: Pattern,
+    /// `None` if the name is invalid.
+    pattern: Option<Pattern>,
     /// The newest update that was returned.
     last: Option<Position>,
     /// True if updates after `last` may be missing.
     has_gap: bool,
 }
 
-impl Client {
+impl RecordedSubscription {
     /// Subscribes to variables under the contract `all`, beginning with what was recorded since a
     /// time. Queries of the history wait for an answer for at most `timeout`.
     ///
     /// # Errors
     /// [`CallError::Subscribe`].
-    pub fn subscribe_since<N: AsRef<str>>(
-        &self,
+    pub fn new<N: AsRef<str>>(
+        client: &Client,
         names: &[N],
         since: Timestamp,
         timeout: Duration,
-    ) -> Result<RecordedSubscription, CallError> {
-        let subscription = self.subscribe(names, Contract::ALL, SubscribeOptions::default())?;
-        let items = names.iter().map(|name| {
-            let name = name.as_ref();
-            Some(FollowedItem {
-                // An invalid name is reported as an event of the subscription.
-                pattern: Pattern::parse(name).or_else(|_| Pattern::parse("_")).ok()?,
-                last: None,
-                has_gap: true,
-            })
+    ) -> Result<Self, CallError> {
+        let subscription = client.subscribe(names, Contract::ALL, SubscribeOptions::default())?;
+        let items = names.iter().map(|name| FollowedItem {
+            // An invalid name is reported as an event of the subscription.
+            pattern: Pattern::parse(name.as_ref()).ok(),
+            last: None,
+            has_gap: true,
         });
-        Ok(RecordedSubscription {
-            client: self.clone(),
-            items: items.flatten().collect(),
+        Ok(Self {
+            client: client.clone(),
+            items: items.collect(),
             subscription,
             since,
             timeout,
             ready: VecDeque::new(),
         })
     }
-}
 
-impl RecordedSubscription {
     /// Returns the next event; `None` if none arrives within the timeout.
     ///
     /// # Errors
@@ -107,9 +103,9 @@ impl RecordedSubscription {
         let follows = known.last.is_some_and(|last| {
             last.epoch == at.epoch && last.sequence.checked_add(1) == Some(at.sequence)
         });
-        let is_known = known.last.is_some_and(|last| {
-            last.epoch == at.epoch && last.sequence >= at.sequence
-        });
+        let is_known = known
+            .last
+            .is_some_and(|last| last.epoch == at.epoch && last.sequence >= at.sequence);
         if is_known {
             // Re-created subscriptions begin with a reading that may be known.
             return Ok(());
@@ -160,7 +156,7 @@ impl RecordedSubscription {
             return Ok(Lost::NONE);
         };
         let mut query = HistoryQuery {
-            patterns: vec![known.pattern.clone()],
+            patterns: known.pattern.iter().cloned().collect(),
             since: known.last.is_none().then_some(self.since),
             after: known.last,
             ..HistoryQuery::default()

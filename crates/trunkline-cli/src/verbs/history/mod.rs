@@ -164,7 +164,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     if let (Some(since), Some(until)) = (since, until)
         && since >= until
     {
-        let sentence = format!("--since {since} is not before --until {until}; exchange them");
+        let sentence = format!(
+            "--since {} is not before --until {until}; give an earlier --since",
+            args.since
+        );
         return Err(Problem::usage(sentence).into());
     }
     let until = until.unwrap_or_else(|| context.now().time);

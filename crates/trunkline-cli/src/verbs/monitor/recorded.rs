@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use trunkline::RecordedSubscription;
 use trunkline_types::Timestamp;
 
 use super::Monitor;
@@ -20,7 +21,7 @@ impl Monitor<'_> {
         let timeout = context.settings.timeout;
         let mut subscription = self
             .connection
-            .call(|client, _| client.subscribe_since(names, since, timeout))?;
+            .call(|client, _| RecordedSubscription::new(client, names, since, timeout))?;
         loop {
             let next = match subscription.next(Some(Duration::ZERO)) {
                 Ok(None) => {
