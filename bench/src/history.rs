@@ -39,7 +39,7 @@ const COMMIT: Duration = Duration::from_millis(20);
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400 * SECOND;
 /// The start of the day that is recorded.
-const MIDNIGHT: i64 = 20_785 * DAY;
+const MIDNIGHT: i64 = 20_000 * DAY;
 
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let what: String = settings.value("what")?;
@@ -62,10 +62,10 @@ impl Signal {
             table: Vec::new(),
             random: 1,
         };
-        signal.table = (0..1 << 20)
+        signal.table = (0..1 << 16)
             .map(|n| {
                 let noise = (signal.random() >> 48) as f64 / 65536.0 - 0.5;
-                let value = 5.0 * (f64::from(n) * 6e-6).sin() + 0.02 * noise;
+                let value = 5.0 * (f64::from(n) * 1e-4).sin() + 0.02 * noise;
                 (value * 6553.6).round() / 6553.6
             })
             .collect();
@@ -80,7 +80,7 @@ impl Signal {
     }
 
     fn at(&self, n: usize) -> f64 {
-        self.table.get(n & ((1 << 20) - 1)).copied().unwrap_or(0.0)
+        self.table.get(n & ((1 << 16) - 1)).copied().unwrap_or(0.0)
     }
 }
 

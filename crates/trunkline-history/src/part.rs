@@ -103,10 +103,14 @@ fn properties() -> Result<WriterProperties, Error> {
     }
     builder = builder.set_column_encoding(path("value"), Encoding::BYTE_STREAM_SPLIT);
     let deltas = [
-        "time", "integer", "quality", "delay", "epoch", "sequence", "count", "series",
+        "time", "integer", "quality", "delay", "epoch", "sequence", "count",
     ];
     for name in deltas {
         builder = builder.set_column_encoding(path(name), Encoding::DELTA_BINARY_PACKED);
+    }
+    // Nobody selects rows by the others.
+    for name in ["quality", "delay", "epoch", "sequence", "count"] {
+        builder = builder.set_column_statistics_enabled(path(name), EnabledStatistics::None);
     }
     Ok(builder.build())
 }
@@ -143,7 +147,7 @@ impl PartWriter {
             let before = rows.seek(mark.key);
             self.add_range(series, rows, at..before)?;
             at = before.max(at);
-            self.batch.add_mark(series, mark);
+            self.batch.add_mark(mark);
         }
         self.add_range(series, rows, at..rows.len())?;
         self.rows += (rows.len() + rows.marks().len()) as u64;
@@ -303,7 +307,7 @@ impl Part {
         }
         let options = ArrowReaderOptions::new()
             .with_schema(Arc::clone(&SCHEMA))
-            .with_page_index_policy(PageIndexPolicy::Required);
+            .with_page_index_policy(PageIndexPolicy::Optional);
         let metadata = ArrowReaderMetadata::load(&file, options)?;
         let key_values = metadata.metadata().file_metadata().key_value_metadata();
         let text_of = |key: &str| {

@@ -13,7 +13,6 @@
 //! sequence  u64 as i64    number of the update within the epoch
 //! event     text, or null started, stopped, interrupted, lost, retired, added
 //! count     i64, or null  with lost: number of missing updates, if it is known
-//! series    i32           the variable with its type, as numbered by the catalogue
 //! ```
 
 use std::ops::Range;
@@ -68,7 +67,6 @@ pub(crate) static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
         Field::new("sequence", ArrowType::Int64, false),
         Field::new("event", ArrowType::Utf8, true),
         Field::new("count", ArrowType::Int64, true),
-        Field::new("series", ArrowType::Int32, false),
     ]))
 });
 
@@ -177,7 +175,6 @@ pub(crate) struct Batch {
     sequences: Vec<i64>,
     events: StringBuilder,
     counts: Int64Builder,
-    series: Vec<i32>,
 }
 
 impl Batch {
@@ -201,7 +198,6 @@ impl Batch {
         };
         let end = self.times.len() + count;
         self.name_keys.resize(end, name_key as i32);
-        self.series.resize(end, series.id as i32);
         self.times.extend_from_slice(times);
         match rows.delays().get(range.clone()) {
             Some(delays) => self.delays.extend_from_slice(delays),
@@ -260,12 +256,11 @@ impl Batch {
     }
 
     /// Adds an event of the series that was begun last.
-    pub(crate) fn add_mark(&mut self, series: &Series, mark: &HistoryMark) {
+    pub(crate) fn add_mark(&mut self, mark: &HistoryMark) {
         self.name_keys.push(self.names.len() as i32 - 1);
         self.times.push(mark.key.time);
         self.epochs.push(mark.key.epoch as i64);
         self.sequences.push(mark.key.sequence as i64);
-        self.series.push(series.id as i32);
         self.qualities.append_null();
         self.delays.push(0);
         self.values.append_null();
@@ -303,7 +298,6 @@ impl Batch {
             Arc::new(Int64Array::from(batch.sequences)),
             Arc::new(batch.events.finish()),
             Arc::new(batch.counts.finish()),
-            Arc::new(Int32Array::from(batch.series)),
         ];
         Ok(RecordBatch::try_new(Arc::clone(&SCHEMA), columns)?)
     }
