@@ -95,7 +95,9 @@ impl Gathering {
         for mark in rows.marks() {
             if accepts(mark.key.time) {
                 let (_, lost) = mark.event.parts();
-                self.add(mark.key.time, NumberRow::Event { lost })?;
+                if lost > 0 {
+                    self.add(mark.key.time, NumberRow::Event { lost })?;
+                }
             }
         }
         Ok(())

@@ -75,13 +75,15 @@ fn of_row(table: &str, name: &str) -> Error {
 }
 
 impl Catalogue {
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    /// Opens the catalogue. It is created only if the history `is_new`.
+    pub(crate) fn open(path: &Path, is_new: bool) -> Result<Self, Error> {
         let mut connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         match found {
             VERSION => {}
+            0 if !is_new => return Err(Error::damaged("its catalogue is empty")),
             0 => {
                 let transaction = connection.transaction()?;
                 transaction.execute_batch(

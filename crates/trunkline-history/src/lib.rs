@@ -56,13 +56,24 @@ use trunkline_types::history::{
 };
 use trunkline_types::{Moment, Tick, Timestamp};
 
-use crate::catalogue::{Catalogue, PartRow, Series};
+use crate::catalogue::{Catalogue, ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::log::Log;
 use crate::part::Part;
 use crate::query::View;
 use crate::recorder::Recorder;
 use crate::tail::{FROZEN_MAX, Segment, Tail};
+
+/// Entries for the fuzz targets.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Reads the content of a log, and returns the number of its rows.
+    pub fn log_rows(bytes: &[u8]) -> Option<usize> {
+        let recovered = crate::log::parse(bytes, 1).ok()?;
+        Some(recovered.rows.iter().map(|(_, rows)| rows.len()).sum())
+    }
+}
 
 /// Opens the history in a folder: [`FileHistory::open`] for hosts of an engine.
 ///
@@ -82,6 +93,8 @@ pub fn open(
 
 /// A history in a folder.
 pub struct FileHistory {
+    /// What was found damaged at the start, in a sentence.
+    damage: String,
     folder: PathBuf,
     rules: Vec<HistoryRule>,
     recorder: Mutex<Recorder>,
@@ -128,33 +141,40 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<Self, Error> {
         create(folder)?;
-        let lock = File::create(folder.join("lock"))?;
-        match lock.try_lock() {
+        let held = File::create(folder.join("lock"))?;
+        match held.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::InUse),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         let segments = log::segments(folder)?;
         let path = folder.join("catalogue.sqlite");
-        if !path.exists() && !(segments.is_empty() && files_in(folder)?.is_empty()) {
+        let has_files = !segments.is_empty() || !files_in(folder)?.is_empty();
+        if has_files && !path.exists() {
             return Err(Error::damaged(
                 "there is no catalogue.sqlite, but there are files",
             ));
         }
-        let mut catalogue = Catalogue::open(&path)?;
-        let series = catalogue.series()?;
+        let mut catalogue = Catalogue::open(&path, !has_files)?;
+        let mut series = catalogue.series()?;
         let rows = catalogue.parts()?;
-        remove_leftovers(folder, &rows, &segments)?;
+        let mut damage = Vec::new();
+        let apart = remove_leftovers(folder, &rows, &segments)?;
+        if apart > 0 {
+            damage.push(format!(
+                "the catalogue lacks {apart} files, which were moved to the folder set-apart"
+            ));
+        }
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
         let mut of_engine = Rows::new(None);
         let mut frozen = Vec::new();
-        let mut newest = sealed;
+        let (mut newest, mut old) = (sealed, Vec::new());
         for number in segments {
             let path = log::path(folder, number);
             newest = newest.max(number);
-            let recovered = log::recover(&path)?;
+            let recovered = log::recover(&path, number)?;
             if let (Some(last), false) = (recovered.last_commit, recovered.is_stopped) {
                 // Overwritten by what a newer log says.
                 of_engine = Rows::new(None);
@@ -170,10 +190,18 @@ impl FileHistory {
                 of_engine = Rows::new(None);
             }
             if number <= sealed {
-                std::fs::remove_file(&path)?;
+                old.push(number);
                 continue;
             }
+            learn(&recovered.series, &mut series, &mut catalogue)?;
             let mut segment = Segment::new(number);
+            if !recovered.damage.is_empty() {
+                damage.push(format!(
+                    "log-{number:010}.tlh is damaged in {} places, and rows are missing",
+                    recovered.damage.len()
+                ));
+                segment.add(ENGINE_SERIES, &losses(&recovered.damage, wall), wall);
+            }
             for (id, rows) in &recovered.rows {
                 segment.add(*id, rows, recovered.last_commit.unwrap_or(wall));
             }
@@ -191,7 +219,12 @@ impl FileHistory {
         let consumer = Consumer::service(engine.clone(), wake);
         let open = Segment::new(log.segment);
         let recorder = Recorder::new(engine.clone(), consumer, rules.clone(), log, of_engine);
+        let state = match damage.as_slice() {
+            [] => String::new(),
+            damage => damage.join("; "),
+        };
         let history = Self {
+            damage: state,
             folder: folder.to_owned(),
             rules,
             recorder: Mutex::new(recorder),
@@ -203,9 +236,16 @@ impl FileHistory {
             }),
             unused: Mutex::default(),
             skipped: Mutex::default(),
-            _lock: lock,
+            _lock: held,
         };
         history.set_series(series);
+        // Before anything is removed that shows how the last run ended.
+        lock(&history.recorder).commit_start(wall, &mut |id, rows| {
+            lock(&history.stored).tail.open.add(id, rows, wall);
+        })?;
+        for number in old {
+            remove_if_there(&log::path(folder, number))?;
+        }
         Ok(history)
     }
 
@@ -236,14 +276,14 @@ impl FileHistory {
             lock(&self.stored).tail.open.add(series, rows, moment.wall);
         })?;
         if lock(&self.stored).tail.open.is_full(moment.wall) {
-            self.begin_segment(&mut recorder)?;
+            self.begin_segment(&mut recorder, moment.wall)?;
         }
         Ok(next)
     }
 
-    fn begin_segment(&self, recorder: &mut Recorder) -> Result<(), Error> {
+    fn begin_segment(&self, recorder: &mut Recorder, wall: Timestamp) -> Result<(), Error> {
         let number = recorder.segment() + 1;
-        recorder.begin_segment(Log::create(&self.folder, number)?);
+        recorder.begin_segment(Log::create(&self.folder, number)?, wall)?;
         lock(&self.stored).tail.freeze(number);
         Ok(())
     }
@@ -255,7 +295,7 @@ impl FileHistory {
     /// [`HistoryError`]; what could be recorded stays in the open segment.
     pub fn close_segment(&self, moment: Moment) -> Result<(), HistoryError> {
         self.record(moment)?;
-        let begun = self.begin_segment(&mut lock(&self.recorder));
+        let begun = self.begin_segment(&mut lock(&self.recorder), moment.wall);
         begun.map_err(|error| error.of(&self.folder))
     }
 
@@ -385,7 +425,13 @@ impl History for FileHistory {
     fn read(&self, query: &HistoryQuery, wall: Timestamp) -> Result<HistoryPage, HistoryError> {
         let series = Arc::clone(&lock(&self.series));
         let page = query::read(query, &series, &|id| self.view_of(id), wall.as_nanos());
-        page.map_err(|error| error.of(&self.folder))
+        let mut page = page.map_err(|error| error.of(&self.folder))?;
+        page.state = match (&*self.damage, &*page.state) {
+            (damage, "") => damage.to_owned(),
+            ("", state) => state.to_owned(),
+            (damage, state) => format!("{damage}; {state}"),
+        };
+        Ok(page)
     }
 
     fn settings(&self, variable: &str) -> Option<HistorySettings> {
@@ -439,7 +485,9 @@ fn create(folder: &Path) -> Result<(), Error> {
 /// Removes what a crash has left: unfinished files, and files whose rows are still in the log or in
 /// the files that they were joined of. Other files that the catalogue does not have are set apart:
 /// nothing that may be the only copy is removed.
-fn remove_leftovers(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<(), Error> {
+/// Returns the number of files that were set apart.
+fn remove_leftovers(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<usize, Error> {
+    let mut count = 0;
     let unfinished = folder.join(part::UNFINISHED);
     if unfinished.exists() {
         std::fs::remove_dir_all(unfinished)?;
@@ -464,10 +512,53 @@ fn remove_leftovers(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<()
                 std::fs::create_dir_all(parent)?;
             }
             std::fs::rename(&from, &apart)?;
+            count += 1;
         }
         remove_if_there(&summary)?;
     }
+    Ok(count)
+}
+
+/// Compares the series of a log with those of the catalogue, and adds those that it lacks.
+fn learn(
+    of_log: &[Series],
+    known: &mut Vec<Series>,
+    catalogue: &mut Catalogue,
+) -> Result<(), Error> {
+    let mut new = Vec::new();
+    for one in of_log {
+        match known.iter().find(|known| known.id == one.id) {
+            Some(known) if known.name == one.name && known.data_type == one.data_type => {}
+            Some(known) => {
+                return Err(Error::damaged(format!(
+                    "series {} is {} in its catalogue, and {} in the log",
+                    one.id, known.name, one.name
+                )));
+            }
+            None => new.push(one.clone()),
+        }
+    }
+    if !new.is_empty() {
+        catalogue.add_series(&new)?;
+        known.extend(new);
+    }
     Ok(())
+}
+
+/// Events for the stretches of a log that are damaged, each after the last commit before it.
+fn losses(damage: &[Option<Timestamp>], wall: Timestamp) -> Rows {
+    let mut rows = Rows::new(None);
+    for before in damage {
+        rows.push_mark(HistoryMark {
+            key: RowKey {
+                time: before.unwrap_or(wall).as_nanos(),
+                epoch: u64::MAX,
+                sequence: 0,
+            },
+            event: HistoryEvent::Lost(None),
+        });
+    }
+    rows
 }
 
 /// Returns the paths of all Parquet files within the folder.

@@ -4,23 +4,32 @@
 //!
 //! ```text
 //! head    "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
-//! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the 12 bytes before | payload
-//! payload i64 time of the commit | u8 1 if the engine stopped in an orderly way here |
-//!         (varint series | varint length | rows)*
+//! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the head | payload
+//! payload i64 time of the commit | u8 1 if the engine stopped in an orderly way here | item*
+//! item    varint 2 x series     | varint length | rows
+//!         varint 2 x series + 1 | varint length | definition of the series
+//! definition  varint length | name | varint length | units | data type
 //! ```
 //!
-//! CRCs are CRC32C, numbers little-endian. A commit is one or more frames, written in one call and
-//! followed by `fdatasync`. A frame whose CRC does not match is skipped and reported, if valid
-//! frames follow; otherwise it is what a crash left of a commit that was never acknowledged.
+//! CRCs are CRC32C, numbers little-endian. The CRC of a frame's head is that of its first 12 bytes,
+//! the segment and the frame's place in the file (both u64), so that a copy of a frame within a value
+//! is not taken for a frame. A commit is one or more frames, written in one call and followed by
+//! `fdatasync`. A series is defined before its first rows in a segment, so that a log can be read
+//! without the catalogue. A frame whose CRC does not match is skipped and reported, if valid frames
+//! follow; otherwise it is what a crash left of a commit that was never acknowledged.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use trunkline_types::Timestamp;
 use trunkline_types::history::Rows;
-use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_varint};
+use trunkline_types::wire::{
+    Reader, decode_rows, decode_type, encode_rows, encode_type, put_str, put_varint,
+};
 
+use crate::catalogue::Series;
 use crate::error::Error;
 
 const MAGIC: &[u8; 8] = b"TLHIST01";
@@ -28,7 +37,11 @@ const HEAD: usize = 24;
 const FRAME_MAGIC: &[u8; 4] = b"TLHF";
 const FRAME_HEAD: usize = 16;
 /// Bytes of payload from which a commit begins another frame, so that damage costs little.
-const FRAME_BYTES: usize = 256 << 10;
+const FRAME_BYTES: usize = 192 << 10;
+/// Rows of one series that are encoded together.
+const ITEM_ROWS: usize = 4096;
+/// Longest name and units of a definition.
+const TEXT_BYTES_MAX: usize = 4096;
 
 /// The file that rows are appended to.
 #[derive(Debug)]
@@ -40,6 +53,9 @@ pub(crate) struct Log {
     /// True if bytes beyond `len` may have been written by a commit that failed.
     is_dirty: bool,
     buffer: Vec<u8>,
+    /// Series that are defined in this segment, and those that the commit being built defines.
+    defined: HashSet<u32>,
+    defining: Vec<u32>,
 }
 
 /// The path of a segment's log.
@@ -86,12 +102,15 @@ impl Log {
             len: HEAD as u64,
             is_dirty: false,
             buffer: Vec::new(),
+            defined: HashSet::new(),
+            defining: Vec::new(),
         })
     }
 
     /// Begins a commit. Rows that were added and not committed are dropped.
     pub(crate) fn begin(&mut self) -> Commit<'_> {
         self.buffer.clear();
+        self.defining.clear();
         Commit {
             log: self,
             frame: None,
@@ -108,6 +127,7 @@ impl Log {
         self.file.sync_data()?;
         self.len += self.buffer.len() as u64;
         self.is_dirty = false;
+        self.defined.extend(self.defining.drain(..));
         Ok(())
     }
 
@@ -124,27 +144,74 @@ pub(crate) struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    /// Adds rows of a series.
-    pub(crate) fn add(&mut self, series: u32, rows: &Rows, time: Timestamp) {
+    /// Adds rows of a series. `define` returns the series, which is called if this segment does not
+    /// know it yet.
+    pub(crate) fn add<'s>(
+        &mut self,
+        series: u32,
+        rows: &Rows,
+        time: Timestamp,
+        define: impl FnOnce() -> Option<&'s Series>,
+    ) {
         self.open_frame(time, false);
+        if !self.log.defined.contains(&series)
+            && let Some(definition) = define()
+        {
+            self.log.defining.push(series);
+            self.item(u64::from(series) * 2 + 1, |buffer| {
+                put_str(buffer, &definition.name);
+                put_str(buffer, &definition.units);
+                encode_type(&definition.data_type, buffer);
+            });
+        }
+        let kind = u64::from(series) * 2;
+        if rows.len() <= ITEM_ROWS {
+            self.item(kind, |buffer| encode_rows(rows, 0, 0, buffer));
+            return self.close_if_long();
+        }
+        let mut at = 0;
+        while at < rows.len() {
+            let end = rows.len().min(at + ITEM_ROWS);
+            let mut part = Rows::new(rows.word_bytes());
+            part.append(rows, at..end);
+            if end == rows.len() {
+                for mark in rows.marks() {
+                    part.push_mark(*mark);
+                }
+            }
+            self.open_frame(time, false);
+            self.item(kind, |buffer| encode_rows(&part, 0, 0, buffer));
+            self.close_if_long();
+            at = end;
+        }
+    }
+
+    /// Adds an item to the current frame.
+    fn item(&mut self, kind: u64, put: impl FnOnce(&mut Vec<u8>)) {
         let buffer = &mut self.log.buffer;
-        put_varint(buffer, u64::from(series));
+        put_varint(buffer, kind);
         // The length is not known yet; five bytes hold it as a varint of fixed length.
         let at = buffer.len();
         buffer.extend_from_slice(&[0; 5]);
-        encode_rows(rows, 0, 0, buffer);
+        put(buffer);
         let mut length = buffer.len() - at - 5;
         for (index, place) in buffer.iter_mut().skip(at).take(5).enumerate() {
             let more = if index < 4 { 0x80 } else { 0 };
             *place = (length & 0x7f) as u8 | more;
             length >>= 7;
         }
-        if self
-            .frame
-            .is_some_and(|start| self.log.buffer.len() - start > FRAME_BYTES)
-        {
+    }
+
+    fn close_if_long(&mut self) {
+        let is_long = |start| self.log.buffer.len() - start > FRAME_BYTES;
+        if self.frame.is_some_and(is_long) {
             self.close_frame();
         }
+    }
+
+    /// Adds a frame without rows, which only has the time.
+    pub(crate) fn note(&mut self, time: Timestamp) {
+        self.open_frame(time, false);
     }
 
     fn open_frame(&mut self, time: Timestamp, is_stop: bool) {
@@ -167,7 +234,8 @@ impl Commit<'_> {
         new.extend_from_slice(FRAME_MAGIC);
         new.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         new.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
-        let crc = crc32c::crc32c(&new);
+        let place = self.log.len + start as u64;
+        let crc = head_crc(&new, self.log.segment, place);
         new.extend_from_slice(&crc.to_le_bytes());
         head.copy_from_slice(&new);
     }
@@ -191,21 +259,34 @@ impl Commit<'_> {
     }
 }
 
+/// The checksum of a frame's head.
+fn head_crc(head: &[u8], segment: u64, place: u64) -> u32 {
+    let crc = crc32c::crc32c(head);
+    let crc = crc32c::crc32c_append(crc, &segment.to_le_bytes());
+    crc32c::crc32c_append(crc, &place.to_le_bytes())
+}
+
 /// What a log has of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) rows: Vec<(u32, Rows)>,
+    /// The series of these rows.
+    pub(crate) series: Vec<Series>,
     /// Time of the last commit.
     pub(crate) last_commit: Option<Timestamp>,
     /// True if the engine stopped in an orderly way after the last commit.
     pub(crate) is_stopped: bool,
-    /// Number of stretches that are damaged and were skipped.
-    pub(crate) damaged: u64,
+    /// The time of the last commit before each stretch that is damaged and was skipped.
+    pub(crate) damage: Vec<Option<Timestamp>>,
 }
 
 /// Reads the log of a segment.
-pub(crate) fn recover(path: &Path) -> Result<Recovered, Error> {
-    let bytes = std::fs::read(path)?;
+pub(crate) fn recover(path: &Path, segment: u64) -> Result<Recovered, Error> {
+    parse(&std::fs::read(path)?, segment)
+}
+
+/// Reads the content of a log.
+pub(crate) fn parse(bytes: &[u8], segment: u64) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     let is_whole = bytes.starts_with(MAGIC) && {
         let crc = crc32c::crc32c(bytes.get(..16).unwrap_or_default());
@@ -216,10 +297,10 @@ pub(crate) fn recover(path: &Path) -> Result<Recovered, Error> {
     // is what a crash left of its creation.
     let mut skipped = !is_whole && bytes.len() > HEAD;
     while at < bytes.len() {
-        match frame_at(&bytes, at) {
+        match frame_at(bytes, at, segment) {
             Some(payload) => {
                 if std::mem::take(&mut skipped) {
-                    recovered.damaged += 1;
+                    recovered.damage.push(recovered.last_commit);
                 }
                 recovered.take(payload)?;
                 at += FRAME_HEAD + payload.len();
@@ -240,13 +321,14 @@ pub(crate) fn recover(path: &Path) -> Result<Recovered, Error> {
 }
 
 /// Returns the payload of a valid frame.
-fn frame_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
+fn frame_at(bytes: &[u8], at: usize, segment: u64) -> Option<&[u8]> {
     let head = bytes.get(at..at.checked_add(FRAME_HEAD)?)?;
     let word = |place: usize| {
         let four = head.get(place..place + 4)?;
         <[u8; 4]>::try_from(four).ok().map(u32::from_le_bytes)
     };
-    let is_head = head.starts_with(FRAME_MAGIC) && word(12)? == crc32c::crc32c(head.get(..12)?);
+    let is_head =
+        head.starts_with(FRAME_MAGIC) && word(12)? == head_crc(head.get(..12)?, segment, at as u64);
     if !is_head {
         return None;
     }
@@ -261,10 +343,20 @@ impl Recovered {
         self.last_commit = Some(Timestamp::from_nanos(reader.i64()?));
         self.is_stopped = reader.u8()? == 1;
         while !reader.is_empty() {
-            let series = reader.varint()? as u32;
+            let kind = reader.varint()?;
             let length = reader.varint()? as usize;
-            let mut rows = reader.sub(length)?;
-            self.rows.push((series, decode_rows(&mut rows)?));
+            let mut item = reader.sub(length)?;
+            let id = (kind / 2) as u32;
+            if kind % 2 == 1 {
+                self.series.push(Series {
+                    id,
+                    name: item.str(TEXT_BYTES_MAX)?.to_owned(),
+                    units: item.str(TEXT_BYTES_MAX)?.to_owned(),
+                    data_type: decode_type(&mut item)?,
+                });
+            } else {
+                self.rows.push((id, decode_rows(&mut item)?));
+            }
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ use parquet::file::metadata::{KeyValue, PageIndexPolicy};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use trunkline_types::Quality;
-use trunkline_types::history::{RowKey, Rows, Steps};
+use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows, Steps};
 
 use crate::buckets::NumberRow;
 use crate::catalogue::{PartRow, Series};
@@ -236,9 +236,9 @@ impl PartWriter {
         std::fs::rename(&self.unfinished, &self.path)?;
         if let Some(parent) = self.path.parent() {
             File::open(parent)?.sync_all()?;
-            if let Some(above) = parent.parent() {
-                File::open(above)?.sync_all()?;
-            }
+            // Each of these may be new in the next one.
+            File::open(folder.join("samples"))?.sync_all()?;
+            File::open(folder)?.sync_all()?;
         }
         let inside = self.path.strip_prefix(folder).unwrap_or(&self.path);
         let path = inside.display().to_string();
@@ -352,14 +352,14 @@ impl Part {
         Ok(self.index()?.series.get(&series).copied())
     }
 
-    /// Returns the rows of the span whose times may be within `since..until`: a range of rows that
+    /// Returns the rows of the span whose times may be within `since..=latest`: a range of rows that
     /// consists of whole pages, as far as the ends of the span allow.
-    pub(crate) fn narrow(&self, span: Span, since: i64, until: i64) -> Result<(u64, u64), Error> {
+    pub(crate) fn narrow(&self, span: Span, since: i64, latest: i64) -> Result<(u64, u64), Error> {
         let index = self.index()?;
         let metadata = index.metadata.metadata();
         let end = span.first_row + span.rows;
         let (mut from, mut to) = (span.first_row, end);
-        if span.first_time >= since && span.last_time < until {
+        if span.first_time >= since && span.last_time <= latest {
             return Ok((from, to));
         }
         let mut group_start = 0_u64;
@@ -392,7 +392,7 @@ impl Part {
                         if max < since {
                             from = from.max(last);
                         }
-                        if min >= until {
+                        if min > latest {
                             to = to.min(first);
                             break;
                         }
@@ -509,6 +509,9 @@ impl Part {
                     } else {
                         0
                     };
+                    if lost == 0 {
+                        continue;
+                    }
                     NumberRow::Event { lost }
                 } else {
                     let quality = Quality::from_bits(qualities.value(index) as u32);
@@ -602,7 +605,9 @@ fn last_position(rows: &Rows) -> RowKey {
     let of_rows = ends
         .into_iter()
         .filter_map(|end| rows.key(end.checked_sub(1)?));
-    let keys = of_rows.chain(rows.marks().iter().map(|mark| mark.key));
+    let is_loss = |mark: &&HistoryMark| matches!(mark.event, HistoryEvent::Lost(_));
+    let of_losses = rows.marks().iter().filter(is_loss).map(|mark| mark.key);
+    let keys = of_rows.chain(of_losses);
     let last = keys.max_by_key(|key| (key.epoch, key.sequence));
     RowKey {
         time: 0,

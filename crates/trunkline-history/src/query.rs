@@ -33,16 +33,16 @@ pub(crate) struct View {
 /// Returns the rows of a series in the open segment, and what else there is.
 pub(crate) type ViewOf<'a> = &'a dyn Fn(u32) -> (View, Option<Rows>);
 
-/// The time of a query, its end excluded.
+/// The time of a query, from its first to its last nanosecond.
 #[derive(Clone, Copy)]
 struct Span {
     since: i64,
-    until: i64,
+    last: i64,
 }
 
 impl Span {
     fn contains(self, time: i64) -> bool {
-        time >= self.since && time < self.until
+        time >= self.since && time <= self.last
     }
 }
 
@@ -55,7 +55,9 @@ pub(crate) fn read(
 ) -> Result<HistoryPage, Error> {
     let span = Span {
         since: query.since.map_or(i64::MIN, |time| time.as_nanos()),
-        until: query.until.map_or(i64::MAX, |time| time.as_nanos()),
+        last: query
+            .until
+            .map_or(i64::MAX, |time| time.as_nanos().saturating_sub(1)),
     };
     let limit = match query.limit {
         0 => PAGE_ROWS,
@@ -114,7 +116,7 @@ pub(crate) fn read(
             }
             HistoryForm::Last => SeriesData::Rows(reading.last()?),
             HistoryForm::Buckets(_) | HistoryForm::Points(_) => {
-                let until = query.until.map_or(now, |_| span.until);
+                let until = query.until.map_or(now, |until| until.as_nanos());
                 let width = query.form.width(span.since, until).unwrap_or(1);
                 let buckets = reading.buckets(width)?;
                 SeriesData::Buckets { width, buckets }
@@ -271,6 +273,15 @@ impl Reading<'_> {
         };
         marks.retain(is_here);
         marks.sort_by_key(|mark| mark.key);
+        if out.len() + marks.len() > budget.rows
+            && let Some(end) = key_at(&out, &marks, budget.rows)
+        {
+            let mut fewer = Rows::new(out.word_bytes());
+            fewer.append(&out, 0..out.seek(next_key(end)));
+            out = fewer;
+            marks.retain(|mark| mark.key <= end);
+            cut = Some(end);
+        }
         for mark in marks {
             out.push_mark(mark);
         }
@@ -364,7 +375,7 @@ impl Reading<'_> {
     fn stream(&self, file: &InFile) -> Result<PartStream, Error> {
         let mut ranges = vec![(self.series, file.next, file.end)];
         let mut rows = file.end - file.next;
-        let Span { since, until } = self.span;
+        let Span { since, last } = self.span;
         for series in self.following {
             if rows >= PAGE_ROWS as u64 {
                 break;
@@ -375,9 +386,9 @@ impl Reading<'_> {
             let found = file
                 .part
                 .span(series.id)?
-                .filter(|found| found.last_time >= since && found.first_time < until);
+                .filter(|found| found.last_time >= since && found.first_time <= last);
             if let Some(found) = found {
-                let (from, to) = file.part.narrow(found, since, until)?;
+                let (from, to) = file.part.narrow(found, since, last)?;
                 if from < to {
                     rows += to - from;
                     ranges.push((series, from, to));
@@ -393,19 +404,19 @@ impl Reading<'_> {
         let since = after.map_or(self.span.since, |after| after.time.max(self.span.since));
         let mut sources = Vec::new();
         for part in view.parts.iter() {
-            if part.row.last_time < since || part.row.first_time >= self.span.until {
+            if part.row.last_time < since || part.row.first_time > self.span.last {
                 continue;
             }
             let Some(found) = self.span(part) else {
                 continue;
             };
-            if found.last_time < since || found.first_time >= self.span.until {
+            if found.last_time < since || found.first_time > self.span.last {
                 continue;
             }
             if !self.is_after_position(&found.last_position) {
                 continue;
             }
-            let range = part.narrow(found, since, self.span.until);
+            let range = part.narrow(found, since, self.span.last);
             let Some((first, end)) = self.or_damage(part, range) else {
                 continue;
             };
@@ -468,13 +479,13 @@ impl Reading<'_> {
             if part.row.last_time < known.max(self.span.since) {
                 break;
             }
-            if part.row.first_time >= self.span.until {
+            if part.row.first_time > self.span.last {
                 continue;
             }
             let Some(found) = self.span(part) else {
                 continue;
             };
-            let range = part.narrow(found, self.span.since, self.span.until);
+            let range = part.narrow(found, self.span.since, self.span.last);
             let Some((first, end)) = self.or_damage(part, range) else {
                 continue;
             };
@@ -509,17 +520,12 @@ impl Reading<'_> {
     fn buckets(&self, width: u64) -> Result<Vec<Bucket>, Error> {
         let (view, open) = (self.view_of)(self.series.id);
         let mut gathering = Gathering::new(width);
-        let Span { since, until } = self.span;
-        let frozen = view
-            .frozen
-            .iter()
-            .filter_map(|segment| segment.rows.get(&self.series.id));
-        for rows in frozen.chain(&open) {
-            let accepts = |time| self.span.contains(time);
-            gathering.add_all(rows, &self.series.data_type, accepts)?;
-        }
-        for part in view.parts.iter() {
-            if part.row.last_time < since || part.row.first_time >= until {
+        let Span { since, last } = self.span;
+        // In the order of recording, so that of rows of one time the last is the newest.
+        let mut parts: Vec<&Arc<Part>> = view.parts.iter().collect();
+        parts.sort_by_key(|part| part.row.segment);
+        for part in parts {
+            if part.row.last_time < since || part.row.first_time > last {
                 continue;
             }
             let Some(found) = self.span(part) else {
@@ -530,8 +536,16 @@ impl Reading<'_> {
                 Some(summary) => {
                     self.add_summary(part, found, &summary, &mut gathering)?;
                 }
-                None => self.add_rows(part, found, (since, until), &mut gathering)?,
+                None => self.add_rows(part, found, (since, last), &mut gathering)?,
             }
+        }
+        let frozen = view
+            .frozen
+            .iter()
+            .filter_map(|segment| segment.rows.get(&self.series.id));
+        for rows in frozen.chain(&open) {
+            let accepts = |time| self.span.contains(time);
+            gathering.add_all(rows, &self.series.data_type, accepts)?;
         }
         let filled = gathering.finish().into_iter();
         Ok(filled.map(|filling| filling.bucket).collect())
@@ -542,16 +556,16 @@ impl Reading<'_> {
         &self,
         part: &Part,
         found: part::Span,
-        (since, until): (i64, i64),
+        (since, last): (i64, i64),
         gathering: &mut Gathering,
     ) -> Result<(), Error> {
-        let range = part.narrow(found, since, until);
+        let range = part.narrow(found, since, last);
         let Some((first, end)) = self.or_damage(part, range) else {
             return Ok(());
         };
         let mut result = Ok(());
         let read = part.visit_numbers(first, end, |time, row| {
-            if time >= since && time < until && result.is_ok() {
+            if time >= since && time <= last && result.is_ok() {
                 result = gathering.add(time, row);
             }
         });
@@ -568,17 +582,17 @@ impl Reading<'_> {
         summary: &Summary,
         gathering: &mut Gathering,
     ) -> Result<(), Error> {
-        let Span { since, until } = self.span;
+        let Span { since, last } = self.span;
         for filling in &summary.buckets {
             let start = filling.bucket.start;
             let end = start.saturating_add(summary.width as i64);
-            if end <= since || start >= until {
+            if end <= since || start > last {
                 continue;
             }
-            if start >= since && end <= until {
+            if start >= since && end.saturating_sub(1) <= last {
                 gathering.join(filling)?;
             } else {
-                let time = (start.max(since), end.min(until));
+                let time = (start.max(since), end.saturating_sub(1).min(last));
                 self.add_rows(part, found, time, gathering)?;
             }
         }
@@ -628,7 +642,7 @@ impl Source {
     fn of_memory(rows: Rows, after: Option<RowKey>, span: Span) -> Self {
         let rows = rows.sorted();
         let start = rows.times().partition_point(|time| *time < span.since);
-        let end = rows.times().partition_point(|time| *time < span.until);
+        let end = rows.times().partition_point(|time| *time <= span.last);
         let at = match after {
             Some(after) => start.max(rows.seek(next_key(after))),
             None => start,
@@ -688,13 +702,13 @@ impl Source {
         file.next += reading.take(file, &mut rows);
         let mut rows = reading.after_position(rows);
         file.last_time = rows.times().last().copied().unwrap_or(file.last_time);
-        let Span { since, until } = reading.span;
+        let Span { since, last } = reading.span;
         let start = rows.times().partition_point(|time| *time < since);
         let start = match self.after {
             Some(after) => start.max(rows.seek(next_key(after))),
             None => start,
         };
-        let stop = rows.times().partition_point(|time| *time < until);
+        let stop = rows.times().partition_point(|time| *time <= last);
         let mut inside = Rows::new(rows.word_bytes());
         inside.append(&rows, start..stop.max(start));
         for mark in rows.take_marks() {
@@ -704,6 +718,31 @@ impl Source {
         self.at = 0;
         Ok(true)
     }
+}
+
+/// Returns the key of the last of the first `count` rows and events.
+fn key_at(rows: &Rows, marks: &[HistoryMark], count: usize) -> Option<RowKey> {
+    let (mut row, mut mark) = (0, 0);
+    let mut last = None;
+    for _ in 0..count {
+        let (of_row, of_mark) = (rows.key(row), marks.get(mark).map(|mark| mark.key));
+        last = match (of_row, of_mark) {
+            (Some(of_row), Some(of_mark)) if of_mark < of_row => {
+                mark += 1;
+                Some(of_mark)
+            }
+            (Some(of_row), _) => {
+                row += 1;
+                Some(of_row)
+            }
+            (None, Some(of_mark)) => {
+                mark += 1;
+                Some(of_mark)
+            }
+            (None, None) => return last,
+        };
+    }
+    last
 }
 
 /// The smallest key after this one.

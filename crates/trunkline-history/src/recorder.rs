@@ -34,6 +34,11 @@ const WAITING: Contract = Contract::All {
 };
 /// Rows that are committed together.
 const COMMIT_ROWS: usize = 256 << 10;
+/// Sequences of events, which have none, so that those of one time are in this order after its
+/// updates.
+const RETIRED: u64 = u64::MAX - 2;
+const ADDED: u64 = u64::MAX - 1;
+const STOPPED: u64 = u64::MAX;
 /// Slots without a recorded variable.
 const NOT_FOLLOWED: u32 = u32::MAX;
 
@@ -42,6 +47,7 @@ const NOT_FOLLOWED: u32 = u32::MAX;
 struct Followed {
     handle: u32,
     series: u32,
+    definition: Series,
     data_type: DataType,
     storage: Storage,
     settings: HistorySettings,
@@ -68,6 +74,9 @@ pub(crate) struct Recorder {
     by_slot: Vec<u32>,
     /// Series of variables that were undeployed.
     ended: HashSet<u32>,
+    /// Variables that were replaced by another one in their slot, by handle, until their last updates
+    /// are taken.
+    displaced: HashMap<u32, u32>,
     /// Subscriptions of variables that are recorded at most once in a period.
     periods: BTreeMap<Duration, u32>,
     /// Indices in `followed` of those with pending rows.
@@ -102,6 +111,7 @@ impl Recorder {
             retired: Vec::new(),
             by_slot: Vec::new(),
             ended: HashSet::new(),
+            displaced: HashMap::new(),
             periods: BTreeMap::new(),
             dirty: Vec::new(),
             waiting,
@@ -135,6 +145,8 @@ impl Recorder {
         catalogue: &mut Catalogue,
         series: &mut Vec<Series>,
     ) -> Result<(), Error> {
+        // What was written before comes before, also of variables that are replaced.
+        while self.waiting < COMMIT_ROWS && self.take(wall) {}
         let variables = handles
             .iter()
             .filter_map(|handle| self.engine.variable(*handle));
@@ -163,10 +175,14 @@ impl Recorder {
     ) {
         let handle = variable.handle();
         let slot = slot_of(handle) as usize;
-        let known = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
-        let known = self.followed.get(known as usize);
-        if known.is_some_and(|known| known.handle == handle && known.series == id) {
-            return;
+        let index = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
+        if let Some(known) = self.followed.get(index as usize) {
+            if known.handle == handle && known.series == id {
+                return;
+            }
+            if known.handle != handle {
+                self.displaced.insert(known.handle, index);
+            }
         }
         let (subscription, contract) = match settings.every {
             None => (EVERY_UPDATE, WAITING),
@@ -192,6 +208,12 @@ impl Recorder {
         let mut followed = Followed {
             handle,
             series: id,
+            definition: Series {
+                id,
+                name: variable.name().to_owned(),
+                data_type: variable.data_type().clone(),
+                units: properties.units.clone(),
+            },
             data_type: variable.data_type().clone(),
             storage,
             settings,
@@ -206,7 +228,7 @@ impl Recorder {
                 key: RowKey {
                     time: wall.as_nanos(),
                     epoch: self.engine.epoch(),
-                    sequence: 0,
+                    sequence: ADDED,
                 },
                 event: HistoryEvent::Added,
             });
@@ -266,6 +288,7 @@ impl Recorder {
             by_slot: &mut self.by_slot,
             retired: &mut self.retired,
             ended: &mut self.ended,
+            displaced: &mut self.displaced,
             dirty: &mut self.dirty,
             room: COMMIT_ROWS - self.waiting,
             epoch: self.engine.epoch(),
@@ -308,11 +331,11 @@ impl Recorder {
         }
         let mut commit = self.log.begin();
         if !self.of_engine.is_empty() {
-            commit.add(ENGINE_SERIES, &self.of_engine, wall);
+            commit.add(ENGINE_SERIES, &self.of_engine, wall, || None);
         }
         for index in &self.dirty {
             if let Some(one) = self.followed.get(*index as usize) {
-                commit.add(one.series, &one.pending, wall);
+                commit.add(one.series, &one.pending, wall, || Some(&one.definition));
             }
         }
         if is_stop {
@@ -335,9 +358,22 @@ impl Recorder {
         Ok(())
     }
 
-    /// Replaces the log by that of the next segment.
-    pub(crate) fn begin_segment(&mut self, log: Log) {
+    /// Replaces the log by that of the next segment, which begins with the time.
+    pub(crate) fn begin_segment(&mut self, mut log: Log, wall: Timestamp) -> Result<(), Error> {
+        let mut commit = log.begin();
+        commit.note(wall);
+        commit.finish()?;
         self.log = log;
+        Ok(())
+    }
+
+    /// Commits the events of the start.
+    pub(crate) fn commit_start(
+        &mut self,
+        wall: Timestamp,
+        committed: &mut dyn FnMut(u32, &Rows),
+    ) -> Result<(), Error> {
+        self.commit(wall, false, committed)
     }
 
     /// Records what happened until now, what is missing, and that the engine stops.
@@ -348,6 +384,14 @@ impl Recorder {
     ) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());
+        }
+        // A stop that could not be committed is tried again.
+        let mut marks = self.of_engine.take_marks();
+        let count = marks.len();
+        marks.retain(|mark| mark.event != HistoryEvent::Stopped);
+        self.waiting -= count - marks.len();
+        for mark in marks {
+            self.of_engine.push_mark(mark);
         }
         self.commit(wall, false, committed)?;
         while self.take(wall) {
@@ -375,8 +419,7 @@ impl Recorder {
             key: RowKey {
                 time: wall.as_nanos(),
                 epoch: self.engine.epoch(),
-                // After everything else.
-                sequence: u64::MAX,
+                sequence: STOPPED,
             },
             event: HistoryEvent::Stopped,
         });
@@ -483,6 +526,7 @@ struct Taking<'a> {
     by_slot: &'a mut [u32],
     retired: &'a mut Vec<u32>,
     ended: &'a mut HashSet<u32>,
+    displaced: &'a mut HashMap<u32, u32>,
     dirty: &'a mut Vec<u32>,
     room: usize,
     epoch: u64,
@@ -498,10 +542,21 @@ impl Taking<'_> {
     fn take(&mut self, handle: u32, update: &Update) {
         let index = self.by_slot.get(slot_of(handle) as usize).copied();
         let index = index.unwrap_or(NOT_FOLLOWED);
+        let is_its = |index: u32| {
+            let one = self.followed.get(index as usize);
+            one.is_some_and(|one| one.handle == handle)
+        };
+        let index = match is_its(index) {
+            true => index,
+            false => match self.displaced.get(&handle) {
+                Some(index) => *index,
+                None => return,
+            },
+        };
         let Some(one) = self.followed.get_mut(index as usize) else {
             return;
         };
-        if one.handle != handle || update.sequence <= one.seen {
+        if update.sequence <= one.seen {
             return;
         }
         let quality = update.quality;
@@ -614,18 +669,23 @@ impl Sink for Taking<'_> {
 
     fn gone(&mut self, _subscription: u32, handle: u32) {
         let slot = slot_of(handle) as usize;
-        let Some(place) = self.by_slot.get_mut(slot) else {
+        let in_slot = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
+        let is_its = |one: &&mut Followed| one.handle == handle;
+        let index = match self.followed.get_mut(in_slot as usize).filter(is_its) {
+            Some(_) => {
+                if let Some(place) = self.by_slot.get_mut(slot) {
+                    *place = NOT_FOLLOWED;
+                }
+                in_slot
+            }
+            None => match self.displaced.remove(&handle) {
+                Some(index) => index,
+                None => return,
+            },
+        };
+        let Some(one) = self.followed.get_mut(index as usize) else {
             return;
         };
-        let index = *place;
-        let Some(one) = self
-            .followed
-            .get_mut(index as usize)
-            .filter(|one| one.handle == handle)
-        else {
-            return;
-        };
-        *place = NOT_FOLLOWED;
         if one.pending.is_empty() {
             self.dirty.push(index);
         }
@@ -633,7 +693,7 @@ impl Sink for Taking<'_> {
             key: RowKey {
                 time: self.wall.max(one.last_time),
                 epoch: self.epoch,
-                sequence: one.seen + 1,
+                sequence: RETIRED,
             },
             event: HistoryEvent::Retired,
         });

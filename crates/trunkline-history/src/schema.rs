@@ -4,7 +4,8 @@
 //! variable  text          full name
 //! time      timestamp ns  source timestamp; engine timestamp if the source's clock was not set
 //! value     f64, or null  a number, also bool (0, 1), enum (its number) and timestamp
-//! integer   i64, or null  i64, u64 and timestamp exactly (u64 as the same 64 bits)
+//! integer   i64, or null  i64, u64 and timestamp exactly (u64 as the same 64 bits); the bits of an f32
+//!                         that is NaN
 //! text      text, or null a text, the label of an enum, or a struct as JSON
 //! raw       bytes or null the wire form of bytes and structs
 //! quality   u32 as i32    quality bits; null with an event
@@ -235,6 +236,14 @@ impl Batch {
             }
         }
         match storage {
+            Storage::Number if *data_type == DataType::F32 => {
+                // As an f64, some of these are other ones.
+                let integers = words.iter().map(|word| {
+                    let is_nan = f32::from_bits(*word as u32).is_nan();
+                    is_nan.then_some(*word as i64)
+                });
+                integers.for_each(|integer| self.integers.append_option(integer));
+            }
             Storage::Integer => {
                 let integers = words.iter().map(|word| *word as i64);
                 self.integers.append_slice(&integers.collect::<Vec<i64>>());
@@ -343,6 +352,9 @@ pub(crate) fn columns_of<'t>(types: impl Iterator<Item = &'t DataType>) -> Vec<u
         column::COUNT,
     ];
     for data_type in types {
+        if *data_type == DataType::F32 {
+            columns.push(column::INTEGER);
+        }
         columns.extend(match Storage::of(data_type) {
             Storage::Number | Storage::Enum => Some(column::VALUE),
             Storage::Integer => Some(column::INTEGER),
@@ -445,6 +457,21 @@ impl<'b> ReadBatch<'b> {
         };
         let storage = Storage::of(data_type);
         match storage {
+            Storage::Number if *data_type == DataType::F32 => {
+                let values = self
+                    .column(column::VALUE)?
+                    .as_primitive_opt::<Float64Type>();
+                let values = part_of(values.ok_or_else(of_another_type)?.values(), &range)?;
+                let exact = self.int64(column::INTEGER)?;
+                let words = values.iter().enumerate().map(|(row, value)| {
+                    let row = range.start + row;
+                    match exact.is_valid(row) {
+                        true => exact.value(row) as u64,
+                        false => word_of(*value, data_type),
+                    }
+                });
+                rows.extend_words(&keys, words);
+            }
             Storage::Number | Storage::Enum => {
                 let values = self
                     .column(column::VALUE)?

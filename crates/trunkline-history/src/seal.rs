@@ -55,7 +55,8 @@ pub(crate) fn seal(
             writer.add(one, rows)?;
             let keep = match one.id {
                 // Events of the history itself are few, and stay as long as other rows do.
-                ENGINE_SERIES => Some(Duration::ZERO),
+                ENGINE_SERIES if all.len() > 1 => Some(Duration::ZERO),
+                ENGINE_SERIES => None,
                 _ => keep_of(one),
             };
             let newest = rows

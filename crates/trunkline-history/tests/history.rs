@@ -465,7 +465,7 @@ fn files_are_joined_and_old_rows_are_removed() {
             .series
             .iter()
             .all(|one| match &one.data {
-                SeriesData::Rows(rows) => rows.len() == 0,
+                SeriesData::Rows(rows) => rows.times().is_empty(),
                 SeriesData::Buckets { .. } => false,
             })
     );

@@ -1,0 +1,176 @@
+//! A folder, with the folders in it, as a file system keeps it: the files that programs see, and
+//! those that survive a loss of power.
+//!
+//! The model: written data is in memory until the file is synced; for each unsynced 512-byte
+//! sector, the disk has the old or the new bytes; the file's length is the old or the new one; a
+//! created, renamed or removed file or folder exists or not until the folder that it is in is
+//! synced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+const SECTOR: usize = 512;
+
+/// Files by their paths in the folder. Most do not change from one moment to the next.
+type Files = BTreeMap<PathBuf, Rc<Vec<u8>>>;
+
+/// The files that programs see, and the part that is certain to be on the disk.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    seen: Files,
+    /// Contents at the last sync of each file, whether its name is certain or not.
+    synced: Files,
+    /// The files and folders that are certain to be there.
+    names: BTreeSet<PathBuf>,
+}
+
+/// The files of a folder.
+#[derive(Debug)]
+pub struct Image(Files);
+
+impl Disk {
+    /// Reads the folder again.
+    pub fn rescan(&mut self, folder: &Path) {
+        let mut seen = Files::new();
+        read(folder, Path::new(""), &self.seen, &mut seen);
+        let before = std::mem::replace(&mut self.seen, seen);
+        // A renamed file keeps the part that is certain to be on the disk.
+        for (name, bytes) in &self.seen {
+            let mut synced = self.synced.iter();
+            let is_it = |old: &PathBuf, synced: &Rc<Vec<u8>>| {
+                !self.seen.contains_key(old) && synced == bytes
+            };
+            if !before.contains_key(name) && synced.any(|(old, synced)| is_it(old, synced)) {
+                self.synced.insert(name.clone(), Rc::clone(bytes));
+            }
+        }
+    }
+
+    /// The file was synced with its visible content.
+    pub fn sync_file(&mut self, name: &Path) {
+        if let Some(bytes) = self.seen.get(name) {
+            self.synced.insert(name.to_owned(), Rc::clone(bytes));
+        }
+    }
+
+    /// The folder was synced: what is in it, but not what is in the folders in it.
+    pub fn sync_folder(&mut self, folder: &Path) {
+        let is_in = |name: &Path| name.parent() == Some(folder);
+        self.names.retain(|name| !is_in(name));
+        for file in self.seen.keys() {
+            let entries = file.ancestors().filter(|name| is_in(name));
+            self.names.extend(entries.map(Path::to_owned));
+        }
+    }
+
+    /// The state that a killed process leaves.
+    pub fn as_it_is(&self) -> Image {
+        Image(self.seen.clone())
+    }
+
+    /// Returns true if the file, and every folder above it, is certain to be there.
+    fn is_certain(&self, name: &Path) -> bool {
+        let mut above = name.ancestors().filter(|path| *path != Path::new(""));
+        above.all(|path| self.names.contains(path))
+    }
+
+    /// The files that may be there: those that are seen, and those whose removal is not certain.
+    fn all(&self) -> BTreeSet<&PathBuf> {
+        let synced = self.synced.keys().filter(|name| self.is_certain(name));
+        self.seen.keys().chain(synced).collect()
+    }
+
+    /// The minimum that a loss of power leaves.
+    pub fn only_synced(&self) -> Image {
+        let certain = self.all().into_iter().filter(|name| self.is_certain(name));
+        let files = certain.map(|name| {
+            let bytes = self.synced.get(name).cloned().unwrap_or_default();
+            (name.clone(), bytes)
+        });
+        Image(files.collect())
+    }
+
+    /// One of the things that a loss of power might leave.
+    pub fn after_power_cut(&self, seed: u64) -> Image {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut files = Files::new();
+        for name in self.all() {
+            let (old, new) = (self.synced.get(name), self.seen.get(name));
+            let is_there = match (self.is_certain(name), new) {
+                (true, Some(_)) => true,
+                _ => random.bool(),
+            };
+            if is_there {
+                let new = new.or(old).map_or(&[][..], |bytes| bytes.as_slice());
+                let old = old.map_or(&[][..], |bytes| bytes.as_slice());
+                files.insert(name.clone(), Rc::new(mixed(old, new, &mut random)));
+            }
+        }
+        Image(files)
+    }
+}
+
+/// Sectors of the one or the other, up to the one's or the other's length.
+fn mixed(old: &[u8], new: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    if old == new {
+        return new.to_vec();
+    }
+    let length = if random.bool() { old.len() } else { new.len() };
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let range = bytes.len()..(bytes.len() + SECTOR).min(length);
+        let from = if random.bool() { old } else { new };
+        let sector = from.get(range.clone());
+        match sector.or_else(|| new.get(range.clone())) {
+            Some(sector) => bytes.extend_from_slice(sector),
+            // Never written: zeros, or the existing part of the sector.
+            None => {
+                let rest = from.get(range.start..).unwrap_or_default();
+                bytes.extend_from_slice(rest);
+                bytes.resize(range.end, 0);
+            }
+        }
+    }
+    bytes
+}
+
+impl Image {
+    /// Makes `folder` hold these files and nothing else.
+    pub fn write_to(&self, folder: &Path) {
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir(folder).expect("there is room");
+        for (name, bytes) in &self.0 {
+            let path = folder.join(name);
+            let parent = path.parent().expect("it is in the folder");
+            fs::create_dir_all(parent).expect("there is room");
+            fs::write(path, bytes.as_slice()).expect("there is room");
+        }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let files = self.0.iter();
+        files
+            .map(|(name, bytes)| format!("{} ({})", name.display(), bytes.len()))
+            .collect()
+    }
+}
+
+fn read(folder: &Path, inside: &Path, before: &Files, files: &mut Files) {
+    let entries = fs::read_dir(folder.join(inside)).expect("it can be read");
+    for entry in entries {
+        let entry = entry.expect("it is there");
+        let name = inside.join(entry.file_name());
+        if entry.file_type().expect("it is there").is_dir() {
+            read(folder, &name, before, files);
+            continue;
+        }
+        let bytes = fs::read(entry.path()).expect("it can be read");
+        let bytes = match before.get(&name).filter(|known| ***known == bytes) {
+            Some(known) => Rc::clone(known),
+            None => Rc::new(bytes),
+        };
+        files.insert(name, bytes);
+    }
+}

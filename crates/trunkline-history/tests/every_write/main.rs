@@ -1,0 +1,150 @@
+//! A history that is killed, or loses its power, at every single write has every acknowledged row
+//! once, and no other than those of the step in progress.
+//!
+//! A child process works through a list of steps and reports each as done. It is traced: before
+//! every system call that changes or syncs a file, its folder is copied as a kill would leave it,
+//! and as losses of power might: without any unsynced data, and with some of it, sector by sector.
+//! Copies are then opened, read, written again, and moved to files.
+//!
+//! `HISTORY_EVERY_WRITE=1` checks all copies; otherwise a part of them, evenly.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "tests may panic and print their number of runs"
+)]
+
+mod disk;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod steps;
+mod trace;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use trunkline_types::Value;
+
+use crate::disk::Image;
+use crate::rig::{Line, Plant, SECOND, START, assert_same};
+use crate::steps::{NEXT, STEPS};
+
+/// Names the folder of the history to the child.
+const FOLDER: &str = "EVERY_WRITE_FOLDER";
+/// Random losses of power for each point, in addition to the kill and the extreme one.
+const DRAWS: usize = 2;
+/// Copies that are checked unless all are.
+const CHECKED: usize = 350;
+
+fn main() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        return trace::be_traced(|| {
+            steps::work(Path::new(&folder), steps::report);
+        });
+    }
+    println!("\nrunning 1 test");
+    match every_point() {
+        Some((points, checked)) => println!("{points} points, {checked} openings"),
+        None => println!("this system does not permit tracing: not tested"),
+    }
+    let name = "history_cut_off_at_any_write_has_each_acknowledged_row_once";
+    println!("test {name} ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n");
+}
+
+/// Whether all copies are checked.
+fn is_everything() -> bool {
+    env::var_os("HISTORY_EVERY_WRITE").is_some()
+}
+
+/// The number of kinds of copies that are checked: kills come first.
+fn kinds() -> usize {
+    2 + DRAWS
+}
+
+/// Returns how many points and checks there were; `None` where processes cannot be traced.
+///
+/// Behaviour: SV-09, H-16.
+fn every_point() -> Option<(usize, usize)> {
+    let folder = rig::folder();
+    let points = trace::points(folder.path())?;
+    assert!(points.len() > 5 * STEPS, "{} points", points.len());
+    let expected = steps::work(&folder.path().join("expected"), || {});
+    assert_eq!(expected.len(), STEPS);
+    let last = points.last().expect("there are some");
+    assert_eq!(last.done, STEPS, "every step was reported");
+
+    let kinds = kinds();
+    let total = points.len() * kinds;
+    let every = match is_everything() {
+        true => 1,
+        // All kinds in turn.
+        false => total.div_ceil(CHECKED).next_multiple_of(kinds) + usize::from(kinds > 1),
+    };
+    let copy = folder.path().join("copy");
+    let mut failures = Vec::new();
+    let mut checked = 0;
+    // The first failures are told in the end.
+    panic::set_hook(Box::new(|_| {}));
+    for number in (0..total).step_by(every) {
+        let (at, kind) = (number / kinds, number % kinds);
+        let Some(point) = points.get(at) else { break };
+        let image = match kind {
+            0 => point.disk.as_it_is(),
+            1 => point.disk.only_synced(),
+            draw => point.disk.after_power_cut((at * 31 + draw) as u64),
+        };
+        checked += 1;
+        let work = AssertUnwindSafe(|| check(&image, &copy, &expected, point.done));
+        if let Err(panic) = catch_unwind(work) {
+            let panic = panic.downcast_ref::<String>().map_or("", String::as_str);
+            let kind = ["killed", "without what was not synced", "with a part of it"]
+                .get(kind.min(2))
+                .copied()
+                .unwrap_or_default();
+            failures.push(format!(
+                "point {at} of {}, {kind}, {} steps done: {panic}; files {}",
+                points.len(),
+                point.done,
+                image.names().join(", "),
+            ));
+        }
+    }
+    let _silent = panic::take_hook();
+    let first: Vec<_> = failures.iter().take(5).collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {checked} checks failed, such as {first:#?}",
+        failures.len(),
+    );
+    Some((points.len(), checked))
+}
+
+fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
+    image.write_to(copy);
+    let time = START + 1000 * 3600 * SECOND;
+    let mut plant = Plant::start(copy, NEXT, time, &steps::variables());
+    let acknowledged = expected.get(..done).unwrap_or_default().concat();
+    let in_progress = expected.get(done).map_or(&[][..], Vec::as_slice);
+    // Those of the step in progress may be there, in any number.
+    let found = plant.everything().lines;
+    let present: BTreeSet<&Line> = found.iter().collect();
+    let more = in_progress.iter().filter(|line| present.contains(line));
+    let mut rows = acknowledged;
+    rows.extend(more.cloned());
+    assert_same(&found, &rows, "after the end of the process");
+
+    // The folder goes on.
+    rows.push(plant.write("x", &Value::F64(-1.0)));
+    rows.push(plant.write("text", &Value::String("after".into())));
+    // Segments of earlier starts may have to be moved before.
+    plant.record_everything();
+    assert_same(&plant.everything().lines, &rows, "after another commit");
+    plant.seal();
+    assert_same(&plant.everything().lines, &rows, "from files");
+    let time = plant.time + SECOND;
+    drop(plant);
+    let plant = Plant::start(copy, NEXT + 1, time, &steps::variables());
+    assert_same(&plant.everything().lines, &rows, "after another start");
+}

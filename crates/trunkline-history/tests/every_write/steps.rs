@@ -1,0 +1,89 @@
+//! The operations of the traced process on its history, and the rows that it writes.
+
+use std::io::Write;
+use std::path::Path;
+
+use trunkline_engine::history::History;
+use trunkline_types::{DataType, Value};
+
+use crate::rig::{Line, Plant, SECOND, START};
+
+/// Starts of the engine in the child.
+const STARTS: u64 = 3;
+/// Steps of each start.
+const STEPS_EACH: usize = 8;
+/// Number of steps: each ends with an acknowledgement.
+pub const STEPS: usize = STARTS as usize * STEPS_EACH;
+/// The start after the last one of the child.
+pub const NEXT: u64 = STARTS + 1;
+
+pub fn variables() -> [(&'static str, DataType); 4] {
+    [
+        ("x", DataType::F64),
+        ("n", DataType::I64),
+        ("text", DataType::String),
+        ("flag", DataType::Bool),
+    ]
+}
+
+/// The child: writes, and reports each step as done. Returns the rows of each step.
+pub fn work(folder: &Path, mut done: impl FnMut()) -> Vec<Vec<Line>> {
+    let mut all = Vec::new();
+    let mut time = START;
+    for start in 1..=STARTS {
+        let mut plant = Plant::start(folder, start, time, &variables());
+        for step in 0..STEPS_EACH {
+            let lines = write(&mut plant, step as i64);
+            match step {
+                // A commit alone.
+                0 | 3 | 7 => plant.record(),
+                // A segment, which waits to be moved.
+                1 | 5 => plant.close_segment(),
+                // The rows of a step, the segment, and its files.
+                _ => {
+                    plant.record();
+                    plant.close_segment();
+                    plant.maintain();
+                }
+            }
+            assert!(plant.history.is_idle(), "it was recorded");
+            all.push(lines);
+            done();
+        }
+        if start == 2 {
+            plant
+                .history
+                .close(plant.moment().wall)
+                .expect("there is room");
+        }
+        time = plant.time + 3600 * SECOND;
+    }
+    all
+}
+
+/// Rows of two dates, some of them older than others before.
+fn write(plant: &mut Plant, step: i64) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for n in 0..4 {
+        let number = step * 10 + n;
+        lines.push(plant.write("x", &Value::F64(number as f64 / 3.0)));
+        let yesterday = START - 86_400 * SECOND + number * SECOND;
+        lines.push(plant.write_at("n", &Value::I64(number), yesterday));
+        let text = Value::String(format!("text {number}").into());
+        lines.push(plant.write("text", &text));
+    }
+    lines.push(plant.write("flag", &Value::Bool(step % 2 == 0)));
+    if step == 3 {
+        // More than a page of the disk.
+        let long = Value::String("long ".repeat(3000).into());
+        lines.push(plant.write("text", &long));
+    }
+    lines
+}
+
+/// Tells the parent that a step is done.
+pub fn report() {
+    let mut out = std::io::stdout();
+    out.write_all(b".").expect("somebody reads");
+    out.flush().expect("somebody reads");
+}

@@ -1,0 +1,357 @@
+//! A disk without room. Room is limited by the longest file that a process may write, so each test
+//! works in a process of its own.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::signal::{SigSet, Signal};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use trunkline_engine::history::History;
+use trunkline_engine::{Wakes, Write};
+use trunkline_types::history::HistoryEvent::{Interrupted, Stopped};
+use trunkline_types::{DataType, Value};
+
+use crate::rig::{LIBRARY, Line, Plant, SECOND, START, assert_same, files_of, folder};
+
+/// Names the test to its own process.
+const CHILD: &str = "HISTORY_DISK_FULL";
+const VARIABLES: [(&str, DataType); 2] = [("x", DataType::F64), ("text", DataType::String)];
+
+/// Runs `work` in a process of its own, in which writing beyond the limit is an error.
+fn in_own_process(test: &str, work: impl FnOnce()) {
+    let name = format!("disk_full::{test}");
+    if env::var(CHILD).is_ok_and(|child| child == name) {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGXFSZ);
+        signals.thread_block().unwrap();
+        return work();
+    }
+    let program = env::current_exe().unwrap();
+    let output = Command::new(program)
+        .args(["--exact", &name, "--nocapture", "--include-ignored"])
+        .env(CHILD, &name)
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{out}\n{err}");
+    assert!(out.contains("1 passed"), "{out}");
+}
+
+/// No file may be longer than this.
+fn limit(bytes: Option<u64>) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    let limit = Rlimit {
+        current: bytes.or(maximum),
+        maximum,
+    };
+    setrlimit(Resource::Fsize, limit).unwrap();
+}
+
+/// Calls `work` with the limit, which ends with it.
+fn limited<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+    limit(Some(bytes));
+    let done = work();
+    limit(None);
+    done
+}
+
+fn length_of_log(folder: &Path) -> u64 {
+    let logs = files_of(folder, "tlh");
+    let newest: PathBuf = folder.join(logs.last().unwrap());
+    fs::metadata(newest).unwrap().len()
+}
+
+fn some_writes(plant: &mut Plant, count: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for n in 0..count {
+        lines.push(plant.write("x", &Value::F64(n as f64)));
+        let text = Value::String(format!("text {n}").into());
+        lines.push(plant.write("text", &text));
+    }
+    lines
+}
+
+/// H-14: the disk is full at every byte of a commit.
+#[test]
+fn what_found_no_room_is_recorded_once_there_is_room() {
+    in_own_process("what_found_no_room_is_recorded_once_there_is_room", || {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        // Longer than other files, so that only the log reaches the limit.
+        let long = Value::String("x".repeat(150_000).into());
+        let mut written = vec![plant.write("text", &long)];
+        plant.record();
+        let mut failures = 0;
+        for room in (0..400).step_by(3) {
+            let before = plant.everything().lines;
+            written.extend(some_writes(&mut plant, 3));
+            let length = length_of_log(folder.path());
+            let result = limited(length + room, || {
+                let first = plant.try_record();
+                if first.is_err() {
+                    // What waits becomes more.
+                    written.extend(some_writes(&mut plant, 1));
+                    assert!(plant.try_record().is_err(), "{room} bytes were enough");
+                }
+                first
+            });
+            if let Err(error) = result {
+                failures += 1;
+                let name = folder.path().display().to_string();
+                assert!(error.to_string().contains(&name), "{error}");
+                assert_same(&plant.everything().lines, &before, "before there is room");
+                assert!(!plant.history.is_idle());
+                plant.record();
+            }
+            assert_same(&plant.everything().lines, &written, &format!("room {room}"));
+        }
+        assert!(failures > 20, "{failures} failures");
+        assert_eq!(plant.history.figures().lost, 0);
+        let time = plant.time;
+        drop(plant);
+        let plant = Plant::start(folder.path(), 2, time, &VARIABLES);
+        assert_same(&plant.everything().lines, &written, "after a restart");
+        plant.seal();
+        assert_same(&plant.everything().lines, &written, "from files");
+    });
+}
+
+/// The engine is killed while its disk is full.
+#[test]
+fn kill_while_there_is_no_room_keeps_what_was_acknowledged() {
+    in_own_process(
+        "kill_while_there_is_no_room_keeps_what_was_acknowledged",
+        || {
+            let folder = folder();
+            let mut written = Vec::new();
+            let mut time = START;
+            for epoch in 1..60 {
+                let mut plant = Plant::start(folder.path(), epoch, time, &VARIABLES);
+                let long = Value::String("x".repeat(150_000).into());
+                written.push(plant.write("text", &long));
+                plant.record();
+                let unrecorded = some_writes(&mut plant, 3);
+                let length = length_of_log(folder.path());
+                let result = limited(length + epoch * 5, || plant.try_record());
+                if result.is_ok() {
+                    written.extend(unrecorded);
+                }
+                time = plant.time + SECOND;
+                drop(plant);
+                let plant = Plant::start(folder.path(), 1000 + epoch, time, &VARIABLES);
+                assert_same(
+                    &plant.everything().lines,
+                    &written,
+                    &format!("epoch {epoch}"),
+                );
+                plant.maintain();
+            }
+        },
+    );
+}
+
+/// Rows stay where they are until there is room for their file.
+#[test]
+fn files_that_found_no_room_are_written_once_there_is_room() {
+    in_own_process(
+        "files_that_found_no_room_are_written_once_there_is_room",
+        || {
+            let folder = folder();
+            let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+            let mut written = Vec::new();
+            let mut failures = 0;
+            for room in (0..20_000).step_by(500).chain([40_000, 60_000]) {
+                written.extend(some_writes(&mut plant, 700));
+                plant.record_everything();
+                plant.close_segment();
+                let wall = plant.moment().wall;
+                let result = limited(room, || plant.history.maintain(wall));
+                let what = format!("room {room}");
+                if result.is_err() {
+                    failures += 1;
+                    assert!(plant.history.is_maintenance_due(), "{what}");
+                    assert_same(&plant.everything().lines, &written, &what);
+                    if room % 1000 == 0 {
+                        let (epoch, time) = (plant.engine.epoch() + 1, plant.time + SECOND);
+                        drop(plant);
+                        plant = Plant::start(folder.path(), epoch, time, &VARIABLES);
+                        assert_same(&plant.everything().lines, &written, &what);
+                    }
+                }
+                plant.maintain();
+                // The events of a start are in the log from the start on.
+                assert!(plant.history.figures().unsealed <= 2, "{what}");
+                assert_same(&plant.everything().lines, &written, &what);
+            }
+            assert!(failures > 5, "{failures} failures");
+        },
+    );
+}
+
+/// The log of the next segment finds no room.
+#[test]
+fn segment_that_cannot_begin_leaves_the_open_one() {
+    in_own_process("segment_that_cannot_begin_leaves_the_open_one", || {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        let mut written = Vec::new();
+        for room in 0..30 {
+            written.extend(some_writes(&mut plant, 2));
+            plant.record();
+            let moment = plant.moment();
+            let closed = limited(room, || plant.history.close_segment(moment));
+            let what = format!("room {room}");
+            assert_same(&plant.everything().lines, &written, &what);
+            written.extend(some_writes(&mut plant, 2));
+            plant.record();
+            assert_same(&plant.everything().lines, &written, &what);
+            if closed.is_err() && room % 2 == 0 {
+                let (epoch, time) = (plant.engine.epoch() + 1, plant.time + SECOND);
+                drop(plant);
+                plant = Plant::start(folder.path(), epoch, time, &VARIABLES);
+            }
+            plant.seal();
+            assert_same(&plant.everything().lines, &written, &what);
+        }
+    });
+}
+
+/// H-14.
+#[test]
+fn start_without_room_is_an_error_and_costs_nothing() {
+    in_own_process("start_without_room_is_an_error_and_costs_nothing", || {
+        let folder = folder();
+        for room in [0, 1, 10, 100, 4096, 20_000] {
+            let fresh = folder.path().join(format!("fresh-{room}"));
+            let _opened = limited(room, || Plant::open(&fresh, 1, START, &VARIABLES).err());
+            // What that has left does no harm.
+            let mut plant = Plant::start(&fresh, 2, START, &VARIABLES);
+            let mut written = some_writes(&mut plant, 3);
+            plant.record();
+            drop(plant);
+            let error = limited(0, || Plant::open(&fresh, 3, START, &VARIABLES).err());
+            let error = error.expect("a log cannot be made").to_string();
+            assert!(error.contains(&fresh.display().to_string()), "{error}");
+            let time = START + 3600 * SECOND;
+            let mut plant = Plant::start(&fresh, 4, time, &VARIABLES);
+            assert_same(&plant.everything().lines, &written, "after it");
+            written.extend(some_writes(&mut plant, 3));
+            plant.seal();
+            assert_same(&plant.everything().lines, &written, "after it, sealed");
+        }
+    });
+}
+
+/// B-64: a stop that could not be recorded is an interruption.
+#[test]
+fn stop_without_room_is_an_error_and_an_interruption() {
+    in_own_process("stop_without_room_is_an_error_and_an_interruption", || {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        let written = some_writes(&mut plant, 3);
+        plant.record();
+        some_writes(&mut plant, 3);
+        let wall = plant.moment().wall;
+        let length = length_of_log(folder.path());
+        limited(length + 30, || {
+            plant.history.close(wall).unwrap_err();
+            plant.history.close(wall).unwrap_err();
+        });
+        let time = plant.time + SECOND;
+        drop(plant);
+        let plant = Plant::start(folder.path(), 2, time, &VARIABLES);
+        plant.record();
+        let answer = plant.everything();
+        assert_same(&answer.lines, &written, "what was acknowledged");
+        let events = answer.events_of("x");
+        assert!(events.contains(&Interrupted), "{events:?}");
+        assert!(!events.contains(&Stopped), "{events:?}");
+    });
+}
+
+/// A stop that found room at its second attempt is one stop.
+#[test]
+fn stop_that_found_room_later_is_entered_once() {
+    in_own_process("stop_that_found_room_later_is_entered_once", || {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        let mut written = some_writes(&mut plant, 3);
+        plant.record();
+        written.extend(some_writes(&mut plant, 3));
+        let wall = plant.moment().wall;
+        let length = length_of_log(folder.path());
+        for room in [0, 10, 30] {
+            limited(length + room, || plant.history.close(wall).unwrap_err());
+        }
+        plant.history.close(wall).unwrap();
+        let time = plant.time + SECOND;
+        drop(plant);
+        let plant = Plant::start(folder.path(), 2, time, &VARIABLES);
+        plant.record();
+        let answer = plant.everything();
+        assert_same(&answer.lines, &written, "everything before the stop");
+        let events = answer.events_of("x");
+        let stops = events.iter().filter(|event| **event == Stopped).count();
+        assert_eq!(stops, 1, "{events:?}");
+        assert!(!events.contains(&Interrupted), "{events:?}");
+    });
+}
+
+/// B-64: what had to be dropped is entered with its exact number.
+#[test]
+fn updates_that_were_dropped_are_counted_exactly() {
+    in_own_process("updates_that_were_dropped_are_counted_exactly", || {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+        plant.record();
+        let name = format!("{LIBRARY}/x");
+        let variable = plant.engine.resolve(&plant.caller, &name).unwrap();
+        let total = 1_400_000_u64;
+        let length = length_of_log(folder.path());
+        limit(Some(length + 100));
+        let moment = plant.moment();
+        for n in 0..total {
+            let value = Value::F64(n as f64);
+            plant.engine.try_write(
+                &plant.caller,
+                moment.now,
+                moment.wall,
+                &variable,
+                &Write::value(&value),
+                &mut Wakes::new(),
+            );
+            if n % 100_000 == 99_999 {
+                plant.try_record().unwrap_err();
+            }
+        }
+        limit(None);
+        plant.record_everything();
+        // This one shows what is missing before it.
+        plant.write("x", &Value::F64(-1.0));
+        plant.seal();
+        let answer = plant.everything();
+        let written = variable.sequence();
+        assert_eq!(written, total + 1, "the engine took every write");
+        let lost = answer.lost();
+        assert!(lost > 0, "there was room for everything");
+        assert_eq!(answer.lines.len() as u64 + lost, written);
+        assert_eq!(plant.history.figures().lost, lost);
+        // Each update is there once with its value, or is within a loss.
+        let mut next = 1;
+        let mut missing = 0;
+        for line in &answer.lines {
+            assert!(line.key.sequence >= next, "{line:?} comes after {next}");
+            missing += line.key.sequence - next;
+            next = line.key.sequence + 1;
+            let number = f64::from_le_bytes(line.value.as_slice().try_into().unwrap());
+            let is_it = number == line.key.sequence as f64 - 1.0 || next == written + 1;
+            assert!(is_it, "{line:?} is {number}");
+        }
+        assert_eq!(missing, lost);
+    });
+}

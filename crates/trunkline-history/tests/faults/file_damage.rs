@@ -1,0 +1,479 @@
+//! Damage in the files of a history, and files that are missing: no panic, and no wrong value for a
+//! right one. Either an answer is what it was before, or it tells of the damage and names the file.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use trunkline_engine::history::History;
+use trunkline_types::history::{HistoryForm, HistoryPage, HistoryQuery, SeriesData};
+use trunkline_types::{DataType, Pattern, Timestamp, Value};
+
+use crate::rig::{Answer, Line, Plant, SECOND, START, all, copy, files, flip, folder};
+
+/// Flipped bits per kind of file, one at a time; `HISTORY_FLIPS` sets another number.
+const FLIPS: u64 = 150;
+const DAY: i64 = 86_400 * SECOND;
+
+fn variables() -> [(&'static str, DataType); 4] {
+    [
+        ("n", DataType::I64),
+        ("raw", DataType::Bytes),
+        ("text", DataType::String),
+        ("x", DataType::F64),
+    ]
+}
+
+fn flips() -> u64 {
+    let set = std::env::var("HISTORY_FLIPS").ok();
+    set.map_or(FLIPS, |set| set.parse().unwrap())
+}
+
+/// A folder with files of three days, and with the answers to a few queries.
+struct Filed {
+    folder: TempDir,
+    /// Has the same in its folder `killed`, without an end of the engine.
+    killed: TempDir,
+    time: i64,
+    queries: Vec<HistoryQuery>,
+    answers: Vec<Pages>,
+}
+
+/// The rows of a query's pages, or its buckets.
+#[derive(Debug, Default)]
+struct Pages {
+    answer: Answer,
+    buckets: Vec<String>,
+}
+
+impl Filed {
+    fn new() -> Self {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &variables());
+        let mut random = fastrand::Rng::with_seed(5);
+        for day in 0..3 {
+            plant.time = START + day * DAY;
+            for n in 0..800 {
+                plant.write("x", &Value::F64(random.f64()));
+                plant.write("n", &Value::I64(random.i64(..)));
+                if n % 8 == 0 {
+                    let text = Value::String(format!("text {}", random.u32(..)).into());
+                    plant.write("text", &text);
+                    let raw: Vec<u8> = (0..20).map(|_| random.u8(..)).collect();
+                    plant.write("raw", &Value::Bytes(raw.into()));
+                }
+            }
+            plant.seal();
+        }
+        let time = plant.time + SECOND;
+        let queries = queries();
+        let answers = queries.iter().map(|query| pages(&plant, query).unwrap());
+        let answers: Vec<Pages> = answers.collect();
+        assert_eq!(answers[0].answer.lines.len(), 3 * (1600 + 200));
+        // As a kill leaves it.
+        let killed = crate::rig::folder();
+        copy(folder.path(), &killed.path().join("killed"));
+        drop(plant);
+        Self {
+            folder,
+            killed,
+            time,
+            queries,
+            answers,
+        }
+    }
+
+    /// The paths of the files of a kind.
+    fn files_in(&self, below: &str) -> Vec<PathBuf> {
+        let all = files(self.folder.path()).into_iter();
+        all.filter(|path| path.starts_with(below)).collect()
+    }
+
+    /// What is wrong with the answers after `damage` to a file; `None` if nothing is.
+    fn fault_after(&self, place: &Path, file: &Path, damage: &dyn Fn(&Path)) -> Option<String> {
+        copy(self.folder.path(), place);
+        damage(&place.join(file));
+        let work = AssertUnwindSafe(|| self.fault_in(place, file));
+        catch_unwind(work).unwrap_or_else(|_| Some("a panic".to_owned()))
+    }
+
+    fn fault_in(&self, place: &Path, file: &Path) -> Option<String> {
+        let plant = match Plant::open(place, 3, self.time, &variables()) {
+            Ok(plant) => plant,
+            Err(error) => return unnamed(&error.to_string(), file),
+        };
+        let each = self.queries.iter().zip(&self.answers);
+        each.filter_map(|(query, right)| match pages(&plant, query) {
+            Ok(found) => wrong(&found, right, file),
+            Err(error) => unnamed(&error, file),
+        })
+        .next()
+    }
+
+    /// Damages these files in turn, and expects no fault.
+    fn damage_all(&self, files: &[PathBuf], damages: &[Damage]) {
+        assert!(!files.is_empty(), "there is such a file");
+        let copied = folder();
+        let place = copied.path().join("copy");
+        let mut faults = Vec::new();
+        for (at, (name, damage)) in damages.iter().enumerate() {
+            let file = &files[at % files.len()];
+            if let Some(fault) = self.fault_after(&place, file, damage) {
+                faults.push(format!("{name} of {}: {fault}", file.display()));
+            }
+        }
+        let total = damages.len();
+        let first: Vec<_> = faults.iter().take(5).collect();
+        assert!(
+            faults.is_empty(),
+            "{} of {total} damages have faults, such as {first:#?}",
+            faults.len(),
+        );
+    }
+}
+
+/// Everything, in one page and in small ones; a time; the last rows; buckets.
+fn queries() -> Vec<HistoryQuery> {
+    let mut time = all();
+    time.since = Some(Timestamp::from_nanos(START + DAY / 1000));
+    time.until = Some(Timestamp::from_nanos(START + DAY + DAY / 200));
+    let mut last = all();
+    last.form = HistoryForm::Last;
+    let mut buckets = all();
+    buckets.patterns = vec![Pattern::parse("rig/x").unwrap()];
+    // As wide as a power of two, so that summaries are of use.
+    buckets.form = HistoryForm::Buckets(NonZeroU64::new(1 << 40).unwrap());
+    let mut narrow = buckets.clone();
+    narrow.form = HistoryForm::Buckets(NonZeroU64::new(7 * SECOND as u64).unwrap());
+    vec![all(), time, last, buckets, narrow]
+}
+
+fn pages(plant: &Plant, query: &HistoryQuery) -> Result<Pages, String> {
+    let mut query = query.clone();
+    let mut pages = Pages::default();
+    loop {
+        let page = plant.history.read(&query, plant.moment().wall);
+        let mut page: HistoryPage = page.map_err(|error| error.to_string())?;
+        query.from = page.next.clone();
+        page.series.retain(|series| match &series.data {
+            SeriesData::Rows(_) => true,
+            SeriesData::Buckets { buckets, .. } => {
+                let texts = buckets
+                    .iter()
+                    .map(|one| format!("{} {one:?}", series.variable));
+                pages.buckets.extend(texts);
+                false
+            }
+        });
+        pages.answer.add(page);
+        if query.from.is_none() {
+            return Ok(pages);
+        }
+    }
+}
+
+/// What is wrong with a sentence that must name this file.
+fn unnamed(sentence: &str, file: &Path) -> Option<String> {
+    let name = file.file_stem().unwrap().to_string_lossy();
+    // Only the catalogue has a version.
+    let is_named = sentence.contains(&*name) || sentence.contains("newer version");
+    (!is_named).then(|| format!("the file is not named: {sentence}"))
+}
+
+/// What is wrong with an answer: it is not right and does not say so, or has rows that were not
+/// written.
+fn wrong(found: &Pages, right: &Pages, file: &Path) -> Option<String> {
+    let lines = |pages: &Pages| pages.answer.lines.clone();
+    let is_same = lines(found) == lines(right) && found.buckets == right.buckets;
+    if is_same {
+        return None;
+    }
+    let written: BTreeSet<Line> = lines(right).into_iter().collect();
+    let mut seen = BTreeSet::new();
+    // The last row may be an earlier one, which a query of everything shows.
+    let is_last = right.answer.lines.len() < 10;
+    for line in lines(found) {
+        if !is_last && !written.contains(&line) {
+            return Some(format!("{line:?} was not written"));
+        }
+        if !seen.insert(line.clone()) {
+            return Some(format!("{line:?} comes twice"));
+        }
+    }
+    let counts = (lines(found).len(), lines(right).len());
+    match found.answer.states.first() {
+        Some(state) => unnamed(state, file),
+        None => Some(format!(
+            "{} rows and {} buckets instead of {} and {}, and nothing is said",
+            counts.0,
+            found.buckets.len(),
+            counts.1,
+            right.buckets.len(),
+        )),
+    }
+}
+
+/// What is done to a file, with its name.
+type Damage = (String, Box<dyn Fn(&Path)>);
+type Damages = Vec<Damage>;
+
+/// Flipped bits anywhere in a file.
+fn flipped(seed: u64) -> Damages {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let of = |_| {
+        let place = random.f64();
+        let damage = move |path: &Path| {
+            let bits = fs::metadata(path).unwrap().len() * 8;
+            flip(path, ((bits as f64 * place) as u64).min(bits - 1));
+        };
+        (format!("flip at {place}"), Box::new(damage) as Box<_>)
+    };
+    (0..flips()).map(of).collect()
+}
+
+/// A file that is cut, is empty, is missing, or has other bytes in its end.
+fn cut(seed: u64) -> Damages {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut damages: Damages = Vec::new();
+    for _ in 0..flips() / 10 {
+        let place = random.f64();
+        let cut = move |path: &Path| {
+            let bytes = fs::read(path).unwrap();
+            let length = (bytes.len() as f64 * place) as usize;
+            fs::write(path, bytes.get(..length).unwrap()).unwrap();
+        };
+        damages.push((format!("cut at {place}"), Box::new(cut)));
+        let zeros = move |path: &Path| {
+            let mut bytes = fs::read(path).unwrap();
+            let start = (bytes.len() as f64 * place) as usize;
+            let end = bytes.len().min(start + 512);
+            bytes[start..end].fill(0);
+            fs::write(path, bytes).unwrap();
+        };
+        damages.push((format!("zeros at {place}"), Box::new(zeros)));
+    }
+    for _ in 0..3 {
+        let empty = |path: &Path| fs::write(path, "").unwrap();
+        damages.push(("no byte".to_owned(), Box::new(empty)));
+        let longer = |path: &Path| {
+            let bytes = fs::read(path).unwrap();
+            fs::write(path, [bytes.as_slice(), &[7; 100]].concat()).unwrap();
+        };
+        damages.push(("100 bytes more".to_owned(), Box::new(longer)));
+    }
+    damages.extend(missing());
+    damages
+}
+
+fn missing() -> Damages {
+    let missing = || -> Damage {
+        let remove = |path: &Path| fs::remove_file(path).unwrap();
+        ("absence".to_owned(), Box::new(remove))
+    };
+    (0..3).map(|_| missing()).collect()
+}
+
+/// H-16.
+#[test]
+fn flipped_bit_in_a_file_of_rows_is_found() {
+    let filed = Filed::new();
+    filed.damage_all(&filed.files_in("samples"), &flipped(11));
+}
+
+/// H-16.
+#[test]
+fn cut_or_missing_file_of_rows_is_found() {
+    let filed = Filed::new();
+    filed.damage_all(&filed.files_in("samples"), &cut(12));
+}
+
+/// H-16.
+#[test]
+fn flipped_bit_in_a_summary_is_found() {
+    let filed = Filed::new();
+    filed.damage_all(&filed.files_in("summaries"), &flipped(13));
+}
+
+/// H-16.
+#[test]
+fn cut_or_missing_summary_is_found() {
+    let filed = Filed::new();
+    filed.damage_all(&filed.files_in("summaries"), &cut(14));
+}
+
+/// H-16.
+#[test]
+fn flipped_bit_in_the_catalogue_is_found() {
+    let filed = Filed::new();
+    filed.damage_all(&filed.files_in("catalogue.sqlite"), &flipped(15));
+}
+
+/// H-16.
+#[test]
+fn cut_catalogue_is_found() {
+    let filed = Filed::new();
+    let mut damages = cut(16);
+    damages.retain(|(name, _)| name != "absence" && name != "no byte");
+    filed.damage_all(&filed.files_in("catalogue.sqlite"), &damages);
+}
+
+/// H-16.
+#[test]
+fn missing_catalogue_is_found() {
+    let filed = Filed::new();
+    filed.damage_all(&filed.files_in("catalogue.sqlite"), &missing());
+}
+
+/// H-16.
+#[test]
+fn empty_catalogue_is_found() {
+    let filed = Filed::new();
+    let mut damages = cut(0);
+    damages.retain(|(name, _)| name == "no byte");
+    filed.damage_all(&filed.files_in("catalogue.sqlite"), &damages);
+}
+
+/// What SQLite has not moved from its log to the catalogue when the engine is killed.
+fn assert_log_of_the_catalogue_is_not_needed(damages: &[Damage]) {
+    let mut filed = Filed::new();
+    let killed = filed.killed.path().join("killed");
+    copy(&killed, filed.folder.path());
+    filed.time += SECOND;
+    filed.damage_all(&filed.files_in("catalogue.sqlite-wal"), damages);
+}
+
+/// H-16.
+#[test]
+fn flipped_bit_in_the_log_of_the_catalogue_is_found() {
+    assert_log_of_the_catalogue_is_not_needed(&flipped(20));
+}
+
+/// H-16.
+#[test]
+fn cut_or_missing_log_of_the_catalogue_is_found() {
+    assert_log_of_the_catalogue_is_not_needed(&cut(21));
+}
+
+/// A damage in one file: the rows of the others are read, and the file is named.
+#[test]
+fn damaged_file_of_rows_does_not_hide_the_others() {
+    let filed = Filed::new();
+    let copied = folder();
+    let place = copied.path().join("copy");
+    let right = &filed.answers[0].answer.lines;
+    let of_day = |line: &Line| (line.key.time - START).div_euclid(DAY);
+    let parts = filed.files_in("samples");
+    for (_, damage) in flipped(17).iter().take(40).chain(&cut(18)) {
+        let file = parts
+            .iter()
+            .max_by_key(|path| path.display().to_string())
+            .unwrap();
+        copy(filed.folder.path(), &place);
+        damage(&place.join(file));
+        let plant = Plant::start(&place, 3, filed.time, &variables());
+        let found = plant.read(&all()).expect("the rest is read").lines;
+        let others = right.iter().filter(|line| of_day(line) < 2);
+        let present: BTreeSet<&Line> = found.iter().collect();
+        assert!(others.clone().all(|line| present.contains(line)));
+    }
+}
+
+/// The least number of rows that are read from a file of 100,000 after a bit has flipped at any of
+/// these places in it, from 0 to 1.
+fn least_rows_read(places: std::ops::Range<f64>) -> usize {
+    const ROWS: usize = 100_000;
+    let origin = folder();
+    let variables = [("x", DataType::F64)];
+    let mut plant = Plant::start(origin.path(), 1, START, &variables);
+    let mut random = fastrand::Rng::with_seed(6);
+    for _ in 0..ROWS {
+        plant.write("x", &Value::F64(random.f64()));
+        plant.time -= random.i64(SECOND / 2..SECOND);
+    }
+    plant.seal();
+    let time = plant.time;
+    let written: BTreeSet<Line> = plant.everything().lines.into_iter().collect();
+    assert_eq!(written.len(), ROWS);
+    drop(plant);
+    let mut parts = files(origin.path()).into_iter();
+    let part = parts.find(|path| path.starts_with("samples")).unwrap();
+    let bits = fs::metadata(origin.path().join(&part)).unwrap().len() as f64 * 8.0;
+    let copied = folder();
+    let place = copied.path().join("copy");
+    let least = (0..20).map(|_| {
+        copy(origin.path(), &place);
+        let at = places.start + random.f64() * (places.end - places.start);
+        let bit = (bits * at) as u64;
+        flip(&place.join(&part), bit);
+        let plant = Plant::start(&place, 2, time, &variables);
+        let answer = plant.read(&all()).unwrap();
+        let is_right = answer.lines.iter().all(|line| written.contains(line));
+        assert!(is_right, "bit {bit}");
+        let is_said = answer
+            .states
+            .iter()
+            .any(|state| unnamed(state, &part).is_none());
+        assert!(
+            answer.lines.len() == ROWS || is_said,
+            "bit {bit}: {:?}",
+            answer.states
+        );
+        answer.lines.len()
+    });
+    least.min().unwrap()
+}
+
+/// A block has 64 KiB, which is a quarter of the times here.
+#[test]
+fn flipped_bit_in_the_rows_of_a_large_file_costs_one_block() {
+    let least = least_rows_read(0.0..0.9);
+    assert!(least >= 70_000, "{least} rows are read");
+}
+
+#[test]
+#[ignore = "a file has its metadata only once"]
+fn flipped_bit_in_the_metadata_of_a_large_file_costs_one_block() {
+    let least = least_rows_read(0.999..1.0);
+    assert!(least >= 70_000, "{least} rows are read");
+}
+
+/// An engine with the variable `a` is killed, files of its folder are removed, and an engine with
+/// the variable `b` is started.
+fn assert_no_other_name(removed: &[&str]) {
+    let (origin, killed) = (folder(), folder());
+    let mut plant = Plant::start(origin.path(), 1, START, &[("a", DataType::F64)]);
+    plant.write("a", &Value::F64(1.0));
+    plant.record();
+    let time = plant.time;
+    let place = killed.path().join("killed");
+    copy(origin.path(), &place);
+    for name in removed {
+        fs::remove_file(place.join(name)).unwrap();
+    }
+    let Ok(plant) = Plant::open(&place, 2, time, &[("b", DataType::F64)]) else {
+        return;
+    };
+    let Ok(answer) = plant.read(&all()) else {
+        return;
+    };
+    let is_b = |line: &&Line| line.variable == "rig/b";
+    let of_b: Vec<_> = answer.lines.iter().filter(is_b).collect();
+    assert!(of_b.is_empty(), "b has rows of a: {of_b:?}");
+}
+
+#[test]
+fn rows_come_under_no_other_name_when_the_catalogue_is_missing() {
+    assert_no_other_name(&[
+        "catalogue.sqlite",
+        "catalogue.sqlite-wal",
+        "catalogue.sqlite-shm",
+    ]);
+}
+
+#[test]
+fn rows_come_under_no_other_name_when_the_log_of_the_catalogue_is_missing() {
+    assert_no_other_name(&["catalogue.sqlite-wal", "catalogue.sqlite-shm"]);
+}

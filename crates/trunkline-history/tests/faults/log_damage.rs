@@ -1,0 +1,327 @@
+//! Damage in a log costs at most the frame that it is in, and what a crash has cut off is not there.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use trunkline_types::{DataType, Value};
+
+use crate::rig::{Line, Plant, SECOND, START, assert_same, copy, files_of, flip, folder};
+
+/// Flipped bits, one at a time; `HISTORY_FLIPS` sets another number.
+const FLIPS: u64 = 2000;
+/// Damage may cost this many bytes of payload, and no row is longer than the rest.
+const FRAME_MAX: usize = (256 << 10) + (64 << 10);
+
+fn variables() -> [(&'static str, DataType); 4] {
+    [
+        ("x", DataType::F64),
+        ("n", DataType::I64),
+        ("text", DataType::String),
+        ("raw", DataType::Bytes),
+    ]
+}
+
+/// A folder whose rows are all in one log, in several commits.
+struct Logged {
+    folder: TempDir,
+    log: PathBuf,
+    /// The rows of each commit.
+    commits: Vec<Vec<Line>>,
+    time: i64,
+}
+
+impl Logged {
+    fn new(commits: usize) -> Self {
+        let folder = folder();
+        let mut plant = Plant::start(folder.path(), 1, START, &variables());
+        plant.record();
+        let mut written = Vec::new();
+        for commit in 0..commits {
+            let mut lines = Vec::new();
+            for n in 0..=commit % 4 {
+                let number = (commit * 10 + n) as f64;
+                lines.push(plant.write("x", &Value::F64(number / 3.0)));
+                lines.push(plant.write("n", &Value::I64(i64::MAX - number as i64)));
+                let text = Value::String(format!("text {number}").into());
+                lines.push(plant.write("text", &text));
+            }
+            if commit % 5 == 0 {
+                let raw = Value::Bytes(b"TLHF".repeat(commit + 1).into());
+                lines.push(plant.write("raw", &raw));
+            }
+            plant.record();
+            written.push(lines);
+        }
+        let time = plant.time;
+        drop(plant);
+        let log = only_log(folder.path());
+        Self {
+            folder,
+            log,
+            commits: written,
+            time,
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(self.folder.path().join(&self.log)).unwrap()
+    }
+
+    fn all(&self) -> Vec<Line> {
+        self.commits.concat()
+    }
+
+    /// Opens a copy of the folder after `damage` to its log.
+    fn opened(&self, copy_to: &Path, damage: impl FnOnce(&Path)) -> Plant {
+        copy(self.folder.path(), copy_to);
+        damage(&copy_to.join(&self.log));
+        Plant::start(copy_to, 2, self.time + SECOND, &variables())
+    }
+}
+
+/// The log that has the rows.
+fn only_log(folder: &Path) -> PathBuf {
+    let logs = files_of(folder, "tlh");
+    let size = |path: &PathBuf| fs::metadata(folder.join(path)).unwrap().len();
+    logs.into_iter().max_by_key(size).unwrap()
+}
+
+/// The frames of a log, head and payload, as the format says.
+fn frames(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut frames = Vec::new();
+    let mut at = 24;
+    while let Some(head) = bytes.get(at..at + 16) {
+        assert_eq!(head.get(..4), Some(&b"TLHF"[..]), "no frame at {at}");
+        let length = head.get(4..8).unwrap().try_into().unwrap();
+        let end = at + 16 + u32::from_le_bytes(length) as usize;
+        frames.push(at..end);
+        at = end;
+    }
+    assert_eq!(at, bytes.len());
+    frames
+}
+
+fn flips() -> u64 {
+    let set = std::env::var("HISTORY_FLIPS").ok();
+    set.map_or(FLIPS, |set| set.parse().unwrap())
+}
+
+/// Expects all rows but those of at most one commit. Returns true if that one is missing.
+fn assert_one_missing(found: &[Line], commits: &[Vec<Line>], what: &str) -> bool {
+    let present: BTreeSet<&Line> = found.iter().collect();
+    let is_missing = |commit: &Vec<Line>| !commit.iter().all(|line| present.contains(line));
+    let missing: Vec<usize> = (0..commits.len())
+        .filter(|at| commits.get(*at).is_some_and(is_missing))
+        .collect();
+    assert!(
+        missing.len() <= 1,
+        "{what}: commits {missing:?} are missing"
+    );
+    let left = commits.iter().enumerate();
+    let left = left.filter(|(at, _)| !missing.contains(at));
+    let left: Vec<Line> = left.flat_map(|(_, lines)| lines.clone()).collect();
+    assert_same(found, &left, what);
+    !missing.is_empty()
+}
+
+/// Every frame here is a commit of its own.
+#[test]
+fn flipped_bit_in_a_log_costs_at_most_the_rows_of_one_frame() {
+    let logged = Logged::new(24);
+    let bytes = logged.bytes();
+    // The first ones have the events of the start, and those of the variables.
+    assert_eq!(frames(&bytes).len(), logged.commits.len() + 2);
+    let copied = folder();
+    let place = copied.path().join("copy");
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut costs = 0;
+    for _ in 0..flips() {
+        let bit = random.u64(0..bytes.len() as u64 * 8);
+        let plant = logged.opened(&place, |log| flip(log, bit));
+        let found = plant.everything().lines;
+        let what = format!("bit {bit}");
+        costs += u64::from(assert_one_missing(&found, &logged.commits, &what));
+    }
+    assert!(costs > 0, "no flip has hit a row");
+}
+
+/// What is left after damage is kept when it is moved to files.
+#[test]
+fn rows_around_a_damage_are_moved_to_files_and_the_folder_goes_on() {
+    let logged = Logged::new(12);
+    let copied = folder();
+    let place = copied.path().join("copy");
+    let mut random = fastrand::Rng::with_seed(2);
+    let size = logged.bytes().len() as u64;
+    for _ in 0..40 {
+        let bit = random.u64(0..size * 8);
+        let mut plant = logged.opened(&place, |log| flip(log, bit));
+        let mut expected = plant.everything().lines;
+        expected.push(plant.write("x", &Value::F64(-1.0)));
+        plant.seal();
+        let what = format!("bit {bit}");
+        assert_same(&plant.everything().lines, &expected, &what);
+        let time = plant.time;
+        drop(plant);
+        let plant = Plant::start(&place, 3, time, &variables());
+        assert_same(&plant.everything().lines, &expected, &what);
+    }
+}
+
+/// As a kill during a write leaves it.
+#[test]
+fn log_that_is_cut_in_its_last_frame_has_everything_before() {
+    let logged = Logged::new(9);
+    let bytes = logged.bytes();
+    let last = frames(&bytes).pop().unwrap();
+    let copied = folder();
+    let place = copied.path().join("copy");
+    let before = logged.commits.split_last().unwrap().1.concat();
+    for length in last.start..last.end {
+        let plant = logged.opened(&place, |log| fs::write(log, &bytes[..length]).unwrap());
+        let what = format!("cut at {length} of {}", bytes.len());
+        assert_same(&plant.everything().lines, &before, &what);
+    }
+    let plant = logged.opened(&place, |_| {});
+    assert_same(&plant.everything().lines, &logged.all(), "not cut");
+}
+
+/// As a loss of power may leave it: the length is there, and some sectors are not.
+#[test]
+fn log_whose_last_frame_has_zeros_or_other_bytes_has_everything_before() {
+    let logged = Logged::new(9);
+    let bytes = logged.bytes();
+    let last = frames(&bytes).pop().unwrap();
+    let copied = folder();
+    let place = copied.path().join("copy");
+    let before = logged.commits.split_last().unwrap().1.concat();
+    let mut random = fastrand::Rng::with_seed(3);
+    for length in last.start..last.end {
+        let mut torn = bytes.clone();
+        let filling = if random.bool() { 0 } else { random.u8(..) };
+        torn[length..].fill(filling);
+        if torn == bytes {
+            continue;
+        }
+        torn.resize(bytes.len() + random.usize(0..600), filling);
+        let plant = logged.opened(&place, |log| fs::write(log, &torn).unwrap());
+        let what = format!("{filling} from {length} on");
+        assert_same(&plant.everything().lines, &before, &what);
+    }
+}
+
+/// The head of a log, and logs of any length below it.
+#[test]
+fn log_without_its_head_is_read() {
+    let logged = Logged::new(3);
+    let copied = folder();
+    let place = copied.path().join("copy");
+    for at in 0..24 {
+        let plant = logged.opened(&place, |log| flip(log, at * 8 + at % 8));
+        let what = format!("byte {at}");
+        assert_same(&plant.everything().lines, &logged.all(), &what);
+    }
+    for length in 0..24 {
+        let plant = logged.opened(&place, |log| {
+            fs::write(log, &logged.bytes()[..length]).unwrap();
+        });
+        assert_same(&plant.everything().lines, &[], &format!("{length} bytes"));
+    }
+}
+
+/// A long commit of many variables, and of one variable.
+fn assert_frames_are_short(variables: usize, rows: usize) {
+    let names: Vec<String> = (0..variables).map(|n| format!("v{n}")).collect();
+    let types: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), DataType::F64))
+        .collect();
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &types);
+    plant.record();
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut written = Vec::new();
+    for _ in 0..rows {
+        let name = &names[random.usize(..variables)];
+        written.push(plant.write(name, &Value::F64(random.f64())));
+    }
+    plant.record_everything();
+    let time = plant.time;
+    drop(plant);
+    let log = folder.path().join(only_log(folder.path()));
+    let frames = frames(&fs::read(&log).unwrap());
+    let longest = frames.iter().map(ExactSizeIterator::len).max().unwrap();
+    assert!(longest <= FRAME_MAX, "a frame has {longest} bytes");
+    let middle = &frames[frames.len() / 2];
+    flip(&log, ((middle.start + middle.end) / 2) as u64 * 8);
+    let plant = Plant::start(folder.path(), 2, time, &types);
+    let found = plant.everything().lines;
+    let present: BTreeSet<&Line> = found.iter().collect();
+    written.retain(|line| present.contains(line));
+    assert_same(&found, &written, "only rows that were written");
+    let lost = rows - written.len();
+    // A number takes at least its 8 bytes.
+    assert!(lost > 0 && lost <= FRAME_MAX / 8, "{lost} rows are lost");
+}
+
+#[test]
+fn frame_of_many_variables_is_short() {
+    assert_frames_are_short(500, 100_000);
+}
+
+#[test]
+fn frame_of_one_variable_is_short() {
+    assert_frames_are_short(1, 100_000);
+}
+
+/// A variable whose value is a frame of the log: no row may come out of a value, whatever is
+/// damaged around it.
+#[test]
+fn value_that_looks_like_a_frame_is_never_taken_for_one() {
+    let logged = Logged::new(3);
+    let bytes = logged.bytes();
+    let last = frames(&bytes).pop().unwrap();
+    let place = logged.folder.path();
+    let mut plant = Plant::start(place, 2, logged.time + SECOND, &variables());
+    let mut commits = logged.commits.clone();
+    // Two of them, in case that a restart is a new log.
+    for _ in 0..2 {
+        let inner = bytes.get(last.clone()).unwrap();
+        let value = Value::Bytes(inner.into());
+        commits.push(vec![plant.write("raw", &value)]);
+        plant.record();
+    }
+    let time = plant.time;
+    drop(plant);
+    let newest = files_of(place, "tlh").pop().unwrap();
+    let outer = frames(&fs::read(place.join(&newest)).unwrap())
+        .pop()
+        .unwrap();
+    // The first byte of the payload: the time of the commit.
+    flip(&place.join(&newest), (outer.start as u64 + 16) * 8);
+    let plant = Plant::start(place, 3, time, &variables());
+    let found = plant.everything().lines;
+    assert!(assert_one_missing(&found, &commits, "a frame in a value"));
+}
+
+/// B-64: a damage that has cost rows is entered or said.
+#[test]
+fn lost_frame_is_said() {
+    let logged = Logged::new(9);
+    let bytes = logged.bytes();
+    let middle = frames(&bytes)[5].clone();
+    let copied = folder();
+    let place = copied.path().join("copy");
+    let plant = logged.opened(&place, |log| flip(log, (middle.start as u64 + 30) * 8));
+    plant.record();
+    let answer = plant.everything();
+    assert!(answer.lines.len() < logged.all().len());
+    let is_loss = |event: &crate::rig::Event| event.event.name() == "lost";
+    assert!(
+        answer.events.iter().any(is_loss) || !answer.states.is_empty(),
+        "neither an event nor the state of the history tells of the damage"
+    );
+}

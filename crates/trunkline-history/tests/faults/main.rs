@@ -1,0 +1,28 @@
+//! Fault tests of a history, written from what it promises: nothing that was acknowledged is lost,
+//! nothing is doubled, damage costs little and is found, and every value is read as it was written.
+//!
+//! - `values`: timestamps and values of every kind.
+//! - `log_damage`: flipped bits and cuts in a log.
+//! - `file_damage`: flipped bits, cuts and missing files elsewhere.
+//! - `interleavings`: random interleavings of everything, against a model.
+//! - `folder`: folders that are in use or cannot be written.
+//! - `disk_full`: a disk without room.
+//! - `events`: interruptions and retirements.
+//!
+//! Tests of a defect that is known are ignored, with the defect as the reason.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test stops at what it did not expect"
+)]
+
+mod disk_full;
+mod events;
+mod file_damage;
+mod folder;
+mod interleavings;
+mod log_damage;
+#[path = "../rig/mod.rs"]
+mod rig;
+mod values;

@@ -1,0 +1,426 @@
+//! An engine with a history, whose clock the test moves; and rows as a test expects and finds them.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test program uses its own part, and stops at what it did not expect"
+)]
+
+use std::cell::Cell;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use trunkline_engine::history::{History, HistoryError};
+use trunkline_engine::{
+    Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes, Write, WriteOutcome, WriteValue,
+};
+use trunkline_history::FileHistory;
+use trunkline_types::history::{
+    HistoryEvent, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, RowKey, SeriesData,
+};
+use trunkline_types::{
+    ClockSync, DataType, LibraryDefinition, Moment, Pattern, Quality, Tick, Timestamp, Value,
+    VariableDefinition, wire,
+};
+
+/// Noon of a day in 2026.
+pub const START: i64 = 1_790_000_000_000_000_000;
+pub const SECOND: i64 = 1_000_000_000;
+pub const LIBRARY: &str = "rig";
+
+struct Unheard;
+
+impl Wake for Unheard {
+    fn wake(&self) {}
+}
+
+/// A row with everything that a history keeps of an update.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line {
+    pub variable: String,
+    pub key: RowKey,
+    pub delay: i64,
+    pub quality: u32,
+    /// In wire form.
+    pub value: Vec<u8>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RowKey {
+            time,
+            epoch,
+            sequence,
+        } = self.key;
+        let start = self.value.get(..16).unwrap_or(&self.value);
+        write!(
+            f,
+            "{} at {time}, epoch {epoch}, sequence {sequence}, delay {}, quality {:#x}, {} bytes \
+             {start:02x?}",
+            self.variable,
+            self.delay,
+            self.quality,
+            self.value.len(),
+        )
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    pub variable: String,
+    pub key: RowKey,
+    pub event: HistoryEvent,
+}
+
+/// Everything that the pages of a query have.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub lines: Vec<Line>,
+    pub events: Vec<Event>,
+    pub states: Vec<String>,
+}
+
+pub struct Plant {
+    pub engine: Engine,
+    pub history: Arc<FileHistory>,
+    pub caller: Caller,
+    /// The wall clock.
+    pub time: i64,
+    ticks: Cell<u64>,
+}
+
+impl fmt::Debug for Plant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plant").finish_non_exhaustive()
+    }
+}
+
+/// A folder in memory where there is one, since thousands of openings sync thousands of files.
+pub fn folder() -> TempDir {
+    let in_memory = tempfile::tempdir_in("/dev/shm");
+    in_memory.or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+pub fn rules() -> Vec<HistoryRule> {
+    vec![HistoryRule {
+        pattern: Pattern::parse("**").unwrap(),
+        settings: Some(HistorySettings::default()),
+    }]
+}
+
+pub fn library(variables: &[(&str, DataType)]) -> LibraryDefinition {
+    let variables = variables.iter();
+    LibraryDefinition {
+        name: LIBRARY.to_owned(),
+        description: String::new(),
+        variables: variables
+            .map(|(name, data_type)| VariableDefinition::new(*name, data_type.clone()))
+            .collect(),
+    }
+}
+
+impl Plant {
+    /// Starts an engine and opens its history, as after the end, orderly or not, of another.
+    pub fn open(
+        folder: &Path,
+        epoch: u64,
+        time: i64,
+        variables: &[(&str, DataType)],
+    ) -> Result<Self, HistoryError> {
+        let engine = Engine::new(EngineOptions::new("test", epoch));
+        let wall = Timestamp::from_nanos(time);
+        let history = FileHistory::open(folder, rules(), &engine, Box::new(Unheard), wall)?;
+        let plant = Self {
+            engine,
+            history: Arc::new(history),
+            caller: Caller::local(1, 0),
+            time,
+            ticks: Cell::new(0),
+        };
+        plant.deploy(variables)?;
+        Ok(plant)
+    }
+
+    pub fn start(folder: &Path, epoch: u64, time: i64, variables: &[(&str, DataType)]) -> Self {
+        Self::open(folder, epoch, time, variables).unwrap()
+    }
+
+    pub fn deploy(&self, variables: &[(&str, DataType)]) -> Result<(), HistoryError> {
+        let Moment { now, wall } = self.moment();
+        let libraries = self.engine.libraries();
+        let handles = libraries.deploy(&library(variables), now, wall).unwrap();
+        self.history.follow(&handles, wall)
+    }
+
+    pub fn undeploy(&self) {
+        let Moment { now, wall } = self.moment();
+        let libraries = self.engine.libraries();
+        libraries
+            .undeploy(LIBRARY, now, wall, &mut Wakes::new())
+            .unwrap();
+    }
+
+    pub fn moment(&self) -> Moment {
+        self.ticks.set(self.ticks.get() + 1);
+        Moment {
+            now: Tick::from_nanos(self.ticks.get()),
+            wall: Timestamp::from_nanos(self.time),
+        }
+    }
+
+    /// Writes a value, stamped by the engine, and returns the row that this must become. A second
+    /// passes.
+    pub fn write(&mut self, name: &str, value: &Value) -> Line {
+        let line = self.put(name, &Write::value(value));
+        self.time += SECOND;
+        line
+    }
+
+    /// Writes a value that was measured at another time. The engine's clock is set back before, so
+    /// that it cannot tell whether the value is late, and takes it.
+    pub fn write_at(&mut self, name: &str, value: &Value, source: i64) -> Line {
+        let update = self.variable(name).update();
+        if update.sequence > 0 {
+            self.time = self.time.min(update.engine_timestamp.as_nanos() - 1);
+        }
+        let write = Write {
+            source_timestamp: Some(Timestamp::from_nanos(source)),
+            ..Write::value(value)
+        };
+        self.put(name, &write)
+    }
+
+    pub fn variable(&self, name: &str) -> Arc<Variable> {
+        let name = format!("{LIBRARY}/{name}");
+        self.engine.resolve(&self.caller, &name).unwrap()
+    }
+
+    /// Writes, and returns the row that this must become.
+    pub fn put(&mut self, name: &str, write: &Write<'_>) -> Line {
+        let variable = self.variable(name);
+        let name = variable.name().to_owned();
+        let Moment { now, wall } = self.moment();
+        let mut wakes = Wakes::new();
+        let attempt = self
+            .engine
+            .try_write(&self.caller, now, wall, &variable, write, &mut wakes);
+        assert!(
+            matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))),
+            "{name}: {attempt:?}"
+        );
+        let update = variable.update();
+        let is_set = update.quality.clock_sync() != ClockSync::Unset
+            && update.source_timestamp.is_plausible();
+        let engine = update.engine_timestamp.as_nanos();
+        let time = match is_set {
+            true => update.source_timestamp.as_nanos(),
+            // B-41: not as of 1970.
+            false => engine,
+        };
+        let value = match variable.data_type() {
+            DataType::Array(_) | DataType::Waveform(_) => Vec::new(),
+            _ => bytes_of(&write.value),
+        };
+        Line {
+            variable: name,
+            key: RowKey {
+                time,
+                epoch: self.engine.epoch(),
+                sequence: update.sequence,
+            },
+            delay: engine - time,
+            quality: update.quality.to_bits(),
+            value,
+        }
+    }
+
+    pub fn record(&self) {
+        self.try_record().unwrap();
+    }
+
+    pub fn try_record(&self) -> Result<(), HistoryError> {
+        self.history.record(self.moment()).map(|_| ())
+    }
+
+    /// Records until nothing waits, and moves to files what must be moved for that.
+    pub fn record_everything(&self) {
+        self.record();
+        while !self.history.is_idle() {
+            self.maintain();
+            self.record();
+        }
+    }
+
+    pub fn close_segment(&self) {
+        self.history.close_segment(self.moment()).unwrap();
+    }
+
+    pub fn maintain(&self) {
+        while self.history.maintain(self.moment().wall).unwrap() {}
+    }
+
+    /// Moves every row to files.
+    pub fn seal(&self) {
+        self.record_everything();
+        self.close_segment();
+        self.maintain();
+        assert_eq!(self.history.figures().unsealed, 0);
+    }
+
+    /// The answer to a query, from as many pages as it takes.
+    pub fn read(&self, query: &HistoryQuery) -> Result<Answer, HistoryError> {
+        let mut query = query.clone();
+        let mut answer = Answer::default();
+        loop {
+            let page = self.history.read(&query, self.moment().wall)?;
+            let before = query.from.clone();
+            query.from = page.next.clone();
+            answer.add(page);
+            if query.from.is_none() {
+                return Ok(answer);
+            }
+            assert_ne!(query.from, before, "a page ends where it began");
+        }
+    }
+
+    /// All rows and events, in the order of variables and keys.
+    pub fn everything(&self) -> Answer {
+        self.read(&all()).unwrap()
+    }
+}
+
+impl Answer {
+    pub fn add(&mut self, page: HistoryPage) {
+        for series in page.series {
+            let SeriesData::Rows(rows) = series.data else {
+                panic!("buckets were not asked for");
+            };
+            rows.visit(0..rows.len(), |row| {
+                self.lines.push(Line {
+                    variable: series.variable.clone(),
+                    key: row.key,
+                    delay: row.delay,
+                    quality: row.quality.to_bits(),
+                    value: row.value.to_vec(),
+                });
+            });
+            self.events.extend(rows.marks().iter().map(|mark| Event {
+                variable: series.variable.clone(),
+                key: mark.key,
+                event: mark.event,
+            }));
+        }
+        if !page.state.is_empty() {
+            self.states.push(page.state);
+        }
+    }
+
+    /// The events of a variable, in their order.
+    pub fn events_of(&self, name: &str) -> Vec<HistoryEvent> {
+        let name = format!("{LIBRARY}/{name}");
+        let of_it = self.events.iter().filter(|event| event.variable == name);
+        of_it.map(|event| event.event).collect()
+    }
+
+    /// The number of updates that are missing by the events of all variables.
+    pub fn lost(&self) -> u64 {
+        let counts = self.events.iter().map(|event| match event.event {
+            HistoryEvent::Lost(count) => count.unwrap(),
+            _ => 0,
+        });
+        counts.sum()
+    }
+}
+
+pub fn all() -> HistoryQuery {
+    HistoryQuery {
+        patterns: vec![Pattern::parse("**").unwrap()],
+        ..HistoryQuery::default()
+    }
+}
+
+pub fn wire_of(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::encode_value(value, &mut bytes);
+    bytes
+}
+
+fn bytes_of(value: &WriteValue<'_>) -> Vec<u8> {
+    match value {
+        WriteValue::Value(value) => wire_of(value),
+        WriteValue::Wire(bytes) => bytes.to_vec(),
+        WriteValue::Encoded(_) => panic!("tests write values and their bytes"),
+    }
+}
+
+/// Expects these rows in the order of their variables and keys, each exactly once. The rows that are
+/// expected may be in any order.
+pub fn assert_same(found: &[Line], expected: &[Line], what: &str) {
+    if let Some(difference) = difference(found, expected) {
+        panic!("{what}: {difference}");
+    }
+}
+
+/// The first difference between the rows that were found and the ones that were expected.
+pub fn difference(found: &[Line], expected: &[Line]) -> Option<String> {
+    let mut expected: Vec<&Line> = expected.iter().collect();
+    expected.sort();
+    let at = (0..found.len().max(expected.len()))
+        .find(|at| found.get(*at) != expected.get(*at).copied())?;
+    Some(format!(
+        "{} rows instead of {}; row {at} is {:?} instead of {:?}",
+        found.len(),
+        expected.len(),
+        found.get(at),
+        expected.get(at),
+    ))
+}
+
+/// The files below a folder, with their paths in it, in the order of their names.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(path.strip_prefix(folder).unwrap().to_owned()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The files with this extension below a folder.
+pub fn files_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let all = files(folder).into_iter();
+    all.filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect()
+}
+
+/// Makes `to` hold the files of `from`, and nothing else.
+pub fn copy(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir(to).unwrap();
+    for path in files(from) {
+        let target = to.join(&path);
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::copy(from.join(&path), target).unwrap();
+    }
+}
+
+/// Inverts one bit of a file.
+pub fn flip(path: &Path, bit: u64) {
+    let mut bytes = std::fs::read(path).unwrap();
+    *bytes.get_mut((bit / 8) as usize).unwrap() ^= 1 << (bit % 8);
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// A quality that a source may give.
+pub fn bad() -> Quality {
+    Quality::bad(trunkline_types::Reason::SensorFailure)
+}

@@ -1,0 +1,21 @@
+#![no_main]
+//! The log of a history. The input is taken as it is, and as the payload of a frame with the right
+//! checksums.
+
+use libfuzzer_sys::fuzz_target;
+use trunkline_history::fuzzing::log_rows;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = log_rows(data);
+    let mut log = Vec::from(*b"TLHIST01");
+    log.extend_from_slice(&1_u64.to_le_bytes());
+    log.extend_from_slice(&crc32c::crc32c(&log).to_le_bytes());
+    log.extend_from_slice(&[0; 4]);
+    let mut head = Vec::from(*b"TLHF");
+    head.extend_from_slice(&(data.len() as u32).to_le_bytes());
+    head.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
+    head.extend_from_slice(&crc32c::crc32c(&head).to_le_bytes());
+    log.extend_from_slice(&head);
+    log.extend_from_slice(data);
+    let _ = log_rows(&log);
+});
