@@ -49,11 +49,20 @@ impl Lane {
                 let about = order
                     .audited()
                     .map(|(action, name)| (action, name.to_owned()));
+                let query = match &order {
+                    Order::History(query) => Some(query.clone()),
+                    _ => None,
+                };
                 let result = carry_out(&in_thread, order);
                 if let Some((action, name)) = about {
                     note(&in_thread, &caller, (action, &name), &result, reply.room());
                 }
+                let next = query.and_then(|query| next_of(*query, &result));
                 reply.send(result);
+                // While this page is on its way.
+                if let (Some(next), Some(history)) = (next, in_thread.history()) {
+                    history.read_ahead(next);
+                }
             }
         })?;
         Ok(Self { waiting, thread })
@@ -182,6 +191,18 @@ fn of_history(deployments: &Deployments, query: &HistoryQuery) -> OrderResult {
             Err(Fault::new(FaultCode::StoreFailed, error.to_string()))
         }
     }
+}
+
+/// Returns the query of the page after this one.
+fn next_of(query: HistoryQuery, result: &OrderResult) -> Option<HistoryQuery> {
+    let page = result.as_ref().ok()?.page.as_deref()?;
+    let LogPage::History(page) = page else {
+        return None;
+    };
+    Some(HistoryQuery {
+        from: Some(page.next.clone()?),
+        ..query
+    })
 }
 
 fn set_state(

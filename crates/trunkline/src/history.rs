@@ -36,6 +36,8 @@ pub type OpenHistory = fn(
 /// that the engine stops.
 pub(crate) struct HistoryHost {
     shared: Arc<Shared>,
+    /// A page that was read before it was asked for.
+    ahead: Mutex<Option<(HistoryQuery, HistoryPage)>>,
     _recorder: Arc<Housekeeper>,
     _maintainer: Arc<Housekeeper>,
 }
@@ -82,6 +84,7 @@ impl HistoryHost {
         })?;
         Ok(Self {
             shared,
+            ahead: Mutex::default(),
             _recorder: recorder_thread,
             _maintainer: maintainer_thread,
         })
@@ -95,16 +98,37 @@ impl HistoryHost {
         self._recorder.wake();
     }
 
+    /// Reads the page that its client will ask for next.
+    pub(crate) fn read_ahead(&self, query: HistoryQuery) {
+        let (_, wall) = self.shared.clock.moment();
+        // An error is found again when the page is asked for. The last page of a query may become
+        // longer until then.
+        if let Ok(page) = self.shared.history.read(&query, wall)
+            && page.next.is_some()
+        {
+            *lock(&self.ahead) = Some((query, page));
+        }
+    }
+
     /// Returns a page of everything that happened until now.
     pub(crate) fn page(&self, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
+        if let Some((of, page)) = lock(&self.ahead).take()
+            && of == *query
+        {
+            return Ok(self.with_state(page));
+        }
         self.flush();
         let (_, wall) = self.shared.clock.moment();
-        let mut page = self.shared.history.read(query, wall)?;
+        let page = self.shared.history.read(query, wall)?;
+        Ok(self.with_state(page))
+    }
+
+    fn with_state(&self, mut page: HistoryPage) -> HistoryPage {
         page.state = match page.state.as_str() {
             "" => self.sentence(),
             damage => format!("{}; {damage}", self.sentence()),
         };
-        Ok(page)
+        page
     }
 
     /// Describes where the history is, and why it cannot be written now.
