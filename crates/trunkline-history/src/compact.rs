@@ -9,11 +9,15 @@ use trunkline_types::history::Rows;
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
-use crate::part::{Part, PartWriter};
+use crate::part::{Part, PartWriter, segments_of};
+use crate::seal::expires_of;
 
 /// Rows below which a file is small, and up to which files are joined.
 const SMALL_ROWS: u64 = 2 << 20;
 const JOINED_ROWS: u64 = 8 << 20;
+/// The same for bytes of the files.
+const SMALL_BYTES: u64 = 16 << 20;
+const JOINED_BYTES: u64 = 64 << 20;
 /// Small files of a date that are joined at once, at least.
 const FILES_MIN: usize = 8;
 
@@ -22,14 +26,16 @@ const FILES_MIN: usize = 8;
 pub(crate) fn choose(parts: &[Arc<Part>], skipped: &BTreeSet<String>) -> Vec<Arc<Part>> {
     let mut small: Vec<&Arc<Part>> = parts
         .iter()
-        .filter(|part| part.row.rows < SMALL_ROWS && !skipped.contains(&part.row.path))
+        .filter(|part| part.row.rows < SMALL_ROWS && part.row.bytes < SMALL_BYTES)
+        .filter(|part| !skipped.contains(&part.row.path))
         .collect();
     small.sort_by_key(|part| (date_of(&part.row.path).to_owned(), part.row.segment));
     for of_date in small.chunk_by(|a, b| date_of(&a.row.path) == date_of(&b.row.path)) {
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         let fits = |part: &&&Arc<Part>| {
             rows += part.row.rows;
-            rows <= JOINED_ROWS
+            bytes += part.row.bytes;
+            rows <= JOINED_ROWS && bytes <= JOINED_BYTES
         };
         let chosen: Vec<_> = of_date
             .iter()
@@ -57,13 +63,22 @@ pub(crate) fn join(
     keep_of: &dyn Fn(&Series) -> Option<Duration>,
     now: i64,
 ) -> Result<Option<PartRow>, Error> {
-    let segments = || parts.iter().map(|part| part.row.segment);
-    let (Some(first), Some(last)) = (segments().min(), segments().max()) else {
+    let segments = || parts.iter().filter_map(|part| segments_of(&part.row.path));
+    let (Some(first), Some(last)) = (
+        segments().map(|(first, _)| first).min(),
+        segments().map(|(_, last)| last).max(),
+    ) else {
         return Ok(None);
     };
     let date = parts.first().map_or("", |part| date_of(&part.row.path));
     let path = format!("{date}/{first:010}-{last:010}.parquet");
     let mut writer = PartWriter::create(folder, &path)?;
+    for part in parts {
+        let is_known = |id: u32| id == ENGINE_SERIES || series.iter().any(|one| one.id == id);
+        if !part.spans()?.iter().all(|(id, _)| is_known(*id)) {
+            return Err(Error::damaged("its catalogue lacks series that a file has"));
+        }
+    }
     let of_engine = Series::of_engine();
     let mut expires = i64::MIN;
     for one in std::iter::once(&of_engine).chain(series) {
@@ -78,22 +93,18 @@ pub(crate) fn join(
                 }
             }
         }
-        let keep = keep_of(one).map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
+        let keep = keep_of(one);
         let rows = match keep {
-            Some(keep) => since(&all.sorted(), now.saturating_sub(keep)),
+            Some(keep) => {
+                let keep = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
+                since(&all.sorted(), now.saturating_sub(keep))
+            }
             None => all.sorted(),
         };
         if rows.is_empty() {
             continue;
         }
-        let newest = rows.times().last().copied().unwrap_or(i64::MIN);
-        // Events of the history itself stay as long as other rows do.
-        let own = if one.id == ENGINE_SERIES {
-            Some(0)
-        } else {
-            keep
-        };
-        expires = expires.max(own.map_or(i64::MAX, |keep| newest.saturating_add(keep)));
+        expires = expires.max(expires_of(&rows, keep));
         writer.add(one, &rows)?;
     }
     if expires == i64::MIN {

@@ -47,6 +47,7 @@ use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use trunkline_engine::history::{History, HistoryError, HistoryFigures};
 use trunkline_engine::{Consumer, Engine, Wake};
@@ -63,6 +64,9 @@ use crate::part::Part;
 use crate::query::View;
 use crate::recorder::Recorder;
 use crate::tail::{FROZEN_MAX, Segment, Tail};
+
+/// Time after which the recorder looks again whether a closed segment has become files.
+const NO_ROOM: Duration = Duration::from_millis(100);
 
 /// Entries for the fuzz targets.
 #[cfg(fuzzing)]
@@ -181,8 +185,8 @@ impl FileHistory {
                 of_engine.push_mark(HistoryMark {
                     key: RowKey {
                         time: last.as_nanos(),
-                        epoch: u64::MAX,
-                        sequence: 0,
+                        epoch: recovered.last_epoch(),
+                        sequence: recorder::STOPPED,
                     },
                     event: HistoryEvent::Interrupted,
                 });
@@ -200,7 +204,8 @@ impl FileHistory {
                     "log-{number:010}.tlh is damaged in {} places, and rows are missing",
                     recovered.damage.len()
                 ));
-                segment.add(ENGINE_SERIES, &losses(&recovered.damage, wall), wall);
+                let epoch = recovered.last_epoch();
+                segment.add(ENGINE_SERIES, &losses(&recovered.damage, epoch, wall), wall);
             }
             for (id, rows) in &recovered.rows {
                 segment.add(*id, rows, recovered.last_commit.unwrap_or(wall));
@@ -269,8 +274,7 @@ impl FileHistory {
     fn try_record(&self, moment: Moment) -> Result<Option<Tick>, Error> {
         let mut recorder = lock(&self.recorder);
         if lock(&self.stored).tail.frozen.len() >= FROZEN_MAX {
-            // Maintenance wakes the recorder when there is room again.
-            return Ok(None);
+            return Ok(Some(moment.now.saturating_add(NO_ROOM)));
         }
         let next = recorder.record(moment, &mut |series, rows| {
             lock(&self.stored).tail.open.add(series, rows, moment.wall);
@@ -305,7 +309,10 @@ impl FileHistory {
         self.remove_unused()?;
         let oldest = lock(&self.stored).tail.frozen.first().cloned();
         let series = Arc::clone(&lock(&self.series));
-        let keep_of = |series: &Series| recorder::settings_of(&self.rules, &series.name)?.keep;
+        let keep_of = |series: &Series| match series.id {
+            ENGINE_SERIES => self.longest_keep(),
+            _ => recorder::settings_of(&self.rules, &series.name)?.keep,
+        };
         if let Some(segment) = oldest {
             let added = seal::seal(&self.folder, &segment, &series, &keep_of)?;
             self.replace(&[], added, Some(segment.number))?;
@@ -319,8 +326,32 @@ impl FileHistory {
             .filter(|part| part.row.expires < now)
             .cloned()
             .collect();
-        if !expired.is_empty() {
-            self.replace(&expired, Vec::new(), None)?;
+        if let Some(part) = expired.first() {
+            // The rules may keep rows for longer now than when the file was written.
+            let by_id = |id: u32| series.iter().find(|one| one.id == id);
+            let mut expires = i64::MIN;
+            for (id, span) in part.spans().unwrap_or_default() {
+                let keep = match by_id(id) {
+                    Some(series) => keep_of(series),
+                    None => self.longest_keep(),
+                };
+                let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
+                expires =
+                    expires.max(keep.map_or(i64::MAX, |keep| span.last_time.saturating_add(keep)));
+            }
+            let added = match expires < now {
+                true => Vec::new(),
+                false => vec![PartRow {
+                    expires,
+                    ..part.row.clone()
+                }],
+            };
+            let is_kept = !added.is_empty();
+            self.replace(std::slice::from_ref(part), added, None)?;
+            if is_kept {
+                // It is the same file.
+                lock(&self.unused).retain(|one| one.row.path != part.row.path);
+            }
             return Ok(true);
         }
         let chosen = compact::choose(&parts, &lock(&self.skipped));
@@ -333,7 +364,7 @@ impl FileHistory {
                 self.replace(&chosen, joined.into_iter().collect(), None)?;
                 Ok(true)
             }
-            Err(Error::Damaged(_)) => {
+            Err(Error::Damaged(_) | Error::Io(_)) => {
                 // They stay as they are; what can be read of them is read.
                 let mut skipped = lock(&self.skipped);
                 skipped.extend(chosen.iter().map(|part| part.row.path.clone()));
@@ -341,6 +372,13 @@ impl FileHistory {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The longest time that any rule keeps rows; `None` if one keeps them for ever.
+    fn longest_keep(&self) -> Option<Duration> {
+        let settings = self.rules.iter().filter_map(|rule| rule.settings.as_ref());
+        let keeps: Option<Vec<Duration>> = settings.map(|settings| settings.keep).collect();
+        keeps?.into_iter().max()
     }
 
     /// Replaces parts by others, and forgets a segment whose rows these have.
@@ -372,15 +410,19 @@ impl FileHistory {
     fn remove_unused(&self) -> Result<(), Error> {
         let mut unused = lock(&self.unused);
         let mut kept = Vec::new();
+        let mut result = Ok(());
         for part in unused.drain(..) {
-            if Arc::strong_count(&part) > 1 {
+            if Arc::strong_count(&part) > 1 || result.is_err() {
                 kept.push(part);
                 continue;
             }
-            part.remove()?;
+            result = part.remove();
+            if result.is_err() {
+                kept.push(part);
+            }
         }
         *unused = kept;
-        Ok(())
+        result
     }
 
     /// Returns what is stored of a series at this moment.
@@ -497,11 +539,23 @@ fn remove_leftovers(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<us
             continue;
         }
         let covered = part::segments_of(&path).is_some_and(|(first, last)| {
-            let is_there = |part: &PartRow| {
+            let same_date = |part: &&PartRow| {
                 compact::date_of(&part.path) == compact::date_of(&path)
-                    && (first..=last).contains(&part.segment)
+                    && folder.join(&part.path).exists()
             };
-            logs.contains(&first) || known.iter().any(is_there)
+            let ranges = known.iter().filter(same_date);
+            let ranges = ranges.filter_map(|part| part::segments_of(&part.path));
+            // Joined to another file, or joined of others.
+            let contains = |(from, to): (u64, u64)| from <= first && last <= to;
+            let inside: Vec<_> = ranges
+                .clone()
+                .filter(|(from, to)| first <= *from && *to <= last)
+                .collect();
+            let begins = inside.iter().any(|(from, _)| *from == first);
+            let ends = inside.iter().any(|(_, to)| *to == last);
+            (first == last && logs.contains(&first))
+                || ranges.clone().any(contains)
+                || (begins && ends)
         });
         let (from, summary) = (folder.join(&path), summary::path_of(folder, &path));
         if covered {
@@ -546,14 +600,14 @@ fn learn(
 }
 
 /// Events for the stretches of a log that are damaged, each after the last commit before it.
-fn losses(damage: &[Option<Timestamp>], wall: Timestamp) -> Rows {
+fn losses(damage: &[Option<Timestamp>], epoch: u64, wall: Timestamp) -> Rows {
     let mut rows = Rows::new(None);
     for before in damage {
         rows.push_mark(HistoryMark {
             key: RowKey {
                 time: before.unwrap_or(wall).as_nanos(),
-                epoch: u64::MAX,
-                sequence: 0,
+                epoch,
+                sequence: recorder::STOPPED,
             },
             event: HistoryEvent::Lost(None),
         });

@@ -338,6 +338,17 @@ fn frame_at(bytes: &[u8], at: usize, segment: u64) -> Option<&[u8]> {
 }
 
 impl Recovered {
+    /// The start of the engine that wrote the last rows or events; 0 if there are none.
+    pub(crate) fn last_epoch(&self) -> u64 {
+        let of_rows = |rows: &Rows| {
+            let last = rows.len().checked_sub(1).and_then(|row| rows.key(row));
+            let mark = rows.marks().last().map(|mark| mark.key);
+            last.or(mark).map(|key| key.epoch)
+        };
+        let mut newest = self.rows.iter().rev();
+        newest.find_map(|(_, rows)| of_rows(rows)).unwrap_or(0)
+    }
+
     fn take(&mut self, payload: &[u8]) -> Result<(), Error> {
         let mut reader = Reader::new(payload);
         self.last_commit = Some(Timestamp::from_nanos(reader.i64()?));

@@ -2,7 +2,7 @@
 //!
 //! Rows are in the order of variable, series and time. The file's metadata has, under the key
 //! `trunkline.series`, one line per series: its id, its first row, the number of its rows, and their
-//! first and last time, and the largest epoch with its largest sequence. Under `trunkline.checksums` it has the CRC32C of each block of 64 KiB before
+//! first and last time. Under `trunkline.checksums` it has the CRC32C of each block of 64 KiB before
 //! the metadata, as eight hexadecimal digits each.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -27,7 +27,7 @@ use parquet::file::metadata::{KeyValue, PageIndexPolicy};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use trunkline_types::Quality;
-use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows, Steps};
+use trunkline_types::history::Rows;
 
 use crate::buckets::NumberRow;
 use crate::catalogue::{PartRow, Series};
@@ -43,6 +43,8 @@ const PAGE_ROWS: usize = 4096;
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// Rows that are converted at a time.
 const BATCH_ROWS: usize = 64 << 10;
+/// Bytes of values that are converted at a time.
+const BATCH_BYTES: usize = 32 << 20;
 /// Rows that are read at a time.
 const BATCH_READ: usize = 8 << 10;
 
@@ -72,8 +74,6 @@ pub(crate) struct Span {
     pub(crate) rows: u64,
     pub(crate) first_time: i64,
     pub(crate) last_time: i64,
-    /// The largest epoch, with its largest sequence; its time is that of some row.
-    pub(crate) last_position: RowKey,
 }
 
 /// Writes rows to a new part. Each series comes once, in the order of names and ids, with its rows
@@ -166,7 +166,6 @@ impl PartWriter {
                     rows: count,
                     first_time,
                     last_time,
-                    last_position: last_position(rows),
                 },
             ));
         }
@@ -179,12 +178,15 @@ impl PartWriter {
         rows: &Rows,
         range: Range<usize>,
     ) -> Result<(), Error> {
+        // Long values make shorter batches.
+        let per_row = rows.value_bytes() / rows.len().max(1);
+        let count = BATCH_ROWS.min(BATCH_BYTES / per_row.max(1)).max(1);
         let mut at = range.start;
         while at < range.end {
-            let end = range.end.min(at + BATCH_ROWS);
+            let end = range.end.min(at + count);
             self.batch.add(series, rows, at..end);
             at = end;
-            if self.batch.len() >= BATCH_ROWS {
+            if self.batch.len() >= count {
                 self.writer.write(&self.batch.take()?)?;
             }
         }
@@ -203,13 +205,9 @@ impl PartWriter {
                 rows,
                 first_time,
                 last_time,
-                last_position,
             } = span;
-            let RowKey {
-                epoch, sequence, ..
-            } = last_position;
             lines.push_str(&format!(
-                "{id} {first_row} {rows} {first_time} {last_time} {epoch} {sequence}\n"
+                "{id} {first_row} {rows} {first_time} {last_time}\n"
             ));
         }
         let lines = KeyValue::new(SERIES_KEY.to_owned(), lines);
@@ -345,6 +343,12 @@ impl Part {
         Ok(summary
             .filter(|summary| width.is_multiple_of(summary.width))
             .cloned())
+    }
+
+    /// Returns where the rows of all series are.
+    pub(crate) fn spans(&self) -> Result<Vec<(u32, Span)>, Error> {
+        let index = self.index()?;
+        Ok(index.series.iter().map(|(id, span)| (*id, *span)).collect())
     }
 
     /// Returns where the rows of a series are, if the part has any.
@@ -592,29 +596,6 @@ pub(crate) fn page_end(row: u64) -> u64 {
     (row + 1).next_multiple_of(PAGE_ROWS as u64)
 }
 
-/// The largest epoch of rows and events, with its largest sequence.
-fn last_position(rows: &Rows) -> RowKey {
-    // Sequences count up from one step to the next, and epochs do not change within a step.
-    let starts = |steps: &Steps<u64>| {
-        let starts = steps.parts().iter().map(|(first, _)| *first as usize);
-        starts.collect::<Vec<_>>()
-    };
-    let mut ends = starts(rows.sequences());
-    ends.extend(starts(rows.epochs()));
-    ends.push(rows.len());
-    let of_rows = ends
-        .into_iter()
-        .filter_map(|end| rows.key(end.checked_sub(1)?));
-    let is_loss = |mark: &&HistoryMark| matches!(mark.event, HistoryEvent::Lost(_));
-    let of_losses = rows.marks().iter().filter(is_loss).map(|mark| mark.key);
-    let keys = of_rows.chain(of_losses);
-    let last = keys.max_by_key(|key| (key.epoch, key.sequence));
-    RowKey {
-        time: 0,
-        ..last.unwrap_or_default()
-    }
-}
-
 fn sums_of(text: &str) -> Option<Vec<u32>> {
     let (digits, rest) = text.as_bytes().as_chunks::<8>();
     let sums = digits.iter().map(|eight| {
@@ -633,11 +614,6 @@ fn span_of(line: &str) -> Option<(u32, Span)> {
         rows: words.next()?.parse().ok()?,
         first_time: words.next()?.parse().ok()?,
         last_time: words.next()?.parse().ok()?,
-        last_position: RowKey {
-            time: 0,
-            epoch: words.next()?.parse().ok()?,
-            sequence: words.next()?.parse().ok()?,
-        },
     };
     Some((id, span))
 }

@@ -229,7 +229,7 @@ impl Reading<'_> {
         budget: &mut Budget,
     ) -> Result<(Rows, Option<RowKey>), Error> {
         let mut sources = self.sources(after)?;
-        let mut out = Rows::new(sources.iter().find_map(|one| one.rows.word_bytes()));
+        let mut out = self.series.rows();
         let mut marks: Vec<HistoryMark> = Vec::new();
         let mut cut = None;
         loop {
@@ -306,9 +306,10 @@ impl Reading<'_> {
         self.damage.borrow_mut().insert(sentence);
     }
 
+    /// Epochs are compared for equality only; the rows of others are selected by time.
     fn is_after_position(&self, key: &RowKey) -> bool {
         let position = self.position;
-        position.is_none_or(|at| (key.epoch, key.sequence) > (at.epoch, at.sequence))
+        position.is_none_or(|at| key.epoch != at.epoch || key.sequence > at.sequence)
     }
 
     /// Leaves out the updates up to the position that the query names.
@@ -345,8 +346,8 @@ impl Reading<'_> {
             rows.push_mark(HistoryMark {
                 key: RowKey {
                     time: file.last_time,
-                    epoch: 0,
-                    sequence: 0,
+                    epoch: u64::MAX,
+                    sequence: u64::MAX,
                 },
                 event: HistoryEvent::Lost(None),
             });
@@ -411,9 +412,6 @@ impl Reading<'_> {
                 continue;
             };
             if found.last_time < since || found.first_time > self.span.last {
-                continue;
-            }
-            if !self.is_after_position(&found.last_position) {
                 continue;
             }
             let range = part.narrow(found, since, self.span.last);

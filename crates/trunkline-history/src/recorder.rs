@@ -18,7 +18,7 @@ use trunkline_types::history::{
 };
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::name::is_reserved;
-use trunkline_types::{ClockSync, Contract, DataType, Moment, Reason, Tick, Timestamp};
+use trunkline_types::{ClockSync, Contract, DataType, Moment, Reason, Scope, Tick, Timestamp};
 
 use crate::catalogue::{Catalogue, ENGINE_SERIES, Series};
 use crate::error::Error;
@@ -38,7 +38,9 @@ const COMMIT_ROWS: usize = 256 << 10;
 /// updates.
 const RETIRED: u64 = u64::MAX - 2;
 const ADDED: u64 = u64::MAX - 1;
-const STOPPED: u64 = u64::MAX;
+pub(crate) const STOPPED: u64 = u64::MAX;
+/// Bytes of values that are committed together.
+const COMMIT_BYTES: usize = 64 << 20;
 /// Slots without a recorded variable.
 const NOT_FOLLOWED: u32 = u32::MAX;
 
@@ -81,8 +83,9 @@ pub(crate) struct Recorder {
     periods: BTreeMap<Duration, u32>,
     /// Indices in `followed` of those with pending rows.
     dirty: Vec<u32>,
-    /// Number of pending rows and events.
+    /// Number of pending rows and events, and bytes of their values.
     waiting: usize,
+    waiting_bytes: usize,
     /// Events of the history itself that are not committed yet.
     of_engine: Rows,
     /// True if the subscription under `all` has ended and must be made again.
@@ -115,6 +118,7 @@ impl Recorder {
             periods: BTreeMap::new(),
             dirty: Vec::new(),
             waiting,
+            waiting_bytes: 0,
             of_engine,
             has_ended: false,
             log,
@@ -146,14 +150,16 @@ impl Recorder {
         series: &mut Vec<Series>,
     ) -> Result<(), Error> {
         // What was written before comes before, also of variables that are replaced.
-        while self.waiting < COMMIT_ROWS && self.take(wall) {}
+        while self.has_room() && self.take(wall) {}
         let variables = handles
             .iter()
             .filter_map(|handle| self.engine.variable(*handle));
         let variables: Vec<Arc<Variable>> = variables.collect();
         let wanted = variables.iter().filter_map(|variable| {
             let settings = settings_of(&self.rules, variable.name())?;
-            Some((Arc::clone(variable), settings))
+            // Others may read the history, and these variables are only for this process.
+            let is_shared = variable.properties().scope == Scope::Network;
+            is_shared.then(|| (Arc::clone(variable), settings))
         });
         let wanted: Vec<(Arc<Variable>, HistorySettings)> = wanted.collect();
         let ids = ids_of(&wanted, catalogue, series)?;
@@ -266,8 +272,8 @@ impl Recorder {
         if self.is_closed {
             return Ok(None);
         }
-        let mut next = None;
-        if self.waiting < COMMIT_ROWS {
+        let mut next = Some(moment.now);
+        if self.has_room() {
             next = self.consumer.poll(moment.now);
             if self.take(moment.wall) {
                 next = Some(moment.now);
@@ -275,6 +281,11 @@ impl Recorder {
         }
         self.commit(moment.wall, false, committed)?;
         Ok(next)
+    }
+
+    /// Returns true if more may be taken before the next commit.
+    fn has_room(&self) -> bool {
+        self.waiting < COMMIT_ROWS && self.waiting_bytes < COMMIT_BYTES
     }
 
     /// Takes updates from the engine. Returns true if there are more.
@@ -290,15 +301,25 @@ impl Recorder {
             ended: &mut self.ended,
             displaced: &mut self.displaced,
             dirty: &mut self.dirty,
-            room: COMMIT_ROWS - self.waiting,
+            room: COMMIT_ROWS.saturating_sub(self.waiting),
+            bytes: COMMIT_BYTES.saturating_sub(self.waiting_bytes),
             epoch: self.engine.epoch(),
             wall: wall.as_nanos(),
             lost: 0,
             taken: 0,
             has_ended: false,
+            ended_items: Vec::new(),
         };
         let more = self.consumer.drain(&mut taking, &mut wakes);
+        // A variable that is gone by now is not subscribed again.
+        for item in std::mem::take(&mut taking.ended_items) {
+            if self.engine.variable(item.handle).is_none() {
+                taking.end(item.handle, item.last_sequence + item.lost);
+            }
+        }
+        let left = taking.bytes;
         let (taken, lost, has_ended) = (taking.taken, taking.lost, taking.has_ended);
+        self.waiting_bytes = COMMIT_BYTES.saturating_sub(left);
         self.waiting += taken;
         self.lost += lost;
         self.has_ended |= has_ended;
@@ -355,6 +376,7 @@ impl Recorder {
         self.free.append(&mut self.retired);
         self.recorded += self.waiting as u64;
         self.waiting = 0;
+        self.waiting_bytes = 0;
         Ok(())
     }
 
@@ -385,14 +407,6 @@ impl Recorder {
         if self.is_closed {
             return Ok(());
         }
-        // A stop that could not be committed is tried again.
-        let mut marks = self.of_engine.take_marks();
-        let count = marks.len();
-        marks.retain(|mark| mark.event != HistoryEvent::Stopped);
-        self.waiting -= count - marks.len();
-        for mark in marks {
-            self.of_engine.push_mark(mark);
-        }
         self.commit(wall, false, committed)?;
         while self.take(wall) {
             self.commit(wall, false, committed)?;
@@ -408,6 +422,7 @@ impl Recorder {
             if one.settings.every.is_none() && newest > one.seen {
                 let is_dirty = !one.pending.is_empty();
                 let lost = one.note_loss(newest + 1, self.engine.epoch());
+                one.seen = newest;
                 self.lost += lost;
                 self.waiting += 1;
                 if !is_dirty {
@@ -424,9 +439,18 @@ impl Recorder {
             event: HistoryEvent::Stopped,
         });
         self.waiting += 1;
-        self.commit(wall, true, committed)?;
-        self.is_closed = true;
-        Ok(())
+        let stopped = self.commit(wall, true, committed);
+        self.is_closed = stopped.is_ok();
+        if stopped.is_err() {
+            // Without its flag it would not be a stop.
+            let mut marks = self.of_engine.take_marks();
+            marks.retain(|mark| mark.event != HistoryEvent::Stopped);
+            for mark in marks {
+                self.of_engine.push_mark(mark);
+            }
+            self.waiting -= 1;
+        }
+        stopped
     }
 }
 
@@ -528,13 +552,16 @@ struct Taking<'a> {
     ended: &'a mut HashSet<u32>,
     displaced: &'a mut HashMap<u32, u32>,
     dirty: &'a mut Vec<u32>,
+    /// Updates, and bytes of values, that may still be taken.
     room: usize,
+    bytes: usize,
     epoch: u64,
     wall: i64,
     lost: u64,
     /// Number of rows and events.
     taken: usize,
     has_ended: bool,
+    ended_items: Vec<EndedItem>,
 }
 
 impl Taking<'_> {
@@ -577,6 +604,7 @@ impl Taking<'_> {
         self.taken += added;
         // Those that are filtered take their time too.
         self.room = self.room.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(update.value.as_slice().len());
     }
 }
 
@@ -638,14 +666,15 @@ impl Followed {
             | Storage::Bytes
             | Storage::Struct => {}
         }
-        self.last_time = self.last_time.max(time);
+        // A source may be ahead of its time.
+        self.last_time = self.last_time.max(time.min(engine));
         self.pending.push(&row);
     }
 }
 
 impl Sink for Taking<'_> {
     fn wants(&self) -> bool {
-        self.room > 0
+        self.room > 0 && self.bytes > 0
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) {
@@ -655,7 +684,7 @@ impl Sink for Taking<'_> {
     }
 
     fn deliver_all(&mut self, _: u32, updates: &mut dyn Iterator<Item = (u32, &Update)>) {
-        while self.room > 0 {
+        while self.wants() {
             let Some((handle, update)) = updates.next() else {
                 return;
             };
@@ -663,11 +692,20 @@ impl Sink for Taking<'_> {
         }
     }
 
-    fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {
+    fn overrun(&mut self, _subscription: u32, items: &[EndedItem]) {
         self.has_ended = true;
+        self.ended_items.extend_from_slice(items);
     }
 
     fn gone(&mut self, _subscription: u32, handle: u32) {
+        self.end(handle, 0);
+    }
+}
+
+impl Taking<'_> {
+    /// Enters that a variable was undeployed. `last` is the sequence of its last update, if some are
+    /// missing.
+    fn end(&mut self, handle: u32, last: u64) {
         let slot = slot_of(handle) as usize;
         let in_slot = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
         let is_its = |one: &&mut Followed| one.handle == handle;
@@ -688,6 +726,10 @@ impl Sink for Taking<'_> {
         };
         if one.pending.is_empty() {
             self.dirty.push(index);
+        }
+        if last > one.seen && one.settings.every.is_none() {
+            self.lost += one.note_loss(last + 1, self.epoch);
+            self.taken += 1;
         }
         one.pending.push_mark(HistoryMark {
             key: RowKey {

@@ -53,26 +53,26 @@ pub(crate) fn seal(
         let mut expires = i64::MIN;
         for (one, rows) in &all {
             writer.add(one, rows)?;
-            let keep = match one.id {
-                // Events of the history itself are few, and stay as long as other rows do.
-                ENGINE_SERIES if all.len() > 1 => Some(Duration::ZERO),
-                ENGINE_SERIES => None,
-                _ => keep_of(one),
-            };
-            let newest = rows
-                .times()
-                .last()
-                .copied()
-                .unwrap_or(day.saturating_mul(DAY));
-            expires = expires.max(keep.map_or(i64::MAX, |keep| {
-                newest.saturating_add(i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX))
-            }));
+            expires = expires.max(expires_of(rows, keep_of(one)));
         }
         let mut part = writer.finish(folder, segment.number)?;
         part.expires = expires;
         parts.push(part);
     }
     Ok(parts)
+}
+
+/// Returns the time after which none of these rows and events is kept.
+pub(crate) fn expires_of(rows: &Rows, keep: Option<Duration>) -> i64 {
+    let of_rows = rows.times().last().copied();
+    let of_marks = rows.marks().iter().map(|mark| mark.key.time).max();
+    match (of_rows.max(of_marks), keep) {
+        (None, _) => i64::MIN,
+        (Some(_), None) => i64::MAX,
+        (Some(newest), Some(keep)) => {
+            newest.saturating_add(i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX))
+        }
+    }
 }
 
 /// Splits sorted rows by their UTC date.

@@ -9,7 +9,9 @@ use trunkline_config::HistoryConfig;
 use trunkline_engine::history::{History, HistoryError, HistoryFigures};
 use trunkline_engine::{Engine as Core, Wake};
 use trunkline_net::{Clock, Housekeeper};
-use trunkline_types::history::{HistoryPage, HistoryQuery, HistoryRule, HistorySettings};
+use trunkline_types::history::{
+    HistoryForm, HistoryPage, HistoryQuery, HistoryRule, HistorySettings,
+};
 use trunkline_types::{Moment, Tick, Timestamp, WhyStage, WhyStep, WhyVerdict};
 
 use crate::deployments::lock;
@@ -19,6 +21,8 @@ use crate::retention::{WakeThread, start_thread};
 const GATHER: Duration = Duration::from_millis(20);
 /// Time after which files are examined again, although no segment was closed.
 const MAINTENANCE: Duration = Duration::from_secs(60);
+/// How long a page that was read before it was asked for may be used.
+const AHEAD: Duration = Duration::from_secs(1);
 /// Delay before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -37,7 +41,7 @@ pub type OpenHistory = fn(
 pub(crate) struct HistoryHost {
     shared: Arc<Shared>,
     /// A page that was read before it was asked for.
-    ahead: Mutex<Option<(HistoryQuery, HistoryPage)>>,
+    ahead: Mutex<Option<(Tick, HistoryQuery, HistoryPage)>>,
     _recorder: Arc<Housekeeper>,
     _maintainer: Arc<Housekeeper>,
 }
@@ -48,6 +52,8 @@ struct Shared {
     /// Variables that could not be followed yet.
     waiting: Mutex<Vec<u32>>,
     recording: Mutex<Option<HistoryError>>,
+    /// When the recorder must be called next, even if nothing wakes it.
+    next: Mutex<Option<Tick>>,
     maintenance: Mutex<Option<HistoryError>>,
     maintainer: Arc<OnceLock<Weak<Housekeeper>>>,
 }
@@ -70,6 +76,7 @@ impl HistoryHost {
             clock,
             waiting: Mutex::default(),
             recording: Mutex::default(),
+            next: Mutex::default(),
             maintenance: Mutex::default(),
             maintainer: Arc::clone(&maintainer),
         });
@@ -92,7 +99,13 @@ impl HistoryHost {
 
     /// Starts or ends the recording of these variables, as the rules say.
     pub(crate) fn follow(&self, handles: &[u32]) {
-        lock(&self.shared.waiting).extend_from_slice(handles);
+        let mut waiting = lock(&self.shared.waiting);
+        for handle in handles {
+            if !waiting.contains(handle) {
+                waiting.push(*handle);
+            }
+        }
+        drop(waiting);
         self.shared.follow_waiting();
         // First readings wait without waking the thread.
         self._recorder.wake();
@@ -103,17 +116,21 @@ impl HistoryHost {
         let (_, wall) = self.shared.clock.moment();
         // An error is found again when the page is asked for. The last page of a query may become
         // longer until then.
-        if let Ok(page) = self.shared.history.read(&query, wall)
+        let is_cheap = query.form == HistoryForm::Rows;
+        if is_cheap
+            && let Ok(page) = self.shared.history.read(&query, wall)
             && page.next.is_some()
         {
-            *lock(&self.ahead) = Some((query, page));
+            let until = self.shared.clock.now().saturating_add(AHEAD);
+            *lock(&self.ahead) = Some((until, query, page));
         }
     }
 
     /// Returns a page of everything that happened until now.
     pub(crate) fn page(&self, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
-        if let Some((of, page)) = lock(&self.ahead).take()
+        if let Some((until, of, page)) = lock(&self.ahead).take()
             && of == *query
+            && self.shared.clock.now() < until
         {
             return Ok(self.with_state(page));
         }
@@ -124,30 +141,31 @@ impl HistoryHost {
     }
 
     fn with_state(&self, mut page: HistoryPage) -> HistoryPage {
-        page.state = match page.state.as_str() {
-            "" => self.sentence(),
-            damage => format!("{}; {damage}", self.sentence()),
-        };
+        let sentences = [self.sentence(), page.state];
+        let faults: Vec<&str> = sentences
+            .iter()
+            .map(String::as_str)
+            .filter(|sentence| !sentence.is_empty())
+            .collect();
+        page.state = faults.join("; ");
         page
     }
 
-    /// Describes where the history is, and why it cannot be written now.
+    /// Describes why the history cannot be written now; empty if it can.
     fn sentence(&self) -> String {
         match self.error() {
             Some(error) => format!(
                 "updates cannot be recorded now, and wait in memory as long as there is room: {error}"
             ),
-            None => format!(
-                "the history is recorded in {}",
-                self.shared.history.location()
-            ),
+            None => String::new(),
         }
     }
 
     /// Explains whether and how a variable is recorded.
     pub(crate) fn explain(&self, variable: &str) -> WhyStep {
         let Some(settings) = self.shared.history.settings(variable) else {
-            let sentence = "it is not recorded: no [[history]] section selects it";
+            let sentence =
+                "it is not recorded: no [[history]] section selects it, or one excludes it";
             let next = "to record it, add its name to the configuration of the engine";
             return WhyStep {
                 verdict: WhyVerdict::Note,
@@ -174,6 +192,9 @@ impl HistoryHost {
     /// Records what happened until now.
     pub(crate) fn flush(&self) {
         self.shared.record_all();
+        if lock(&self.shared.next).is_some() {
+            self._recorder.wake();
+        }
     }
 
     /// Records what happened until now, that the engine stops, and nothing that happens later.
@@ -222,6 +243,12 @@ impl Shared {
     /// Records what is due, and returns the time of the next turn.
     fn record_turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
         let soon = now.saturating_add(GATHER);
+        let retry = (!lock(&self.waiting).is_empty()).then(|| now.saturating_add(RETRY));
+        let due = Tick::earliest([
+            due,
+            *lock(&self.next),
+            due.is_none().then_some(retry).flatten(),
+        ]);
         match due {
             Some(due) if due <= now => match self.record() {
                 Ok(Some(next)) => Some(next),
@@ -243,11 +270,12 @@ impl Shared {
         let result = self.history.record(Moment { now, wall });
         let next = result.as_ref().map(|next| *next).map_err(|_| ());
         let failed = result.err();
-        let mut error = lock(&self.recording);
-        if failed.is_some() || lock(&self.waiting).is_empty() {
-            *error = failed;
+        // Before the other lock, since `follow_waiting` takes them in this order.
+        let follows_all = lock(&self.waiting).is_empty();
+        if failed.is_some() || follows_all {
+            *lock(&self.recording) = failed;
         }
-        drop(error);
+        *lock(&self.next) = next.unwrap_or(None);
         if let Some(maintainer) = self.maintainer.get().and_then(Weak::upgrade)
             && self.history.is_maintenance_due()
         {
@@ -272,9 +300,13 @@ impl Shared {
             return;
         }
         let (_, wall) = self.clock.moment();
-        match self.history.follow(&waiting, wall) {
-            Ok(()) => waiting.clear(),
-            Err(error) => *lock(&self.recording) = Some(error),
+        let result = self.history.follow(&waiting, wall);
+        if result.is_ok() {
+            waiting.clear();
+        }
+        drop(waiting);
+        if let Err(error) = result {
+            *lock(&self.recording) = Some(error);
         }
     }
 

@@ -88,7 +88,7 @@ pub(crate) const VERBS: &[Verb] = &[
         ],
     ),
     Verb::reading("audit", READ),
-    Verb::reading("history", READ),
+    Verb::reading("history", &[0, 1, 2, 3, 4, 5, 7, 130]),
     Verb::group(
         "stream",
         &[

@@ -240,6 +240,11 @@ impl Rows {
         rows + steps * 16 + self.ends.len() * 4 + self.bytes.len() + self.marks.len() * 48
     }
 
+    /// Number of bytes of the values that may have any length.
+    pub fn value_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Length of each value if all have the same, of at most 8 bytes.
     pub fn word_bytes(&self) -> Option<usize> {
         (self.word_bytes > 0).then_some(usize::from(self.word_bytes))

@@ -1,37 +1,64 @@
 //! A subscription that begins in the past: first what was recorded, then what happens.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use trunkline_client::{Event, SubscribeOptions};
-use trunkline_types::history::{HistoryItem, HistoryQuery};
+use trunkline_proto::message::ended::EndReason;
+use trunkline_types::history::{HistoryItem, HistoryPage, HistoryQuery};
 use trunkline_types::{Contract, Lost, Pattern, Position, Reading, Timestamp};
 
 use super::{CallError, Client, Subscription};
 
-/// Readings of a variable from a time on: those that were recorded, and then those that arrive, each
-/// once and in the order of their sequences within an epoch (B-63). After a lost connection, a
-/// restart of the engine or an overrun, what is missing is read from the history.
+/// How far source timestamps may be out of order: rows of another start of the engine are looked for
+/// from this long before the last reading.
+const DISORDER: i64 = 3_600_000_000_000;
+
+/// Readings of variables from a time on: those that were recorded, and then those that arrive, each
+/// once (B-63). After a lost connection, a restart of the engine or an overrun, what is missing is
+/// read from the history. Recorded readings come in the order of their source timestamps.
 ///
-/// A variable of which not every update is recorded misses the others while they come from the
-/// history. If an update is neither recorded nor delivered, the next reading counts it in `lost`.
+/// Of a variable of which not every update is recorded, the others are missing where the readings
+/// come from the history; the next reading counts them as coalesced. What is neither recorded nor
+/// delivered is counted in `lost`.
 pub struct RecordedSubscription {
     client: Client,
     subscription: Subscription,
     items: Vec<FollowedItem>,
-    since: Timestamp,
     timeout: Duration,
     ready: VecDeque<Event>,
+    /// Events that arrived while the history was read.
+    held: VecDeque<Event>,
+    filling: Option<Filling>,
 }
 
 #[derive(Debug)]
 struct FollowedItem {
     /// `None` if the name is invalid.
     pattern: Option<Pattern>,
-    /// The newest update that was returned.
+    /// Where the readings begin.
+    since: Timestamp,
+    /// The newest update that was returned, and the latest of the source timestamps.
     last: Option<Position>,
+    last_time: Timestamp,
+    /// Starts of the engine of which no further update is missing.
+    done: HashSet<u64>,
     /// True if updates after `last` may be missing.
     has_gap: bool,
+}
+
+/// A gap that is being filled from the history.
+#[derive(Debug)]
+struct Filling {
+    item: u32,
+    /// The reading after the gap.
+    reading: Reading,
+    query: HistoryQuery,
+    done: HashSet<u64>,
+    /// True if the history has the variable.
+    is_recorded: bool,
+    /// What is missing after the last row.
+    lost: Lost,
 }
 
 impl RecordedSubscription {
@@ -50,142 +77,177 @@ impl RecordedSubscription {
         let items = names.iter().map(|name| FollowedItem {
             // An invalid name is reported as an event of the subscription.
             pattern: Pattern::parse(name.as_ref()).ok(),
+            since,
             last: None,
+            last_time: since,
+            done: HashSet::new(),
             has_gap: true,
         });
         Ok(Self {
             client: client.clone(),
             items: items.collect(),
             subscription,
-            since,
             timeout,
             ready: VecDeque::new(),
+            held: VecDeque::new(),
+            filling: None,
         })
     }
 
-    /// Returns the next event; `None` if none arrives within the timeout.
+    /// Returns the next event; `None` if none arrives within the timeout. A page of the history may
+    /// take longer.
     ///
     /// # Errors
-    /// [`CallError`] if the history cannot be read. The reading that it was needed for is returned
-    /// by the next call, and counts as after a loss of an unknown number.
+    /// [`CallError`] if the engine cannot read the history. The reading after the gap is returned by
+    /// the next call, with an unknown loss.
     pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Event>, CallError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
             }
-            let Some(event) = self.subscription.next(timeout) else {
-                return Ok(None);
-            };
-            self.take(event)?;
-        }
-    }
-
-    fn take(&mut self, event: Event) -> Result<(), CallError> {
-        match event {
-            Event::Reading { item, reading } => self.take_reading(item, reading),
-            other => {
-                if let Event::Ended { item, .. } = &other
-                    && let Some(item) = self.items.get_mut(*item as usize)
-                {
-                    item.has_gap = true;
+            if let Some(filling) = self.filling.take() {
+                let page = self.client.history(filling.query.clone(), self.timeout);
+                match page {
+                    Ok(page) => self.take_page(filling, page),
+                    Err(CallError::NotConnected { .. }) => {
+                        // The page is read once there is a connection again.
+                        self.filling = Some(filling);
+                        match self.subscription.next(timeout) {
+                            Some(event @ Event::Reading { .. }) => self.held.push_back(event),
+                            Some(event) => self.note(event),
+                            None => return Ok(None),
+                        }
+                    }
+                    Err(error) => {
+                        let mut reading = filling.reading;
+                        reading.lost.unknown = true;
+                        self.push(filling.item, reading);
+                        return Err(error);
+                    }
                 }
-                self.ready.push_back(other);
-                Ok(())
+                continue;
+            }
+            let event = match self.held.pop_front() {
+                Some(event) => Some(event),
+                None => self.subscription.next(timeout),
+            };
+            match event {
+                None => return Ok(None),
+                Some(Event::Reading { item, reading }) => self.take_reading(item, reading),
+                Some(event) => self.note(event),
             }
         }
     }
 
-    fn take_reading(&mut self, item: u32, mut reading: Reading) -> Result<(), CallError> {
+    fn note(&mut self, event: Event) {
+        if let Event::Ended { item, reason, .. } = &event
+            && let Some(item) = self.items.get_mut(*item as usize)
+        {
+            item.has_gap = true;
+            if *reason == EndReason::Gone {
+                // A variable that is deployed again counts from 1.
+                item.since = item.last_time.saturating_add_nanos(1);
+                item.last = None;
+            }
+        }
+        self.ready.push_back(event);
+    }
+
+    fn take_reading(&mut self, item: u32, reading: Reading) {
         let Some(known) = self.items.get_mut(item as usize) else {
-            return Ok(());
+            return;
         };
         let at = reading.position;
-        let follows = known.last.is_some_and(|last| {
-            last.epoch == at.epoch && last.sequence.checked_add(1) == Some(at.sequence)
+        let in_epoch = known.last.filter(|last| last.epoch == at.epoch);
+        if in_epoch.is_some_and(|last| last.sequence >= at.sequence) {
+            // Subscriptions that are made again begin with a reading that may be known.
+            return;
+        }
+        let follows = in_epoch.is_some_and(|last| last.sequence + 1 == at.sequence);
+        if !std::mem::take(&mut known.has_gap) && follows {
+            return self.push(item, reading);
+        }
+        let since = match known.last {
+            None => known.since,
+            Some(_) => known
+                .last_time
+                .saturating_add_nanos(-DISORDER)
+                .max(known.since),
+        };
+        let query = HistoryQuery {
+            patterns: known.pattern.iter().cloned().collect(),
+            since: Some(since),
+            after: known.last,
+            ..HistoryQuery::default()
+        };
+        self.filling = Some(Filling {
+            item,
+            reading,
+            query,
+            done: known.done.clone(),
+            is_recorded: false,
+            lost: Lost::NONE,
         });
-        let is_known = known
-            .last
-            .is_some_and(|last| last.epoch == at.epoch && last.sequence >= at.sequence);
-        if is_known {
-            // Re-created subscriptions begin with a reading that may be known.
-            return Ok(());
-        }
-        let has_gap = std::mem::take(&mut known.has_gap) || !follows;
-        if has_gap && at.sequence > 0 {
-            let filled = self.fill(item, at);
-            let known = self.items.get_mut(item as usize);
-            let last = known.and_then(|known| known.last);
-            reading.lost = match (&filled, last) {
-                (Err(_), _) => Lost {
-                    unknown: true,
-                    ..Lost::NONE
-                },
-                (Ok(lost), Some(last)) if last.epoch == at.epoch => {
-                    let missing = at.sequence.saturating_sub(last.sequence).saturating_sub(1);
-                    match lost.is_none() {
-                        // What is not recorded, although nothing was lost, was left out on request.
-                        true => Lost {
-                            coalesced: missing,
-                            ..Lost::NONE
-                        },
-                        false => *lost,
-                    }
+    }
+
+    fn take_page(&mut self, mut filling: Filling, page: HistoryPage) {
+        let before = filling.reading.position;
+        for series in &page.series {
+            filling.is_recorded = true;
+            for row in series.items() {
+                let HistoryItem::Reading(reading) = row else {
+                    continue;
+                };
+                let at = reading.position;
+                // What comes later, or came before.
+                let is_later = at.epoch == before.epoch && at.sequence >= before.sequence;
+                if is_later || filling.done.contains(&at.epoch) {
+                    continue;
                 }
-                (Ok(lost), _) => *lost,
-            };
-            self.push(item, reading);
-            return filled.map(|_| ());
+                self.push(filling.item, reading);
+            }
+            filling.lost = series.lost_after_last().unwrap_or(Lost::NONE);
         }
-        self.push(item, reading);
-        Ok(())
+        if !page.state.is_empty() {
+            filling.lost.unknown = true;
+        }
+        filling.query.from = page.next;
+        if filling.query.from.is_some() {
+            self.filling = Some(filling);
+            return;
+        }
+        self.finish(filling);
+    }
+
+    /// Returns the reading after a gap, with what is missing before it.
+    fn finish(&mut self, filling: Filling) {
+        let mut reading = filling.reading;
+        let at = reading.position;
+        let known = self.items.get(filling.item as usize);
+        let last = known.and_then(|known| known.last);
+        if filling.is_recorded && at.sequence > 0 {
+            let before = last.filter(|last| last.epoch == at.epoch);
+            let missing = at.sequence - before.map_or(0, |last| last.sequence) - 1;
+            reading.lost = filling.lost;
+            if filling.lost.is_none() && last.is_some() {
+                // What is not recorded, although nothing was lost, was left out on request.
+                reading.lost.coalesced = missing;
+            }
+        }
+        self.push(filling.item, reading);
     }
 
     fn push(&mut self, item: u32, reading: Reading) {
         if let Some(known) = self.items.get_mut(item as usize)
             && reading.position.sequence > 0
         {
-            known.last = Some(reading.position);
+            let last = known.last.replace(reading.position);
+            if let Some(last) = last.filter(|last| last.epoch != reading.position.epoch) {
+                known.done.insert(last.epoch);
+            }
+            known.last_time = known.last_time.max(reading.sample.source_timestamp);
         }
         self.ready.push_back(Event::Reading { item, reading });
-    }
-
-    /// Reads what was recorded after the last reading and before this position. Returns what is
-    /// missing after the last row.
-    fn fill(&mut self, item: u32, before: Position) -> Result<Lost, CallError> {
-        let Some(known) = self.items.get(item as usize) else {
-            return Ok(Lost::NONE);
-        };
-        let mut query = HistoryQuery {
-            patterns: known.pattern.iter().cloned().collect(),
-            since: known.last.is_none().then_some(self.since),
-            after: known.last,
-            ..HistoryQuery::default()
-        };
-        let mut lost = Lost::NONE;
-        loop {
-            let page = self.client.history(query.clone(), self.timeout)?;
-            for series in &page.series {
-                for row in series.items() {
-                    let HistoryItem::Reading(reading) = row else {
-                        continue;
-                    };
-                    let at = reading.position;
-                    let is_later = at.epoch == before.epoch && at.sequence >= before.sequence;
-                    if is_later {
-                        continue;
-                    }
-                    lost = Lost::NONE;
-                    self.push(item, reading);
-                }
-                if let Some(after) = series.lost_after_last() {
-                    lost = after;
-                }
-            }
-            query.from = page.next;
-            if query.from.is_none() {
-                return Ok(lost);
-            }
-        }
     }
 }
 

@@ -70,7 +70,9 @@ pub(super) fn print(
     let values = context.settings.values;
     let (mut count, mut state) = (0, String::new());
     'pages: while let Some(page) = pages.next()? {
-        state = page.state;
+        if !page.state.is_empty() {
+            state = page.state;
+        }
         for series in &page.series {
             let SeriesData::Buckets { width, buckets } = &series.data else {
                 continue;

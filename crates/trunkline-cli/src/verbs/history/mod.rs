@@ -208,11 +208,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         }
     };
     if count == 0 {
-        context
-            .terminal
-            .note(&format!("nothing was recorded; {state}"))?;
+        context.terminal.note("nothing was recorded")?;
     }
-    Ok(Exit::Done)
+    if state.is_empty() {
+        return Ok(Exit::Done);
+    }
+    context.tell_as("history-fault", &state)?;
+    Ok(Exit::Lost)
 }
 
 /// Returns the patterns of names and patterns. A name stands for the variable alone.
@@ -260,7 +262,9 @@ fn print_rows(
     let mut printer = ReadingPrinter::new(&context.settings, &context.terminal, plan)?;
     let (mut count, mut state) = (0, String::new());
     while let Some(page) = pages.next()? {
-        state = page.state;
+        if !page.state.is_empty() {
+            state = page.state;
+        }
         let received = context.clock.wall();
         for series in &page.series {
             let SeriesData::Rows(_) = &series.data else {

@@ -34,7 +34,9 @@ pub(super) fn draw(
 ) -> Result<(u64, String), CliError> {
     let (mut count, mut state) = (0, String::new());
     while let Some(page) = pages.next()? {
-        state = page.state;
+        if !page.state.is_empty() {
+            state = page.state;
+        }
         for series in &page.series {
             let SeriesData::Buckets { width, buckets } = &series.data else {
                 continue;
