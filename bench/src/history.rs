@@ -43,6 +43,8 @@ const MIDNIGHT: i64 = 20_000 * DAY;
 
 pub fn cell(system: &str, settings: &Settings, placement: &str) -> Outcome<Row> {
     let what: String = settings.value("what")?;
+    // One process, whose threads use all CPUs.
+    crate::placement::unpin()?;
     match (what.as_str(), system) {
         ("record", RAW) => append(settings, placement),
         ("record", _) => record(settings, placement),

@@ -88,6 +88,8 @@ pub(crate) struct Recorder {
     waiting_bytes: usize,
     /// Events of the history itself that are not committed yet.
     of_engine: Rows,
+    /// The latest engine timestamp of what was taken.
+    newest: i64,
     /// True if the subscription under `all` has ended and must be made again.
     has_ended: bool,
     log: Log,
@@ -120,6 +122,7 @@ impl Recorder {
             waiting,
             waiting_bytes: 0,
             of_engine,
+            newest: i64::MIN,
             has_ended: false,
             log,
             is_closed: false,
@@ -309,6 +312,7 @@ impl Recorder {
             taken: 0,
             has_ended: false,
             ended_items: Vec::new(),
+            newest: i64::MIN,
         };
         let more = self.consumer.drain(&mut taking, &mut wakes);
         // A variable that is gone by now is not subscribed again.
@@ -317,6 +321,7 @@ impl Recorder {
                 taking.end(item.handle, item.last_sequence + item.lost);
             }
         }
+        self.newest = self.newest.max(taking.newest);
         let left = taking.bytes;
         let (taken, lost, has_ended) = (taking.taken, taking.lost, taking.has_ended);
         self.waiting_bytes = COMMIT_BYTES.saturating_sub(left);
@@ -350,6 +355,8 @@ impl Recorder {
         if self.waiting == 0 && !is_stop {
             return Ok(());
         }
+        // Updates may have come since the time was read.
+        let wall = Timestamp::from_nanos(wall.as_nanos().max(self.newest));
         let mut commit = self.log.begin();
         if !self.of_engine.is_empty() {
             commit.add(ENGINE_SERIES, &self.of_engine, wall, || None);
@@ -562,6 +569,8 @@ struct Taking<'a> {
     taken: usize,
     has_ended: bool,
     ended_items: Vec<EndedItem>,
+    /// The latest engine timestamp.
+    newest: i64,
 }
 
 impl Taking<'_> {
@@ -593,6 +602,7 @@ impl Taking<'_> {
             self.lost += one.note_loss(update.sequence, self.epoch);
         }
         one.seen = update.sequence;
+        self.newest = self.newest.max(update.engine_timestamp.as_nanos());
         // An initial or retained value is nothing that happened now.
         if !is_known {
             one.record(update, self.epoch, self.wall);

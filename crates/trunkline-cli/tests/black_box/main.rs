@@ -21,6 +21,7 @@ mod following;
 #[cfg(target_os = "linux")]
 mod full_disks;
 mod helping;
+mod history;
 mod hostile_text;
 mod hosting;
 mod identities;

@@ -4,7 +4,8 @@
 //! The model: written data is in memory until the file is synced; for each unsynced 512-byte
 //! sector, the disk has the old or the new bytes; the file's length is the old or the new one; a
 //! created, renamed or removed file or folder exists or not until the folder that it is in is
-//! synced.
+//! synced. A file that was removed and made again is another file: until then the name is that of
+//! the one or the other, never of a mixture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,6 +23,8 @@ pub struct Disk {
     seen: Files,
     /// Contents at the last sync of each file, whether its name is certain or not.
     synced: Files,
+    /// Files that were removed, at their last sync, until their removal is certain.
+    removed: Files,
     /// The files and folders that are certain to be there.
     names: BTreeSet<PathBuf>,
 }
@@ -46,6 +49,13 @@ impl Disk {
                 self.synced.insert(name.clone(), Rc::clone(bytes));
             }
         }
+        for name in before.keys().filter(|name| !self.seen.contains_key(*name)) {
+            let synced = self.synced.remove(name).unwrap_or_default();
+            if self.is_certain(name) {
+                // The first one, if the name has been that of several files since.
+                self.removed.entry(name.clone()).or_insert(synced);
+            }
+        }
     }
 
     /// The file was synced with its visible content.
@@ -59,6 +69,8 @@ impl Disk {
     pub fn sync_folder(&mut self, folder: &Path) {
         let is_in = |name: &Path| name.parent() == Some(folder);
         self.names.retain(|name| !is_in(name));
+        // The names of folders in it are certain now too, or have gone with all that was in them.
+        self.removed.retain(|name, _| !is_in(name));
         for file in self.seen.keys() {
             let entries = file.ancestors().filter(|name| is_in(name));
             self.names.extend(entries.map(Path::to_owned));
@@ -78,16 +90,16 @@ impl Disk {
 
     /// The files that may be there: those that are seen, and those whose removal is not certain.
     fn all(&self) -> BTreeSet<&PathBuf> {
-        let synced = self.synced.keys().filter(|name| self.is_certain(name));
-        self.seen.keys().chain(synced).collect()
+        self.seen.keys().chain(self.removed.keys()).collect()
     }
 
     /// The minimum that a loss of power leaves.
     pub fn only_synced(&self) -> Image {
         let certain = self.all().into_iter().filter(|name| self.is_certain(name));
         let files = certain.map(|name| {
-            let bytes = self.synced.get(name).cloned().unwrap_or_default();
-            (name.clone(), bytes)
+            let removed = self.removed.get(name);
+            let bytes = removed.or_else(|| self.synced.get(name));
+            (name.clone(), bytes.cloned().unwrap_or_default())
         });
         Image(files.collect())
     }
@@ -97,13 +109,18 @@ impl Disk {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut files = Files::new();
         for name in self.all() {
-            let (old, new) = (self.synced.get(name), self.seen.get(name));
-            let is_there = match (self.is_certain(name), new) {
-                (true, Some(_)) => true,
-                _ => random.bool(),
+            if let Some(removed) = self.removed.get(name)
+                && random.bool()
+            {
+                files.insert(name.clone(), Rc::clone(removed));
+                continue;
+            }
+            let Some(new) = self.seen.get(name) else {
+                continue;
             };
-            if is_there {
-                let new = new.or(old).map_or(&[][..], |bytes| bytes.as_slice());
+            let old = self.synced.get(name);
+            let is_new = self.removed.contains_key(name) || !self.is_certain(name);
+            if !is_new || random.bool() {
                 let old = old.map_or(&[][..], |bytes| bytes.as_slice());
                 files.insert(name.clone(), Rc::new(mixed(old, new, &mut random)));
             }
