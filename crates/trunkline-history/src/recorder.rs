@@ -140,7 +140,7 @@ impl Recorder {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_closed || (self.waiting == 0 && !self.has_ended && self.consumer.is_idle())
+        self.is_closed || (self.waiting == 0 && !self.has_ended && self.consumer.is_at_rest())
     }
 
     /// Starts or ends the recording of these variables. `series` is the list of all series, which

@@ -110,7 +110,7 @@ pub(crate) fn next_turn(
 impl Gathered {
     /// Stores what is due, and returns the time of the next turn.
     fn turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
-        let is_idle = || lock(&self.consumer).is_idle();
+        let is_idle = || lock(&self.consumer).is_at_rest();
         next_turn(now, due, GATHER, is_idle, || self.store_changes())
     }
 

@@ -22,7 +22,7 @@ use trunkline::types::{
 };
 use trunkline::{
     CallError, Client, Engine, EngineOptions, Event, OpenOptions, RecordedSubscription, StartError,
-    SubscribeOptions, VariableRef, Write, WriteOutcome,
+    SubscribeOptions, Subscription, VariableRef, Write, WriteOutcome,
 };
 
 /// Only cuts off a test that hangs.
@@ -190,31 +190,39 @@ fn last_reading_and_intervals_are_those_of_the_rows() {
 /// Behaviour: SV-09.
 #[test]
 fn updates_are_recorded_although_nobody_asks() {
-    const ROUNDS: i64 = 60;
-    const WRITES: i64 = 4_000;
+    const ROUNDS: u64 = 3;
+    const BATCHES: u64 = 100;
+    const WRITES: u64 = 100;
     let (_folder, engine) = started(&format!("health = \"100ms\"\n{EVERYTHING}"));
     let address = engine.local_addrs()[0];
     let client = Client::connect(&format!("tl+tcp://{address}")).unwrap();
-    let figure = ["_engine/history/recorded"];
-    let contract = Contract::Latest;
-    let recorded = engine.client().unwrap();
-    let recorded = recorded.subscribe(&figure, contract, SubscribeOptions::default());
-    let recorded = recorded.unwrap();
+    let follow = |name: &str, contract: Contract| {
+        let options = SubscribeOptions::default();
+        client.subscribe(&[name], contract, options).unwrap()
+    };
+    // Batches come about when the recorder takes the one before.
+    let pace = follow("rig/x", Contract::Sampled(Duration::from_millis(20)));
+    let recorded = follow("_engine/history/recorded", Contract::Latest);
     let opened = client.open(&["rig/x"], OpenOptions::default(), TIMEOUT);
     let x = opened.unwrap().remove(0).unwrap().variable;
-    for round in 1..=ROUNDS {
-        // Together, so that the recorder may take the first before it is woken for the last.
-        let writes = (0..WRITES).map(|number| Write::new(x, Value::I64(number)));
-        client.write(writes, TIMEOUT).unwrap();
+    let wait = |updates: &Subscription, is_it: &dyn Fn(&Value) -> bool| {
         loop {
-            let event = recorded.next(Some(TIMEOUT));
-            let event = event.unwrap_or_else(|| panic!("round {round} is not recorded"));
-            if let Event::Reading { reading, .. } = event
-                && let Value::U64(count) = reading.sample.value
-                && count >= (round * WRITES) as u64 + 2
-            {
-                break;
+            match updates.next(Some(TIMEOUT)) {
+                Some(Event::Reading { reading, .. }) if is_it(&reading.sample.value) => return,
+                event => assert!(event.is_some(), "updates are not recorded"),
             }
+        }
+    };
+    for batch in 1..=ROUNDS * BATCHES {
+        let numbers = (batch - 1) * WRITES + 1..=batch * WRITES;
+        let writes = numbers.map(|number| Write::new(x, Value::I64(number as i64)));
+        client.write(writes, TIMEOUT).unwrap();
+        let written = batch * WRITES;
+        wait(&pace, &|value| *value == Value::I64(written as i64));
+        if batch % BATCHES == 0 {
+            // It counts the events of the start as well.
+            let events = 3;
+            wait(&recorded, &|value| *value == Value::U64(written + events));
         }
     }
 }

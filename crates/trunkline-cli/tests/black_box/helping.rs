@@ -35,6 +35,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "library",
         "alarm",
         "audit",
+        "history",
         "stream",
         "record",
         "play",

@@ -313,6 +313,17 @@ impl Consumer {
         self.outbox.marks.is_empty() && !self.outbox.has_answers()
     }
 
+    /// Like [`is_idle`](Self::is_idle), for a consumer that several threads drain: if nothing is
+    /// pending, the next mark wakes it, even if it was woken for marks that another thread has taken.
+    pub fn is_at_rest(&self) -> bool {
+        if !self.is_idle() {
+            return false;
+        }
+        self.outbox.begin_drain();
+        // A mark made before that is seen now; one made after it wakes.
+        self.is_idle()
+    }
+
     /// Registers for a wake-up when the audit has room again, or an `all` feed that blocks writes
     /// to `variable`. Returns false if there is room already; try again at once.
     pub fn wait_for_room(&self, variable: &Variable) -> bool {
