@@ -68,7 +68,7 @@ impl World {
         let step = self.random.u32(0..100);
         match step {
             0..45 => self.write(),
-            // So many files that some are joined.
+            // Enough files that some are joined.
             45..60 if self.is_busy => {
                 self.close_segment();
                 self.maintain();
