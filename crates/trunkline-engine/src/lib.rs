@@ -76,7 +76,7 @@ pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply, check_administer};
 pub use host::{history, store};
 pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
-pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
+pub use outcome::{AccessError, Attempt, LateKept, Refusal, UnknownCause, WriteOutcome};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};
 pub use queries::{health, search};
 pub use subscriptions::{

@@ -173,3 +173,23 @@ fn a_large_library_wakes_its_consumers_in_slices() {
     check((3, false));
     assert_eq!(count.get(), 3);
 }
+
+/// A consumer that several threads drain may be woken for a mark that another thread has taken. If it
+/// then finds nothing, the next update wakes it again.
+#[test]
+fn consumer_at_rest_is_woken_by_the_next_update() {
+    for contract in [Contract::Latest, Contract::ALL] {
+        let rig = Rig::with(definitions(1));
+        let bell = Bell::default();
+        let mut consumer = consumer_of(&rig, &bell, contract, &["rig/v0"]);
+        let mut preempted = Wakes::new();
+        write(&rig, "rig/v0", 1.0, &mut preempted);
+        assert_eq!(drain(&mut consumer).len(), 1, "another thread takes it");
+        preempted.flush();
+        assert_eq!(bell.rings(), 1);
+        assert!(consumer.is_at_rest(), "{contract}: nothing is left");
+        write(&rig, "rig/v0", 2.0, &mut Wakes::new());
+        assert_eq!(bell.rings(), 1, "{contract}");
+        assert!(!consumer.is_at_rest());
+    }
+}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rig::{Rig, applied, done};
-use trunkline_engine::{Caller, Origin, Refusal, Rights, Write, WriteOutcome, WriteVerb};
+use trunkline_engine::{Caller, LateKept, Origin, Refusal, Rights, Write, WriteOutcome, WriteVerb};
 use trunkline_types::{
     Access, Array, ArrayType, Clock, ClockSync, DataType, ElementType, Elements, EnumType, Level,
     Properties, Quality, Reason, Scaling, StructType, Timestamp, Value, Waveform, wire,
@@ -121,7 +121,13 @@ fn late_sample_does_not_overwrite_a_newer_live_value() {
     };
     assert_eq!(at(-10, 1.0), applied(1));
     let live = x.sample().source_timestamp;
-    assert_eq!(at(-11, 2.0), WriteOutcome::Refused(Refusal::Late { live }));
+    assert_eq!(
+        at(-11, 2.0),
+        WriteOutcome::Refused(Refusal::Late {
+            live,
+            kept: LateKept::Nowhere
+        })
+    );
     assert_eq!(x.sample().value, Value::F64(1.0));
     // A sample with the same timestamp is not older.
     assert_eq!(at(-10, 3.0), applied(2));
@@ -693,7 +699,10 @@ fn every_refusal_has_a_message() {
             expected: 4,
             given: 3,
         },
-        Refusal::Late { live: rig::START },
+        Refusal::Late {
+            live: rig::START,
+            kept: LateKept::Nowhere,
+        },
         Refusal::Gone,
         Refusal::ProviderBusy {
             provider: Arc::clone(&provider),
@@ -707,8 +716,11 @@ fn every_refusal_has_a_message() {
         assert!(!sentence.contains("{"), "{sentence}");
     }
     assert!(
-        Refusal::Late { live: rig::START }
-            .to_string()
-            .contains("2026-01-01")
+        Refusal::Late {
+            live: rig::START,
+            kept: LateKept::Nowhere
+        }
+        .to_string()
+        .contains("2026-01-01")
     );
 }

@@ -306,10 +306,13 @@ impl Reading<'_> {
         self.damage.borrow_mut().insert(sentence);
     }
 
-    /// Epochs are compared for equality only; the rows of others are selected by time.
+    /// Epochs are compared for equality only; the rows of others are selected by time. Late samples
+    /// of this epoch are not after a position, because they never were the value.
     fn is_after_position(&self, key: &RowKey) -> bool {
         let position = self.position;
-        position.is_none_or(|at| key.epoch != at.epoch || key.sequence > at.sequence)
+        position.is_none_or(|at| {
+            key.epoch != at.epoch || (key.sequence > at.sequence && !key.is_late())
+        })
     }
 
     /// Leaves out the updates up to the position that the query names.

@@ -210,6 +210,7 @@ impl Recorder {
             // A variable that is write-only, or gone already, cannot be recorded.
             return;
         }
+        self.consumer.keep_late(variable);
         let properties = variable.properties();
         let width = properties.range.map_or(100.0, |(low, high)| high - low);
         let storage = Storage::of(variable.data_type());
@@ -314,7 +315,15 @@ impl Recorder {
             ended_items: Vec::new(),
             newest: i64::MIN,
         };
-        let more = self.consumer.drain(&mut taking, &mut wakes);
+        let mut more = self.consumer.drain(&mut taking, &mut wakes);
+        // After those of a variable that was undeployed there is no further sample of it.
+        while taking.wants() {
+            match self.consumer.take_late() {
+                Some((handle, update)) => taking.take_late(handle, &update),
+                None => break,
+            }
+        }
+        more |= self.consumer.has_late();
         // A variable that is gone by now is not subscribed again.
         for item in std::mem::take(&mut taking.ended_items) {
             if self.engine.variable(item.handle).is_none() {
@@ -380,7 +389,10 @@ impl Recorder {
                 one.pending.clear();
             }
         }
-        self.free.append(&mut self.retired);
+        // Late samples may be of variables that were undeployed since.
+        if !self.consumer.has_late() {
+            self.free.append(&mut self.retired);
+        }
         self.recorded += self.waiting as u64;
         self.waiting = 0;
         self.waiting_bytes = 0;
@@ -414,6 +426,7 @@ impl Recorder {
         if self.is_closed {
             return Ok(());
         }
+        self.consumer.close_late();
         self.commit(wall, false, committed)?;
         while self.take(wall) {
             self.commit(wall, false, committed)?;
@@ -533,21 +546,24 @@ impl Followed {
         lost
     }
 
-    /// Returns the number to record, or `None` if it is within the deadband of the last one.
-    fn filtered(&mut self, number: f64, quality: u32) -> Option<f64> {
-        let number = match self.settings.resolution {
+    /// Returns the number rounded to the resolution.
+    fn rounded(&self, number: f64) -> f64 {
+        match self.settings.resolution {
             resolution if resolution > 0.0 => (number / resolution).round() * resolution,
             _ => number,
-        };
+        }
+    }
+
+    /// Returns true if the number is within the deadband of the last one, which it otherwise replaces.
+    fn is_withheld(&mut self, number: f64, quality: u32) -> bool {
         let is_near = self.last.is_some_and(|(last, last_quality)| {
             let distance = (number - last).abs();
             last_quality == quality && (distance <= self.band || (number.is_nan() && last.is_nan()))
         });
-        if is_near {
-            return None;
+        if !is_near {
+            self.last = Some((number, quality));
         }
-        self.last = Some((number, quality));
-        Some(number)
+        is_near
     }
 }
 
@@ -616,6 +632,34 @@ impl Taking<'_> {
         self.room = self.room.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(update.value.as_slice().len());
     }
+
+    /// Takes a sample that never became the value of its variable (B-41).
+    #[cold]
+    fn take_late(&mut self, handle: u32, update: &Update) {
+        let in_slot = self.by_slot.get(slot_of(handle) as usize).copied();
+        let displaced = self.displaced.get(&handle).copied();
+        // Indices of variables that were undeployed meanwhile are not used again yet.
+        let retired = self.retired.iter().rev().copied();
+        let mut possible = in_slot.into_iter().chain(displaced).chain(retired);
+        let is_its = |index: &u32| {
+            let one = self.followed.get(*index as usize);
+            one.is_some_and(|one| one.handle == handle)
+        };
+        let Some(index) = possible.find(is_its) else {
+            return;
+        };
+        let Some(one) = self.followed.get_mut(index as usize) else {
+            return;
+        };
+        if one.pending.is_empty() {
+            self.dirty.push(index);
+        }
+        one.record(update, self.epoch, self.wall);
+        self.newest = self.newest.max(update.engine_timestamp.as_nanos());
+        self.taken += 1;
+        self.room = self.room.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(update.value.as_slice().len());
+    }
 }
 
 impl Followed {
@@ -652,9 +696,11 @@ impl Followed {
                     place.copy_from_slice(row.value);
                 }
                 let number = number_of(u64::from_le_bytes(eight), &self.data_type);
-                let Some(number) = self.filtered(number, update.quality.to_bits()) else {
+                let number = self.rounded(number);
+                // A late sample is compared with none: the one before it is not known here.
+                if !row.key.is_late() && self.is_withheld(number, update.quality.to_bits()) {
                     return;
-                };
+                }
                 // Integers are not rounded: a resolution of 0.01 would not change them.
                 match self.data_type {
                     DataType::F64 => {

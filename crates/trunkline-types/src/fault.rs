@@ -85,7 +85,7 @@ fault_codes! {
     UnknownHandle = 14, "unknown-handle";
     /// No subscription of this session has this number; the client is at fault.
     UnknownSubscription = 15, "unknown-subscription";
-    /// A newer value already exists; the sample was kept for history only.
+    /// A newer value already exists; the sample was not stored.
     Late = 16, "late";
     /// The variable's provider is gone; nothing can be written until it is back.
     ProviderGone = 17, "provider-gone";
@@ -157,6 +157,8 @@ fault_codes! {
     UnknownField = 60, "unknown-field";
     /// The engine's memory for waiting updates is full; try again later or subscribe with `latest`.
     MemoryFull = 61, "memory-full";
+    /// A newer value already exists; the sample was given to the history only.
+    LateRecorded = 62, "late-recorded";
     /// The variable is an alias whose target is not deployed, or does not fit; see `trunkline why`.
     AliasUnbound = 80, "alias-unbound";
     /// No stream endpoint has this name now; the other program must create it.

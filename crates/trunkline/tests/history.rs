@@ -411,8 +411,8 @@ fn subscription_since_a_time_continues_after_starts_of_the_engine() {
     assert_eq!(events(&recorded), expected);
 }
 
-/// Writes numbers to `rig/x` with these times of measurement.
-fn write_at(client: &Client, writes: &[(i64, i64)]) {
+/// Writes numbers to `rig/x` with these times of measurement, in seconds after a fixed time.
+fn outcomes_at(client: &Client, writes: &[(i64, i64)]) -> Vec<WriteOutcome> {
     let opened = client.open(&["rig/x"], OpenOptions::default(), TIMEOUT);
     let x: VariableRef = opened.unwrap().remove(0).unwrap().variable;
     let writes = writes.iter().map(|(number, second)| {
@@ -421,9 +421,63 @@ fn write_at(client: &Client, writes: &[(i64, i64)]) {
         write.options.source_timestamp = Some(Timestamp::from_nanos(time * 1_000_000_000));
         write
     });
-    for outcome in client.write(writes, TIMEOUT).unwrap() {
+    client.write(writes, TIMEOUT).unwrap()
+}
+
+fn write_at(client: &Client, writes: &[(i64, i64)]) {
+    for outcome in outcomes_at(client, writes) {
         assert!(matches!(outcome, WriteOutcome::Applied(_)), "{outcome:?}");
     }
+}
+
+/// Writes late samples, and returns the number of those that are recorded in the history only.
+fn late(client: &Client, writes: &[(i64, i64)]) -> usize {
+    let outcomes = outcomes_at(client, writes).into_iter();
+    let kept = outcomes.filter(|outcome| {
+        let WriteOutcome::Refused(fault) = outcome else {
+            return false;
+        };
+        assert!(fault.sentence.contains("in the history only"), "{fault}");
+        fault.code == FaultCode::LateRecorded
+    });
+    kept.count()
+}
+
+/// Numbers of the recorded rows of `rig/x`.
+fn recorded(client: &Client) -> Vec<i64> {
+    let rows = readings(&everything(client, query("rig/x")).0);
+    rows.iter().map(|(_, reading)| number(reading)).collect()
+}
+
+/// Behaviours: B-41, B-63.
+#[test]
+fn late_sample_is_recorded_and_is_part_of_what_was_recorded_before_a_subscription() {
+    let (_folder, engine) = started(EVERYTHING);
+    let client = engine.client().unwrap();
+    write_at(&client, &[(1, 50), (2, 60)]);
+    assert_eq!(late(&client, &[(3, 55), (4, 55), (5, 40)]), 3);
+
+    let followed = follow(engine.client().unwrap(), BEGINNING);
+    assert_eq!(numbers(&until(&followed, 2)), [5, 1, 3, 4, 2]);
+    assert_eq!(late(&client, &[(6, 45)]), 1);
+    write_at(&client, &[(7, 70)]);
+    assert_eq!(numbers(&until(&followed, 7)), [7], "it was never the value");
+    assert_eq!(recorded(&client), [5, 6, 1, 3, 4, 2, 7]);
+}
+
+/// Behaviour: B-41.
+#[test]
+fn late_sample_just_before_a_stop_is_recorded() {
+    let (folder, engine) = started(EVERYTHING);
+    let address = engine.local_addrs()[0];
+    let client = engine.client().unwrap();
+    write_at(&client, &[(1, 50), (2, 60)]);
+    assert_eq!(late(&client, &[(3, 55)]), 1);
+    drop(client);
+    engine.shutdown(Duration::from_secs(1));
+    drop(engine);
+    let engine = start_at(folder.path(), address, EVERYTHING);
+    assert_eq!(recorded(&engine.client().unwrap()), [1, 3, 2]);
 }
 
 /// Behaviour: B-63.

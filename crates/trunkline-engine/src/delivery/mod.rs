@@ -4,6 +4,7 @@ pub(crate) mod budget;
 pub(crate) mod counters;
 pub(crate) mod feed;
 pub(crate) mod group_room;
+pub(crate) mod late;
 pub(crate) mod mail;
 pub(crate) mod outbox;
 pub(crate) mod rings;

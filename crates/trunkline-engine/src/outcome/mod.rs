@@ -57,8 +57,8 @@ pub enum Refusal {
     OutOfRange { low: f64, high: f64 },
     #[error("the value has {bytes} bytes, more than the limit of {max}; write less at once")]
     TooLarge { bytes: usize, max: usize },
-    #[error("the sample is older than the live value ({live:?}): it cannot replace it")]
-    Late { live: Timestamp },
+    #[error("the sample is older than the live value ({live:?}): it cannot replace it{}", .kept.sentence())]
+    Late { live: Timestamp, kept: LateKept },
     #[error("{0}")]
     Scaling(ScalingError),
     #[error(
@@ -130,6 +130,30 @@ pub enum Refusal {
         "I/O server {provider}, through which this variable is written, is not running; start it"
     )]
     ProviderGone { provider: Arc<str> },
+}
+
+/// What became of a sample that is older than the live value (B-41).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LateKept {
+    /// No history records the variable.
+    Nowhere,
+    /// The history has it, and records it.
+    History,
+    /// The history records the variable, but has no room for the sample.
+    NoRoom,
+}
+
+impl LateKept {
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Nowhere => "",
+            Self::History => "; it is recorded in the history only",
+            Self::NoRoom => {
+                "; the history has no room for it now: write it again when `_engine/history/failing` \
+                 is false, or write late samples less often"
+            }
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -276,7 +300,10 @@ impl Refusal {
             Refusal::NotGroupable { .. } => FaultCode::NotGroupable,
             Refusal::TwiceInGroup => FaultCode::TwiceInGroup,
             Refusal::UnknownHandle { .. } => FaultCode::UnknownHandle,
-            Refusal::Late { .. } => FaultCode::Late,
+            Refusal::Late { kept, .. } => match kept {
+                LateKept::History => FaultCode::LateRecorded,
+                LateKept::Nowhere | LateKept::NoRoom => FaultCode::Late,
+            },
             Refusal::Gone => FaultCode::Gone,
             Refusal::NoMemory(_) => FaultCode::MemoryFull,
             Refusal::Conflict { .. } => FaultCode::Conflict,

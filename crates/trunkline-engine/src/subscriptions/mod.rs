@@ -46,6 +46,7 @@ pub(crate) use self::subscribe::forget;
 use self::teardown::{LeftSubscriber, Leftover, Teardown};
 use crate::caller::Caller;
 use crate::delivery::feed::Room;
+use crate::delivery::late::LateSamples;
 use crate::delivery::mail::ProviderOrder;
 use crate::delivery::outbox::{Outbox, Wake, Wakes};
 use crate::outcome::WriteOutcome;
@@ -110,6 +111,8 @@ pub struct Consumer {
     pub(crate) fields: HashMap<u32, Arc<Variable>>,
     /// Items of subscriptions that it has left to the next session.
     leftovers: Vec<Leftover>,
+    /// `None` until it asks for late samples.
+    late: Option<Arc<LateSamples>>,
 }
 
 struct Subscription {
@@ -156,6 +159,7 @@ impl Consumer {
             resume: Resume::none(),
             fields: HashMap::new(),
             leftovers: Vec::new(),
+            late: None,
         }
     }
 
@@ -307,10 +311,10 @@ impl Consumer {
         self.outbox.take_names_changed()
     }
 
-    /// Returns true if nothing is pending: no mark and no outcome. After a subscription was closed
+    /// Returns true if nothing is pending: no mark, no outcome and no late sample. After a subscription was closed
     /// it may return false until the next drain.
     pub fn is_idle(&self) -> bool {
-        self.outbox.marks.is_empty() && !self.outbox.has_answers()
+        self.outbox.marks.is_empty() && !self.outbox.has_answers() && !self.has_late()
     }
 
     /// Like [`is_idle`](Self::is_idle), for a consumer that several threads drain: if nothing is
@@ -322,6 +326,36 @@ impl Consumer {
         self.outbox.begin_drain();
         // A mark made before that is seen now; one made after it wakes.
         self.is_idle()
+    }
+
+    /// Takes the samples of this variable that are too late to become its value from now on. At most
+    /// 65,536 samples and 16 MiB of values wait; a sample that does not fit is refused. At most one
+    /// consumer takes the late samples of a variable: the last one that asked for them. The consumer
+    /// is woken for them as for updates.
+    pub fn keep_late(&mut self, variable: &Variable) {
+        let late = self
+            .late
+            .get_or_insert_with(|| Arc::new(LateSamples::of(&self.outbox)));
+        variable.lock().set_late(late);
+    }
+
+    /// Returns the oldest late sample that waits, with the handle of its variable. Its sequence is
+    /// above [`LATE_SEQUENCES`](trunkline_types::history::LATE_SEQUENCES), and is its own within the
+    /// epoch.
+    pub fn take_late(&mut self) -> Option<(u32, Update)> {
+        self.late.as_ref()?.take()
+    }
+
+    /// Returns true if late samples wait.
+    pub fn has_late(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| !late.is_empty())
+    }
+
+    /// Refuses late samples from now on. Those that wait can still be taken.
+    pub fn close_late(&mut self) {
+        if let Some(late) = &self.late {
+            late.close();
+        }
     }
 
     /// Registers for a wake-up when the audit has room again, or an `all` feed that blocks writes

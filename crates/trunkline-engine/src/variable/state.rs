@@ -7,10 +7,11 @@ use trunkline_types::{Access, Properties};
 use super::Variable;
 use super::extensions::Extensions;
 use crate::delivery::group_room::GroupRooms;
+use crate::delivery::late::LateSamples;
 use crate::delivery::outbox::{Outbox, Wakes};
 use crate::delivery::subscribers::{Kind, Subscriber, Subscribers};
-use crate::outcome::Refusal;
-use crate::sync::Arc;
+use crate::outcome::{LateKept, Refusal};
+use crate::sync::{Arc, Weak};
 use crate::update::Update;
 
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub(crate) struct Extra {
     /// The current properties, if they differ from the deployed ones.
     pub(super) edited: Option<Arc<Properties>>,
     pub(super) extensions: Extensions,
+    /// The consumer that takes late samples, if one does.
+    late: Option<Weak<LateSamples>>,
     /// The session that wrote the value the device accepted last; 0 for none.
     put_by: u32,
     /// Allocated with the first write that was not applied.
@@ -110,6 +113,25 @@ impl State {
         self.count(1, |unapplied| &mut unapplied.refused);
         if let Some(unapplied) = self.unapplied_mut() {
             unapplied.last_refusal = Some((sequence, refusal.clone()));
+        }
+    }
+
+    pub(crate) fn set_late(&mut self, late: &Arc<LateSamples>) {
+        self.extra.get_or_insert_default().late = Some(Arc::downgrade(late));
+    }
+
+    /// Keeps a sample that is older than the live value for the history that records the variable,
+    /// if one does.
+    pub(crate) fn keep_late(
+        &self,
+        variable: &Variable,
+        update: &Update,
+        wakes: &mut Wakes,
+    ) -> LateKept {
+        let late = self.extra.as_ref().and_then(|extra| extra.late.as_ref());
+        match late.and_then(Weak::upgrade) {
+            Some(late) => late.keep(variable.handle(), update, wakes),
+            None => LateKept::Nowhere,
         }
     }
 

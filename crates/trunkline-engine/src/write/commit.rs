@@ -9,7 +9,7 @@ use super::{Call, Completion, Origin, Write, WriteVerb};
 use crate::delivery::feed::Stall;
 use crate::delivery::group_room::GroupRooms;
 use crate::delivery::outbox::Wakes;
-use crate::outcome::{Attempt, Refusal, WriteOutcome};
+use crate::outcome::{Attempt, LateKept, Refusal, WriteOutcome};
 use crate::update::Update;
 use crate::variable::{Admission, Extra, Redirect, State, Variable};
 use crate::write::accept::{Accepted, within_deadband};
@@ -49,6 +49,7 @@ pub(crate) fn decide(
         {
             return Err(Refusal::Late {
                 live: current.source_timestamp,
+                kept: LateKept::Nowhere,
             });
         }
         let moment = call.moment;
@@ -104,12 +105,13 @@ pub(super) fn commit(
             false => Duration::ZERO,
         },
     };
-    let changed = match decide(call, state, properties, accepted)? {
-        Decision::Commit { changed } => changed,
-        Decision::Unchanged { sequence } => {
+    let changed = match decide(call, state, properties, accepted) {
+        Ok(Decision::Commit { changed }) => changed,
+        Ok(Decision::Unchanged { sequence }) => {
             state.count_unchanged(sequence);
             return Ok(Attempt::Done(WriteOutcome::Unchanged(sequence)));
         }
+        Err(refusal) => return Err(record_late(refusal, call, state, accepted, wakes)),
     };
     let update = &mut accepted.update;
     update.writer = call.caller.session;
@@ -138,6 +140,26 @@ pub(super) fn commit(
         Some(completion) => commit_completed(completion, variable, state, update, commit, wakes),
     };
     Ok(Attempt::Done(WriteOutcome::Applied(sequence)))
+}
+
+/// Gives a late sample to the history that records the variable, if one does (B-41). Returns the
+/// refusal, which says whether it was recorded.
+#[cold]
+fn record_late(
+    refusal: Refusal,
+    call: &Call<'_>,
+    state: &State,
+    accepted: &mut Accepted,
+    wakes: &mut Wakes,
+) -> Refusal {
+    let Refusal::Late { live, .. } = refusal else {
+        return refusal;
+    };
+    let update = &mut accepted.update;
+    update.writer = call.caller.session;
+    update.engine_timestamp = call.moment.wall;
+    let kept = state.keep_late(call.variable, update, wakes);
+    Refusal::Late { live, kept }
 }
 
 /// Calls [`commit`] for a variable whose rules have to admit the write.

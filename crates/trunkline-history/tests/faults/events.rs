@@ -129,7 +129,6 @@ fn updates_before_a_quick_return_are_recorded() {
 
 /// B-41: a late sample goes to history and does not overwrite a newer live value.
 #[test]
-#[ignore = "the engine refuses a late sample before the history sees it"]
 fn late_sample_is_recorded() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);

@@ -16,5 +16,5 @@ pub use query::{
     POINTS_MAX, SeriesData,
 };
 pub(crate) use rows::Columns;
-pub use rows::{HistoryEvent, HistoryMark, Row, RowColumns, RowKey, Rows, Steps};
+pub use rows::{HistoryEvent, HistoryMark, LATE_SEQUENCES, Row, RowColumns, RowKey, Rows, Steps};
 pub use settings::{HistoryRule, HistorySettings};

@@ -5,6 +5,11 @@ use std::ops::Range;
 
 use crate::{Quality, Timestamp};
 
+/// Rows of late samples, which never were the value of their variable, have sequences above this
+/// one: their numbers within the epoch, of all variables, from `LATE_SEQUENCES + 1` on (B-41). The
+/// sequences of updates do not get there, and a double holds both exactly.
+pub const LATE_SEQUENCES: u64 = 1 << 52;
+
 /// Values that hold over runs of rows: each with the index of the first row that has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Steps<T>(Vec<(u32, T)>);
@@ -90,7 +95,15 @@ pub struct RowKey {
     pub sequence: u64,
 }
 
-/// An update of a variable.
+impl RowKey {
+    /// Returns true if the row is a late sample, which never was the value of its variable.
+    pub fn is_late(&self) -> bool {
+        // The sequences of events are larger than those of all rows.
+        self.sequence > LATE_SEQUENCES && self.sequence < 2 * LATE_SEQUENCES
+    }
+}
+
+/// An update of a variable, or a late sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row<'a> {
     pub key: RowKey,

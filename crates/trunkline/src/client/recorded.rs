@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_client::{Event, SubscribeOptions};
 use trunkline_proto::message::ended::EndReason;
-use trunkline_types::history::{HistoryItem, HistoryPage, HistoryQuery};
+use trunkline_types::history::{HistoryItem, HistoryPage, HistoryQuery, LATE_SEQUENCES};
 use trunkline_types::{Contract, Lost, Pattern, Position, Reading, Timestamp};
 
 use super::{CallError, Client, Subscription};
@@ -15,7 +15,8 @@ use super::{CallError, Client, Subscription};
 const DISORDER: i64 = 3_600_000_000_000;
 
 /// Readings of variables from a time on: those that were recorded, and then those that arrive, each
-/// once (B-63). After a lost connection, a restart of the engine or an overrun, what is missing is
+/// once (B-63). Late samples, which never were the value of their variable, are returned with what
+/// was recorded before the subscription began, and not afterwards. After a lost connection, a restart of the engine or an overrun, what is missing is
 /// read from the history. Recorded readings come in the order of their source timestamps.
 ///
 /// Of a variable of which not every update is recorded, the others are missing where the readings
@@ -199,8 +200,10 @@ impl RecordedSubscription {
                     continue;
                 };
                 let at = reading.position;
+                let is_late = at.sequence > LATE_SEQUENCES;
                 // What comes later, or came before.
-                let is_later = at.epoch == before.epoch && at.sequence >= before.sequence;
+                let is_later =
+                    at.epoch == before.epoch && at.sequence >= before.sequence && !is_late;
                 if is_later || filling.done.contains(&at.epoch) {
                     continue;
                 }
@@ -239,7 +242,7 @@ impl RecordedSubscription {
 
     fn push(&mut self, item: u32, reading: Reading) {
         if let Some(known) = self.items.get_mut(item as usize)
-            && reading.position.sequence > 0
+            && (1..LATE_SEQUENCES).contains(&reading.position.sequence)
         {
             let last = known.last.replace(reading.position);
             if let Some(last) = last.filter(|last| last.epoch != reading.position.epoch) {
