@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_types::Pattern;
 use trunkline_types::history::{HistoryRule, HistorySettings};
 use trunkline_types::name::NUMBERS_LIBRARY;
+use trunkline_types::wire::VALUE_BYTES_MAX;
 
 use crate::error::ConfigErrorKind as Kind;
 use crate::fields::Values;
@@ -22,7 +23,7 @@ const KEEP_MIN: Duration = Duration::from_secs(3_600);
 const KEEP_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
 /// The keys that have no meaning for variables that are not recorded.
-const SETTINGS: [&str; 4] = ["deadband", "resolution", "every", "keep"];
+const SETTINGS: [&str; 5] = ["deadband", "resolution", "every", "keep", "array_bytes_max"];
 
 /// A pattern of a section, and its place.
 struct Selected {
@@ -137,6 +138,10 @@ fn settings(table: &Table, values: &mut Values<'_, '_>) -> HistorySettings {
     let resolution = table
         .node("resolution")
         .and_then(|node| resolution(node, values));
+    let array_bytes_max = table
+        .node("array_bytes_max")
+        .and_then(|node| values.bytes("array_bytes_max", node, 0..=VALUE_BYTES_MAX as i64))
+        .and_then(|bytes| usize::try_from(bytes).ok());
     let mut duration = |key: &str, min, max| {
         let node = table.node(key)?;
         match &node.tree {
@@ -149,6 +154,7 @@ fn settings(table: &Table, values: &mut Values<'_, '_>) -> HistorySettings {
         resolution: resolution.unwrap_or_default(),
         every: duration("every", EVERY_MIN, EVERY_MAX),
         keep: duration("keep", KEEP_MIN, KEEP_MAX),
+        array_bytes_max: array_bytes_max.unwrap_or(HistorySettings::ARRAY_BYTES_MAX),
     }
 }
 

@@ -683,13 +683,14 @@ fn two_lines_record_every_update_exactly_and_for_ever() {
 fn history_section_has_its_settings_for_each_of_its_patterns() {
     let found = history(
         "[[history]]\nvariables = [\"boiler/**\", \"tank/level\"]\ndeadband = 0.5\n\
-         resolution = 0.01\nevery = \"1s\"\nkeep = \"365d\"\nrecord = true\n",
+         resolution = 0.01\nevery = \"1s\"\nkeep = \"365d\"\narray_bytes_max = \"1 MiB\"\nrecord = true\n",
     );
     let settings = HistorySettings {
         deadband_percent: 0.5,
         resolution: 0.01,
         every: Some(Duration::from_secs(1)),
         keep: Some(Duration::from_secs(365 * 86_400)),
+        array_bytes_max: 1 << 20,
     };
     let expected = ["boiler/**", "tank/level"].map(|pattern| rule(pattern, Some(settings)));
     assert_eq!(found.rules, expected);
@@ -701,20 +702,27 @@ fn limits_of_history_settings_are_included() {
         let found = history(&format!("[[history]]\nvariables = \"**\"\n{lines}"));
         found.rules[0].settings.unwrap()
     };
-    let least = settings("deadband = 0\nresolution = 0\nevery = \"1ms\"\nkeep = \"1h\"\n");
+    let least = settings(
+        "deadband = 0\nresolution = 0\nevery = \"1ms\"\nkeep = \"1h\"\narray_bytes_max = 0\n",
+    );
     let expected = HistorySettings {
         deadband_percent: 0.0,
         resolution: 0.0,
         every: Some(Duration::from_millis(1)),
         keep: Some(Duration::from_secs(3_600)),
+        array_bytes_max: 0,
     };
     assert_eq!(least, expected);
-    let most = settings("deadband = 100\nresolution = 1e300\nevery = \"1d\"\nkeep = \"36500d\"\n");
+    let most = settings(
+        "deadband = 100\nresolution = 1e300\nevery = \"1d\"\nkeep = \"36500d\"\n\
+         array_bytes_max = \"16 MiB\"\n",
+    );
     let expected = HistorySettings {
         deadband_percent: 100.0,
         resolution: 1e300,
         every: Some(Duration::from_secs(86_400)),
         keep: Some(Duration::from_secs(36_500 * 86_400)),
+        array_bytes_max: 16 << 20,
     };
     assert_eq!(most, expected);
     let none = settings("every = \"none\"\nkeep = \"none\"\n");

@@ -614,8 +614,7 @@ impl Series {
 
     /// Empty rows for the values of this series.
     pub(crate) fn rows(&self) -> Rows {
-        let storage = crate::schema::Storage::of(&self.data_type);
-        Rows::new(self.data_type.fixed_size().filter(|_| storage.has_value()))
+        Rows::new(self.data_type.fixed_size())
     }
 }
 

@@ -231,7 +231,7 @@ impl Recorder {
             seen: 0,
             last: None,
             last_time: wall.as_nanos(),
-            pending: Rows::new(fixed.filter(|_| storage.has_value())),
+            pending: Rows::new(fixed),
         };
         if begins {
             followed.pending.push_mark(HistoryMark {
@@ -714,13 +714,15 @@ impl Followed {
                     _ => {}
                 }
             }
-            Storage::Nothing => row.value = &[],
+            // The wire form of an array is never empty.
+            Storage::Array if row.value.len() > self.settings.array_bytes_max => row.value = &[],
             Storage::Number
             | Storage::Integer
             | Storage::Enum
             | Storage::Text
             | Storage::Bytes
-            | Storage::Struct => {}
+            | Storage::Struct
+            | Storage::Array => {}
         }
         // A source may be ahead of its time.
         self.last_time = self.last_time.max(time.min(engine));

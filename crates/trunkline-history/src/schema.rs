@@ -85,8 +85,8 @@ pub(crate) enum Storage {
     Bytes,
     /// In `raw`, and as JSON in `text`.
     Struct,
-    /// Not at all.
-    Nothing,
+    /// In `raw`, unless it is too long.
+    Array,
 }
 
 impl Storage {
@@ -106,13 +106,8 @@ impl Storage {
             DataType::String => Self::Text,
             DataType::Bytes => Self::Bytes,
             DataType::Struct(_) => Self::Struct,
-            DataType::Array(_) | DataType::Waveform(_) => Self::Nothing,
+            DataType::Array(_) | DataType::Waveform(_) => Self::Array,
         }
-    }
-
-    /// Returns true if values are recorded at all.
-    pub(crate) fn has_value(self) -> bool {
-        self != Self::Nothing
     }
 }
 
@@ -231,7 +226,7 @@ impl Batch {
                 let numbers = words.iter().map(|word| number_of(*word, data_type));
                 self.values.append_slice(&numbers.collect::<Vec<f64>>());
             }
-            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Nothing => {
+            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Array => {
                 self.values.append_nulls(count);
             }
         }
@@ -260,6 +255,10 @@ impl Batch {
             Storage::Bytes | Storage::Struct => {
                 rows.visit(range, |row| self.raws.append_value(row.value));
             }
+            Storage::Array => rows.visit(range, |row| {
+                let is_recorded = !row.value.is_empty();
+                self.raws.append_option(is_recorded.then_some(row.value));
+            }),
             _ => self.raws.append_nulls(count),
         }
     }
@@ -359,8 +358,7 @@ pub(crate) fn columns_of<'t>(types: impl Iterator<Item = &'t DataType>) -> Vec<u
             Storage::Number | Storage::Enum => Some(column::VALUE),
             Storage::Integer => Some(column::INTEGER),
             Storage::Text => Some(column::TEXT),
-            Storage::Bytes | Storage::Struct => Some(column::RAW),
-            Storage::Nothing => None,
+            Storage::Bytes | Storage::Struct | Storage::Array => Some(column::RAW),
         });
     }
     columns.sort_unstable();
@@ -495,14 +493,13 @@ impl<'b> ReadBatch<'b> {
                     out.extend_from_slice(text.as_bytes());
                 });
             }
-            Storage::Bytes | Storage::Struct => {
+            Storage::Bytes | Storage::Struct | Storage::Array => {
                 let raws = self.column(column::RAW)?.as_binary_opt::<i32>();
                 let raws = raws.ok_or_else(of_another_type)?;
                 rows.extend_bytes(&keys, |row, out| {
                     out.extend_from_slice(raws.value(range.start + row));
                 });
             }
-            Storage::Nothing => rows.extend_bytes(&keys, |_, _| {}),
         }
         Ok(())
     }

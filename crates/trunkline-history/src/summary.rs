@@ -81,7 +81,7 @@ impl Summarizer {
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
         let is_number = match Storage::of(&series.data_type) {
             Storage::Number | Storage::Integer | Storage::Enum => true,
-            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Nothing => false,
+            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Array => false,
         };
         let (Some(first), Some(last)) = (rows.times().first(), rows.times().last()) else {
             return Ok(());

@@ -329,7 +329,7 @@ fn small_and_frequent_changes_are_left_out_on_request() {
             deadband_percent,
             resolution,
             every,
-            keep: None,
+            ..HistorySettings::default()
         })
     };
     let rules = vec![

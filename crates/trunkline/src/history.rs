@@ -219,6 +219,7 @@ fn sentence_of(settings: &HistorySettings) -> String {
         resolution,
         every,
         keep,
+        array_bytes_max: _,
     } = *settings;
     let what = match every {
         None => "its updates are recorded".to_owned(),

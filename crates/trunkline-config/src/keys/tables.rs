@@ -760,6 +760,12 @@ pub(super) const HISTORY: &[Key] = &[
         "none",
         "remove what was recorded longer ago; \"none\": keep everything",
     ),
+    key(
+        "array_bytes_max",
+        "0 to 16 MiB",
+        "64 KiB",
+        "record the value of an array or a waveform only if it has at most this many bytes",
+    ),
 ];
 
 pub(super) const WAVEFORM: &[Key] = &[

@@ -220,7 +220,11 @@ impl Plant {
             false => engine,
         };
         let value = match variable.data_type() {
-            DataType::Array(_) | DataType::Waveform(_) => Vec::new(),
+            DataType::Array(_) | DataType::Waveform(_)
+                if update.value.as_slice().len() > HistorySettings::ARRAY_BYTES_MAX =>
+            {
+                Vec::new()
+            }
             _ => bytes_of(&write.value),
         };
         Line {

@@ -267,18 +267,19 @@ impl Lost {
 }
 
 impl Row<'_> {
-    /// The row as a reading. The value of an array or waveform is not in the history.
+    /// The row as a reading. It has no value if the value was not recorded.
     fn reading(&self, data_type: &DataType, lost: Lost) -> Reading {
-        let value = match self.value {
-            [] if data_type.fixed_size().is_some() => None,
-            bytes => wire::decode_whole(data_type, bytes).ok(),
+        let value = wire::decode_whole(data_type, self.value).ok();
+        let quality = match value {
+            Some(_) => self.quality,
+            None => self.quality.without_value(),
         };
         Reading {
             sample: Sample {
                 value: value.unwrap_or_else(|| Value::default_of(data_type)),
                 source_timestamp: Timestamp::from_nanos(self.key.time),
                 engine_timestamp: Timestamp::from_nanos(self.key.time.saturating_add(self.delay)),
-                quality: self.quality,
+                quality,
             },
             position: Position {
                 epoch: self.key.epoch,

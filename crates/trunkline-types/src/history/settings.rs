@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Pattern;
 
 /// How a variable is recorded (H-13). By default every update is.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HistorySettings {
     /// Records a number only if it differs from the one recorded last by more than this percentage
     /// of the variable's range (100 if it has none). A change of quality is always recorded.
@@ -16,6 +16,26 @@ pub struct HistorySettings {
     pub every: Option<Duration>,
     /// Removes rows that are older than this. `None` keeps them for ever.
     pub keep: Option<Duration>,
+    /// Records the value of an array or a waveform if its wire form has at most this many bytes. The
+    /// row of a longer one has no value.
+    pub array_bytes_max: usize,
+}
+
+impl HistorySettings {
+    /// Default of [`array_bytes_max`](Self::array_bytes_max).
+    pub const ARRAY_BYTES_MAX: usize = 64 << 10;
+}
+
+impl Default for HistorySettings {
+    fn default() -> Self {
+        Self {
+            deadband_percent: 0.0,
+            resolution: 0.0,
+            every: None,
+            keep: None,
+            array_bytes_max: Self::ARRAY_BYTES_MAX,
+        }
+    }
 }
 
 /// Whether, and how, the variables that match a pattern are recorded.
