@@ -58,6 +58,8 @@ struct Out {
     json_list: JsonList,
     /// True while the last line of standard error shows progress.
     has_progress: bool,
+    /// Number of lines above the cursor that [`Terminal::draw`] has written.
+    drawn: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -79,6 +81,7 @@ impl Terminal {
                 line: Vec::new(),
                 json_list: JsonList::Off,
                 has_progress: false,
+                drawn: 0,
             })),
             out_is_tty,
             colours: wanted && out_is_tty,
@@ -96,6 +99,45 @@ impl Terminal {
         }
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
         Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    }
+
+    /// Writes lines in place of those of the last call, for a display that changes. They are cut to the
+    /// width and the height of the terminal. Only for a terminal that [can](Self::can_draw).
+    pub(crate) fn draw(&self, lines: &[String]) -> Result<(), CliError> {
+        let size = rustix::termios::tcgetwinsize(io::stdout());
+        // A terminal that does not know its size reports 0.
+        let (columns, rows) = match size {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 1 => {
+                (usize::from(size.ws_col), usize::from(size.ws_row) - 1)
+            }
+            _ => (80, 23),
+        };
+        let out = &mut *self.out();
+        let mut text = match out.drawn {
+            0 => String::new(),
+            drawn => format!("\u{1b}[{drawn}A\u{1b}[J"),
+        };
+        let shown = match lines.len() > rows {
+            true => rows - 1,
+            false => lines.len(),
+        };
+        for line in lines.iter().take(shown) {
+            let line = safe(line, self.colours, |_| false);
+            text.push_str(&fitting(&line, columns));
+            text.push_str("\u{1b}[0m\n");
+        }
+        let hidden = lines.len() - shown;
+        if hidden > 0 {
+            text.push_str(&format!("{hidden} more lines do not fit\n"));
+        }
+        out.drawn = shown + usize::from(hidden > 0);
+        out.stream.write_all(text.as_bytes())?;
+        Ok(out.stream.flush()?)
+    }
+
+    /// Returns true if standard output is a terminal that can move its cursor.
+    pub(crate) fn can_draw(&self) -> bool {
+        self.out_is_tty && !is_dumb(std::env::var_os("TERM"))
     }
 
     /// Makes the following lines the elements of one JSON array.
@@ -187,6 +229,8 @@ impl Terminal {
     pub(crate) fn note(&self, line: &str) -> Result<(), CliError> {
         self.flush()?;
         self.end_progress();
+        // What is drawn next comes below the line.
+        self.out().drawn = 0;
         let line = safe(line, self.error_colours, is_layout);
         // If standard error is closed, the failure does not matter.
         let _ = writeln!(io::stderr().lock(), "{line}");
@@ -355,8 +399,12 @@ pub(crate) fn padded(text: &str, width: usize) -> String {
 
 /// Returns the part of the text that fits into `columns`.
 fn fitting(text: &str, columns: usize) -> &str {
-    let mut taken = 0;
+    let (mut taken, mut is_colour) = (0, false);
     let end = text.char_indices().find(|(_, character)| {
+        if is_colour || *character == '\u{1b}' {
+            is_colour = *character != 'm';
+            return false;
+        }
         taken += character.width().unwrap_or(0);
         taken > columns
     });

@@ -60,8 +60,8 @@ pub(crate) fn json(record: &impl Serialize) -> String {
     serde_json::to_string(&Line { v: 1, record }).unwrap_or_default()
 }
 
-/// A list being collected. Tables are printed at the end, when the widths are known; every other
-/// form is printed row by row.
+/// A list being collected. Tables are printed at the end, when the widths are known, unless the list
+/// has no end; every other form is printed row by row.
 #[derive(Debug)]
 pub(crate) struct Table {
     terminal: Terminal,
@@ -70,6 +70,8 @@ pub(crate) struct Table {
     columns: &'static [&'static str],
     is_headed: bool,
     rows: Vec<(Vec<String>, Style)>,
+    /// The widths of the rows so far, if they are printed at once.
+    following: Option<Vec<usize>>,
 }
 
 impl Table {
@@ -96,7 +98,15 @@ impl Table {
             columns,
             is_headed,
             rows: Vec::new(),
+            following: None,
         })
+    }
+
+    /// Prints each row at once, aligned with those before it: for a list that has no end.
+    #[must_use]
+    pub(crate) fn following(mut self) -> Self {
+        self.following = Some(vec![0; self.columns.len()]);
+        self
     }
 
     pub(crate) fn push(&mut self, record: &impl Record) -> Result<(), CliError> {
@@ -124,8 +134,14 @@ impl Table {
         let texts = || cells.iter().map(String::as_str);
         let line = match self.form {
             Form::Table if !self.is_terse => {
-                self.rows.push((cells, style));
-                return Ok(());
+                let Some(mut widths) = self.following.take() else {
+                    self.rows.push((cells, style));
+                    return Ok(());
+                };
+                widen(&mut widths, &cells);
+                let line = self.aligned(&cells, &widths, style);
+                self.following = Some(widths);
+                line
             }
             Form::Csv => csv::line(&texts().collect::<Vec<_>>()),
             _ if self.is_terse => texts().next().unwrap_or_default().to_owned(),
@@ -135,14 +151,19 @@ impl Table {
     }
 
     pub(crate) fn finish(self) -> Result<(), CliError> {
+        let mut lines = self.lines().into_iter();
+        lines.try_for_each(|line| self.terminal.line(&line))
+    }
+
+    /// Returns the lines of the table that was collected; none if it has no rows.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.rows.is_empty() {
-            return Ok(());
+            return lines;
         }
         let mut widths = vec![0; self.columns.len()];
         for (cells, _) in &self.rows {
-            for (widest, cell) in widths.iter_mut().zip(cells) {
-                *widest = (*widest).max(width(cell));
-            }
+            widen(&mut widths, cells);
         }
         if self.is_headed {
             for (widest, column) in widths.iter_mut().zip(self.columns) {
@@ -153,13 +174,11 @@ impl Table {
             }
             let names = self.columns.iter().map(|name| name.to_uppercase());
             let header = self.aligned(&names.collect::<Vec<_>>(), &widths, Style::Plain);
-            self.terminal
-                .line(&self.terminal.paint(Style::Dim, &header))?;
+            lines.push(self.terminal.paint(Style::Dim, &header));
         }
-        for (cells, style) in &self.rows {
-            self.terminal.line(&self.aligned(cells, &widths, *style))?;
-        }
-        Ok(())
+        let rows = self.rows.iter();
+        lines.extend(rows.map(|(cells, style)| self.aligned(cells, &widths, *style)));
+        lines
     }
 
     /// Joins cells to a line; columns without width are left out.
@@ -177,6 +196,13 @@ impl Table {
             }
         }
         line.trim_end().to_owned()
+    }
+}
+
+/// Makes the columns as wide as these cells.
+fn widen(widths: &mut [usize], cells: &[String]) {
+    for (widest, cell) in widths.iter_mut().zip(cells) {
+        *widest = (*widest).max(width(cell));
     }
 }
 

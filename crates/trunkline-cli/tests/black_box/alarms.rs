@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 use crate::json_lines::checked;
 use crate::libraries::Stored;
 use crate::rig::Served;
+use crate::shown::Shown;
 
 const PLANT: &str = r#"
 [library]
@@ -273,6 +274,40 @@ fn states_and_journal_survive_a_kill_of_the_engine() {
     assert_eq!(report["hidden"], 1);
     let people = engine.run(&["alarm", "report"]);
     assert!(people.out.contains("peak in 10 min\t"), "{}", people.out);
+}
+
+/// Behaviour: SV-04.
+#[test]
+fn monitor_on_a_terminal_draws_a_table_of_the_present_alarms() {
+    let rig = Served::start(PLANT);
+    let shown = Shown::spawn_all(&mut rig.command(&["monitor", "--alarms", "plant/**"]), 60);
+    shown.until("all alarms are normal");
+    put(&rig, "plant/pump", "fault");
+    let head = shown.until("NAME");
+    let replaces = head.contains("\u{1b}[1A\u{1b}[J");
+    assert!(replaces, "{head:?} replaces the line");
+    let line = shown.until("trip");
+    assert!(line.contains("unacknowledged"), "{line:?}");
+    put(&rig, "plant/level", "95");
+    let table = shown.until("hi_hi");
+    assert!(
+        !table.contains("feed valve"),
+        "{table:?}: it has 60 columns"
+    );
+    assert!(
+        shown.until("trip").contains("unacknowledged"),
+        "lower priority"
+    );
+    for (name, value) in [("plant/level", "50"), ("plant/pump", "off")] {
+        put(&rig, name, value);
+    }
+    for what in ["plant/level#hi_hi", "plant/level#hi", "plant/pump#trip"] {
+        rig.run(&["alarm", "ack", what]);
+        rig.run(&["alarm", "reset", what]);
+    }
+    shown.until("all alarms are normal");
+    shown.signal("INT");
+    assert_eq!(shown.end(), Some(130));
 }
 
 /// Behaviour: SV-04, SV-15.

@@ -12,7 +12,7 @@ use trunkline_types::alarm::{AlarmAction, AlarmState, AlarmStatus};
 
 use crate::arguments::{longer_than_none, number};
 use crate::connection::{Connection, writing_fault};
-use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::output::record::{JsonSchema, Record, Serialize, Table};
 use crate::output::times::TimeColumn;
 use crate::targets::{self, Wanted};
 use crate::terminal::Style;
@@ -253,16 +253,7 @@ fn list(args: &ListArgs, context: &Context) -> Result<Exit, CliError> {
         (false, true) => not_normal(),
     };
     let (_, mut alarms, missing) = selected(&args.selection, states, context)?;
-    alarms.sort_by_key(|alarm| {
-        let priority = std::cmp::Reverse(alarm.definition.priority);
-        (!alarm.record.is_active, priority, alarm.record.raised)
-    });
-    let mut table = context.table::<Alarm>()?;
-    let mut times = context.settings.times.column(true, context.started);
-    for alarm in &alarms {
-        table.push(&line(alarm, &mut times))?;
-    }
-    table.finish()?;
+    table_of(&mut alarms, context)?.finish()?;
     if alarms.is_empty() && missing.is_empty() {
         let sentence = match args.all {
             true => "there are no alarms; set `alarm` in the configuration of a variable",
@@ -271,6 +262,20 @@ fn list(args: &ListArgs, context: &Context) -> Result<Exit, CliError> {
         context.terminal.note(sentence)?;
     }
     Ok(Exit::Done)
+}
+
+/// Returns a table of the alarms: active ones first, then by priority and time.
+pub(crate) fn table_of(alarms: &mut [AlarmStatus], context: &Context) -> Result<Table, CliError> {
+    alarms.sort_by_key(|alarm| {
+        let priority = std::cmp::Reverse(alarm.definition.priority);
+        (!alarm.record.is_active, priority, alarm.record.raised)
+    });
+    let mut table = context.table::<Alarm>()?;
+    let mut times = context.settings.times.column(true, context.started);
+    for alarm in alarms {
+        table.push(&line(alarm, &mut times))?;
+    }
+    Ok(table)
 }
 
 fn not_normal() -> Vec<AlarmState> {

@@ -1,4 +1,5 @@
-//! `monitor --alarms`: the alarms that are not normal, then every change.
+//! `monitor --alarms`: the alarms that are not normal, then every change. On a terminal, a table of
+//! the alarms that are not normal now, which is drawn again when one changes.
 
 use trunkline::{AlarmQuery, Event, SubscribeOptions, Subscription};
 use trunkline_types::alarm::{AlarmJournalQuery, AlarmState, AlarmStatus};
@@ -6,11 +7,13 @@ use trunkline_types::{Contract, Pattern, Tick, Timestamp};
 
 use super::events::MonitorEvent;
 use super::{Args, Engine};
+use crate::arguments::Form;
 use crate::connection::{Connection, code_of};
 use crate::output::record::Table;
 use crate::output::times::TimeColumn;
+use crate::settings::Columns;
 use crate::targets::{Targets, Wanted};
-use crate::verbs::alarm::Entry;
+use crate::verbs::alarm::{Entry, table_of};
 use crate::{CliError, Context, Exit, Problem, Tally};
 
 /// The variable with the number of the newest entry of the journal. It is followed, and the entries
@@ -22,7 +25,8 @@ struct Follower<'a> {
     context: &'a Context,
     connection: &'a Connection,
     patterns: Vec<Pattern>,
-    table: Table,
+    /// `None` if a table of the present is drawn.
+    list: Option<Table>,
     times: Option<TimeColumn>,
     /// The number of the next entry.
     next: u64,
@@ -48,12 +52,21 @@ pub(super) fn follow(
             Wanted::Wrong(problem) => return Err(problem.of_all().into()),
         });
     }
+    let settings = &context.settings;
+    let is_drawn = settings.form == Form::Table
+        && settings.columns != Columns::Terse
+        && args.count.is_none()
+        && context.terminal.can_draw();
+    let list = match is_drawn {
+        true => None,
+        false => Some(context.table::<Entry>()?.following()),
+    };
     let mut follower = Follower {
         args,
         context,
         connection,
         patterns,
-        table: context.table::<Entry>()?,
+        list,
         times: context.settings.times.column(true, context.started),
         next: 0,
         last: None,
@@ -93,7 +106,9 @@ impl Follower<'_> {
     }
 
     fn end(mut self) -> Result<Exit, CliError> {
-        self.table.finish()?;
+        if let Some(list) = self.list.take() {
+            list.finish()?;
+        }
         if let Some(wanted) = self.args.count.filter(|wanted| self.count < *wanted) {
             let sentence = format!("timed out after {} of {wanted} changes", self.count);
             self.tally.set_timed_out();
@@ -107,7 +122,8 @@ impl Follower<'_> {
     fn take(&mut self, event: Event) -> Result<bool, CliError> {
         match event {
             // The journal may be ahead of the reading, so its value does not matter.
-            Event::Reading { .. } => return self.show_changes(),
+            Event::Reading { .. } if self.list.is_some() => return self.show_changes(),
+            Event::Reading { .. } => self.draw()?,
             Event::Disconnected {
                 cause,
                 reconnecting,
@@ -168,6 +184,9 @@ impl Follower<'_> {
     /// Shows the alarms that are not normal. Changes are shown from the end of the journal on, as it
     /// was before.
     fn show_present(&mut self) -> Result<(), CliError> {
+        if self.list.is_none() {
+            return self.draw();
+        }
         let newest = AlarmJournalQuery {
             newest_first: true,
             limit: 1,
@@ -178,6 +197,16 @@ impl Follower<'_> {
             .call(|client, wait| client.alarm_journal(newest.clone(), wait))?;
         self.last = page.entries.last().map(|entry| (entry.number, entry.when));
         self.next = self.last.map_or(0, |(number, _)| number) + 1;
+        let values = self.context.settings.values;
+        for alarm in self.present()? {
+            let line = Entry::present(&alarm, self.context.clock.wall(), &mut self.times, values);
+            self.push(&line)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the selected alarms that are not normal.
+    fn present(&self) -> Result<Vec<AlarmStatus>, CliError> {
         let states = AlarmState::ALL.into_iter();
         let query = AlarmQuery {
             pattern: self.one_pattern(),
@@ -187,21 +216,28 @@ impl Follower<'_> {
                 .filter(|state| *state != AlarmState::Normal)
                 .collect(),
         };
-        let alarms = self
+        let mut alarms = self
             .connection
             .call(|client, wait| client.alarms(query.clone(), wait))?;
-        for alarm in &alarms {
-            if self.selects(&alarm.variable) {
-                self.show_alarm(alarm)?;
-            }
-        }
-        Ok(())
+        alarms.retain(|alarm| self.selects(&alarm.variable));
+        Ok(alarms)
     }
 
-    fn show_alarm(&mut self, alarm: &AlarmStatus) -> Result<(), CliError> {
-        let values = self.context.settings.values;
-        let line = Entry::present(alarm, self.context.clock.wall(), &mut self.times, values);
-        self.table.push(&line)
+    /// Draws a table of the alarms that are not normal, in place of the last one.
+    fn draw(&self) -> Result<(), CliError> {
+        let mut alarms = self.present()?;
+        let mut lines = table_of(&mut alarms, self.context)?.lines();
+        if lines.is_empty() {
+            lines.push("all alarms are normal".to_owned());
+        }
+        self.context.terminal.draw(&lines)
+    }
+
+    fn push(&mut self, line: &Entry) -> Result<(), CliError> {
+        match &mut self.list {
+            Some(list) => list.push(line),
+            None => Ok(()),
+        }
     }
 
     /// Shows the changes since the last call. Returns true if enough were shown.
@@ -233,8 +269,8 @@ impl Follower<'_> {
                 if !self.selects(&entry.variable) {
                     continue;
                 }
-                self.table
-                    .push(&Entry::new(entry, &mut self.times, values))?;
+                let line = Entry::new(entry, &mut self.times, values);
+                self.push(&line)?;
                 self.count += 1;
                 if self.args.count.is_some_and(|count| self.count >= count) {
                     return Ok(true);

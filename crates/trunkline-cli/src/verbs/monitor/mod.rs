@@ -37,8 +37,9 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME", required_unless_present = "alarms")]
     names: Vec<String>,
 
-    /// Instead of readings, print the alarms that are not normal, then every change of an alarm;
-    /// without NAME, the alarms of all variables
+    /// Instead of readings, show the alarms that are not normal: on a terminal in a table that is
+    /// drawn again whenever one changes, otherwise followed by every change. Without NAME, the alarms
+    /// of all variables
     #[arg(long, conflicts_with_all = ["contract", "until", "rate"])]
     alarms: bool,
 
