@@ -123,7 +123,7 @@ impl Terminal {
         };
         for line in lines.iter().take(shown) {
             let line = safe(line, self.colours, |_| false);
-            text.push_str(&fitting(&line, columns));
+            text.push_str(fitting(&line, columns));
             text.push_str("\u{1b}[0m\n");
         }
         let hidden = lines.len() - shown;
