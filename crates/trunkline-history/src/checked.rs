@@ -1,4 +1,5 @@
-//! Files whose blocks have checksums: nothing that the disk has changed is taken for data.
+//! Files with a checksum for each block, so that damage on the disk is detected and not read as
+//! data.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,13 +10,13 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// Bytes with a checksum of their own.
+/// Number of bytes that one checksum covers.
 const BLOCK: usize = 64 << 10;
 
-/// Computes the checksums of what is written.
+/// Computes the checksums of the bytes that are written through it.
 pub(crate) struct ChecksumWriter<W> {
     inner: W,
-    /// CRC32C of each whole block, and of the bytes of the last one so far.
+    /// CRC32C of each full block, and of the last one, which may be partial.
     sums: Vec<u32>,
     in_block: usize,
     pub(crate) written: u64,
@@ -66,12 +67,12 @@ impl<W: Write> Write for ChecksumWriter<W> {
     }
 }
 
-/// A file that checks every block that is read.
+/// A file whose blocks are checked when they are read.
 #[derive(Clone)]
 pub(crate) struct CheckedFile {
     file: Arc<File>,
     sums: Arc<Vec<u32>>,
-    /// Length of what the checksums cover.
+    /// Number of bytes that the checksums cover.
     len: u64,
 }
 
@@ -127,7 +128,7 @@ impl ChunkReader for CheckedFile {
     }
 }
 
-/// Reads a checked file from a place on.
+/// Reads a checked file sequentially, from an offset to the end.
 pub(crate) struct CheckedReader {
     file: CheckedFile,
     at: u64,

@@ -1,22 +1,22 @@
-//! The append log: rows are durable in it before they are in Parquet files.
+//! The append-only log, which makes rows durable before they are written to Parquet files.
 //!
-//! A log is a sequence of files, one per segment. A file has a head and frames:
+//! A log is a sequence of files, one per segment. A file consists of a header and frames:
 //!
 //! ```text
-//! head    "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
-//! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the head | payload
-//! payload i64 time of the commit | u8 1 if the engine stopped in an orderly way here | item*
+//! header  "TLHIST01" | u64 segment | u32 CRC of the 16 bytes before | u32 0
+//! frame   "TLHF" | u32 length | u32 CRC of the payload | u32 CRC of the header | payload
+//! payload i64 time of the commit | u8 1 if the engine shut down cleanly here | item*
 //! item    varint 2 x series     | varint length | rows
 //!         varint 2 x series + 1 | varint length | definition of the series
 //! definition  varint length | name | varint length | units | data type
 //! ```
 //!
-//! CRCs are CRC32C, numbers little-endian. The CRC of a frame's head is that of its first 12 bytes,
-//! the segment and the frame's place in the file (both u64), so that a copy of a frame within a value
-//! is not taken for a frame. A commit is one or more frames, written in one call and followed by
-//! `fdatasync`. A series is defined before its first rows in a segment, so that a log can be read
-//! without the catalogue. A frame whose CRC does not match is skipped and reported, if valid frames
-//! follow; otherwise it is what a crash left of a commit that was never acknowledged.
+//! CRCs are CRC32C, numbers little-endian. The CRC of a frame's header covers its first 12 bytes,
+//! the segment and the frame's offset in the file (both u64), so that a copy of a frame within a
+//! value is not mistaken for a frame. A commit is one or more frames, written in one call and
+//! followed by `fdatasync`. A series is defined before its first rows in a segment, so that a log
+//! can be read without the catalogue. A frame whose CRC does not match is skipped and reported if
+//! valid frames follow. Otherwise a crash interrupted its commit, which was never acknowledged.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -36,11 +36,12 @@ const MAGIC: &[u8; 8] = b"TLHIST01";
 const HEAD: usize = 24;
 const FRAME_MAGIC: &[u8; 4] = b"TLHF";
 const FRAME_HEAD: usize = 16;
-/// Bytes of payload from which a commit begins another frame, so that damage costs little.
+/// Payload size beyond which a commit starts another frame, so that little is lost if one is
+/// damaged.
 const FRAME_BYTES: usize = 192 << 10;
-/// Rows of one series that are encoded together.
+/// Maximum number of rows of one series in an item.
 const ITEM_ROWS: usize = 4096;
-/// Longest name and units of a definition.
+/// Maximum length of the name, and of the units, in a definition.
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// The file that rows are appended to.
@@ -53,8 +54,9 @@ pub(crate) struct Log {
     /// True if bytes beyond `len` may have been written by a commit that failed.
     is_dirty: bool,
     buffer: Vec<u8>,
-    /// Series that are defined in this segment, and those that the commit being built defines.
+    /// Series that are defined in this segment.
     defined: HashSet<u32>,
+    /// Series that the commit under construction defines.
     defining: Vec<u32>,
 }
 
@@ -107,7 +109,7 @@ impl Log {
         })
     }
 
-    /// Begins a commit. Rows that were added and not committed are dropped.
+    /// Begins a commit. Drops rows that were added but not committed.
     pub(crate) fn begin(&mut self) -> Commit<'_> {
         self.buffer.clear();
         self.defining.clear();
@@ -136,7 +138,7 @@ impl Log {
     }
 }
 
-/// A commit that is being built.
+/// A commit under construction.
 pub(crate) struct Commit<'a> {
     log: &'a mut Log,
     /// Where the current frame begins.
@@ -144,8 +146,8 @@ pub(crate) struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    /// Adds rows of a series. `define` returns the series, which is called if this segment does not
-    /// know it yet.
+    /// Adds rows of a series. If this segment does not define the series yet, calls `define` to get
+    /// its definition.
     pub(crate) fn add<'s>(
         &mut self,
         series: u32,
@@ -209,7 +211,7 @@ impl Commit<'_> {
         }
     }
 
-    /// Adds a frame without rows, which only has the time.
+    /// Adds a frame that contains only the time, unless a frame is open.
     pub(crate) fn note(&mut self, time: Timestamp) {
         self.open_frame(time, false);
     }
@@ -240,16 +242,16 @@ impl Commit<'_> {
         head.copy_from_slice(&new);
     }
 
-    /// Adds a frame that says that the engine stops in an orderly way.
+    /// Adds a frame that marks a clean shutdown of the engine.
     pub(crate) fn stop(&mut self, time: Timestamp) {
         self.close_frame();
         self.open_frame(time, true);
     }
 
-    /// Writes what was added, and returns when it is durable.
+    /// Writes the frames that were added, and returns when they are durable.
     ///
     /// # Errors
-    /// Nothing was committed. It may be tried again.
+    /// If the write fails. Nothing was committed, and the caller may try again.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         self.close_frame();
         match self.log.buffer.is_empty() {
@@ -259,24 +261,24 @@ impl Commit<'_> {
     }
 }
 
-/// The checksum of a frame's head.
+/// The checksum of a frame's header.
 fn head_crc(head: &[u8], segment: u64, place: u64) -> u32 {
     let crc = crc32c::crc32c(head);
     let crc = crc32c::crc32c_append(crc, &segment.to_le_bytes());
     crc32c::crc32c_append(crc, &place.to_le_bytes())
 }
 
-/// What a log has of a segment.
+/// The contents of a segment's log.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
     pub(crate) rows: Vec<(u32, Rows)>,
-    /// The series of these rows.
+    /// The definitions of the series of these rows.
     pub(crate) series: Vec<Series>,
     /// Time of the last commit.
     pub(crate) last_commit: Option<Timestamp>,
-    /// True if the engine stopped in an orderly way after the last commit.
+    /// True if the engine shut down cleanly after the last commit.
     pub(crate) is_stopped: bool,
-    /// The time of the last commit before each stretch that is damaged and was skipped.
+    /// For each damaged part, which was skipped: the time of the last commit before it.
     pub(crate) damage: Vec<Option<Timestamp>>,
 }
 
@@ -285,7 +287,7 @@ pub(crate) fn recover(path: &Path, segment: u64) -> Result<Recovered, Error> {
     parse(&std::fs::read(path)?, segment)
 }
 
-/// Reads the content of a log.
+/// Parses the contents of a log.
 pub(crate) fn parse(bytes: &[u8], segment: u64) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     let is_whole = bytes.starts_with(MAGIC) && {
@@ -293,8 +295,8 @@ pub(crate) fn parse(bytes: &[u8], segment: u64) -> Result<Recovered, Error> {
         bytes.get(16..20) == Some(&crc.to_le_bytes())
     };
     let mut at = HEAD;
-    // A damaged head has no consequence, since frames are found without it. A log without any frame
-    // is what a crash left of its creation.
+    // A damaged header is harmless, because frames can be found without it. If there are no frames
+    // either, a crash interrupted the creation of the log.
     let mut skipped = !is_whole && bytes.len() > HEAD;
     while at < bytes.len() {
         match frame_at(bytes, at, segment) {
@@ -338,7 +340,7 @@ fn frame_at(bytes: &[u8], at: usize, segment: u64) -> Option<&[u8]> {
 }
 
 impl Recovered {
-    /// The start of the engine that wrote the last rows or events; 0 if there are none.
+    /// The epoch of the last rows or events; 0 if there are none.
     pub(crate) fn last_epoch(&self) -> u64 {
         let of_rows = |rows: &Rows| {
             let last = rows.len().checked_sub(1).and_then(|row| rows.key(row));

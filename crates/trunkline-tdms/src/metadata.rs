@@ -1,5 +1,5 @@
-//! Reads a metadata block piece by piece: trusts none of its content, and holds at most a window of
-//! it in memory.
+//! Reads a metadata block piece by piece, without trusting its contents, through a window in
+//! memory.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::read_at::ReadAt;
 use crate::text::Text;
 use crate::values::with_element;
 
-/// Number of bytes of a block that are read at a time.
+/// Number of bytes that are read from a block at a time.
 const WINDOW_BYTES: u64 = 32 * 1024;
 
 /// The reason why reading a block ended early.

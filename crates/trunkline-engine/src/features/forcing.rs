@@ -1,14 +1,14 @@
 //! Forcing: a person holds a variable at a value, overriding its source and other writers (H-27).
 //!
 //! ```text
-//! source, writers --> [ behind ]          remembered, not published, counted as refused
-//! force           --> [ cell   ] --> everybody, marked `forced` in its quality
-//! unforce         --> what is behind is published
+//! source, writers --> [ behind ]          refused, not published; a source's is stored
+//! force           --> [ cell   ] --> all readers, marked `forced` in its quality
+//! unforce         --> the update in `behind` is published
 //! ```
 //!
-//! Forcing can be switched off and on for the whole engine. While it is off, every variable shows
-//! the value behind, and the list of forced values remains. In this way many values can be entered
-//! first and then applied at once.
+//! Forcing can be switched off and on for the whole engine. While it is off, every variable has the
+//! value of its source, and the list of forced values remains. This makes it possible to enter many
+//! values first and then apply them at once.
 //!
 //! Lock order: the list of forced variables, then a variable.
 
@@ -35,7 +35,7 @@ pub(crate) struct Forced {
     value: Encoded,
     pub(crate) by: Arc<str>,
     since: Timestamp,
-    /// The last update by its source, or its value before; `None` if it never had one.
+    /// The last update from the source, or the update before the forcing; `None` if there was none.
     behind: Option<Update>,
 }
 
@@ -70,7 +70,7 @@ impl Extension for Forced {
 }
 
 impl Forced {
-    /// Updates the quality of the value behind, as reported by the source.
+    /// Updates the quality of `behind`, as reported by the source.
     fn requalify(&mut self, quality: Quality, wall: Timestamp) {
         if let Some(behind) = &mut self.behind {
             behind.quality = match behind.quality.has_value() {
@@ -217,7 +217,8 @@ impl Forcing<'_> {
         Ok(Attempt::Done(outcome))
     }
 
-    /// Forces an output at the device too. The device's answer is kept behind.
+    /// Also sends the forced value of an output to its device. The device's answer goes to
+    /// `behind`.
     fn force_output(&self, variable: &Variable, now: Tick) {
         let properties = variable.properties();
         if properties.access == trunkline_types::Access::ReadOnly {
@@ -229,7 +230,7 @@ impl Forcing<'_> {
                 (Ok(value), Some(scaling)) => scaling.to_raw(&value, properties.raw_type()).ok(),
                 (value, _) => value.ok(),
             };
-            // Lack of memory has the same result as a provider that does not follow.
+            // If there is not enough memory to decode the value, nothing is sent.
             if let Some(raw) = raw
                 && let Some(known) = self.core.variable(variable.handle())
             {
@@ -272,8 +273,7 @@ impl Forcing<'_> {
     }
 
     /// Switches forcing on or off for the whole engine; the list remains. Returns the number of
-    /// variables concerned. The caller's right must be checked before. The switch is recorded in
-    /// the audit.
+    /// variables affected. Does not check the caller's rights. The switch is recorded in the audit.
     pub fn set(
         &self,
         caller: &Caller,
@@ -395,7 +395,7 @@ pub(crate) fn forced_state(variable: &Variable) -> Option<WhyStep> {
     Some(WhyStep::fault(WhyStage::Filter, sentence, next))
 }
 
-/// Publishes the forced value. With `remember`, the current update becomes the value behind.
+/// Publishes the forced value. With `remember`, stores the current update in `behind`.
 fn apply(
     variable: &Variable,
     state: &mut State,

@@ -1,20 +1,20 @@
-//! The trait of an engine's history: it records what variables do, and answers queries.
+//! The trait of an engine's history, which records updates of variables and answers queries.
 //!
-//! A history is a subscriber of the engine. Its host calls it from two threads: one that records,
-//! and one that maintains. It starts no thread and reads no clock of its own.
+//! A history is a subscriber of the engine. Its host calls it from two threads, one for recording
+//! and one for maintenance. It starts no thread and reads no clock of its own.
 
 use trunkline_types::history::{HistoryPage, HistoryQuery, HistorySettings};
 use trunkline_types::{Moment, Tick, Timestamp};
 
 use super::store::StoreErrorKind;
 
-/// Records variables, and answers queries of what it has recorded. Every method may be called from
-/// any thread.
+/// Records the updates of variables, and answers queries about them. Every method may be called
+/// from any thread.
 pub trait History: Send + Sync {
     fn location(&self) -> String;
 
-    /// Starts or ends the recording of these variables, as its rules say. Called for the variables
-    /// of a library whenever they are deployed or replaced.
+    /// Starts or ends the recording of these variables, according to its rules. Called for the
+    /// variables of a library whenever they are deployed or replaced.
     ///
     /// # Errors
     /// [`HistoryError`]; none of them is recorded until it is called again.
@@ -24,24 +24,25 @@ pub trait History: Send + Sync {
     fn is_idle(&self) -> bool;
 
     /// Records what happened until now, and returns when it is durable. Only one call runs at a
-    /// time; others wait for it. Returns the time of the next call, if one is due even if nothing
-    /// wakes the recorder; this is `moment.now` if there is more.
+    /// time; others wait for it. Returns the time by which the next call is due even if nothing
+    /// wakes the recorder, if there is one; `moment.now` means that there is more to record.
     ///
     /// # Errors
-    /// [`HistoryError`]. What could not be stored waits in memory, and then in the engine.
+    /// [`HistoryError`]. Rows that could not be stored are buffered in memory, and then in the
+    /// engine.
     fn record(&self, moment: Moment) -> Result<Option<Tick>, HistoryError>;
 
-    /// Does a part of the work that keeps the history small and fast, such as moving rows from the
-    /// log into files. Returns true if more is due.
+    /// Does one step of maintenance, which keeps the history small and fast, such as moving rows
+    /// from the log into files. Returns true if more is due.
     ///
     /// # Errors
-    /// [`HistoryError`]; the history is as it was before.
+    /// [`HistoryError`]; the history is unchanged.
     fn maintain(&self, wall: Timestamp) -> Result<bool, HistoryError>;
 
     /// Returns true if [`maintain`](Self::maintain) has something to do.
     fn is_maintenance_due(&self) -> bool;
 
-    /// Returns a page of what was recorded and committed.
+    /// Returns a page of committed rows.
     ///
     /// # Errors
     /// [`HistoryError`] if it cannot be read.
@@ -53,21 +54,20 @@ pub trait History: Send + Sync {
     /// Records that the engine stops. Nothing is recorded afterwards.
     ///
     /// # Errors
-    /// [`HistoryError`]; the stop is not recorded, so that the next start takes it for an
-    /// interruption.
+    /// [`HistoryError`]; the stop is not recorded, so the next start reports an interruption.
     fn close(&self, wall: Timestamp) -> Result<(), HistoryError>;
 
     fn figures(&self) -> HistoryFigures;
 }
 
-/// Figures of a history, for its health.
+/// Statistics of a history, for the engine's health variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HistoryFigures {
     /// Rows recorded since the engine started.
     pub recorded: u64,
     /// Updates that are missing because they could not be recorded in time.
     pub lost: u64,
-    /// Rows that are in the log and not in files yet.
+    /// Rows that are still in the log only, not in Parquet files.
     pub unsealed: u64,
     /// Bytes of all files.
     pub bytes: u64,
@@ -78,15 +78,15 @@ pub enum HistoryError {
     #[error("the history {location} {}", sentence_of(.kind))]
     Files {
         location: String,
-        /// The fault, which prints with its remedy.
+        /// The fault; its message includes the remedy.
         kind: StoreErrorKind,
     },
-    /// The query asks for what cannot be answered.
+    /// The query cannot be answered.
     #[error("{0}")]
     Query(String),
 }
 
-/// The fault of a folder with its remedy.
+/// Describes the fault of the folder and its remedy.
 fn sentence_of(kind: &StoreErrorKind) -> String {
     match kind {
         StoreErrorKind::InUse => "is in use by another engine; stop that one, or name another \

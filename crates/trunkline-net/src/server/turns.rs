@@ -19,13 +19,13 @@ use std::time::Duration;
 use super::session::Session;
 use super::worker::SessionKey;
 
-/// Duration of one turn, whatever the cost of its bytes. Endpoints read no clock: they do a little
-/// at each call, and the turn ends between two calls.
+/// Duration of one turn, regardless of how expensive its bytes are to process. Endpoints read no
+/// clock: each call does a little work, and the turn ends between two calls.
 pub(super) const TURN_TIME: Duration = Duration::from_micros(200);
 
-/// Maximum time that one turn counts. Time beyond it is more often due to the system, which ran
-/// another thread meanwhile, than to the session. If it counted, a session that needs little would
-/// have to wait until all others had used as much.
+/// Maximum time that is charged for one turn. A longer turn is more often due to the system, which
+/// ran another thread in the meantime, than to the session. If all of it were charged, a session
+/// that needs little would have to wait until all others had used as much.
 pub(super) const COUNTED_MAX: Duration = Duration::from_micros(400);
 
 /// The lead of a session that was woken over those that are active.
@@ -55,8 +55,8 @@ type Planned = (Duration, u64, SessionKey);
 /// The planned turns of a thread.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The only planned turn. A thread with little to do has no other, and a heap of one costs as
-    /// much as a small request.
+    /// The planned turn, if there is only one, as in a thread with little to do: a heap of one
+    /// would cost as much as a small request.
     sole: Option<Planned>,
     /// Several planned turns, ordered by the time used and then by the order of planning.
     planned: BinaryHeap<Reverse<Planned>>,

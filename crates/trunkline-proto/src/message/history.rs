@@ -1,10 +1,10 @@
-//! HISTORY and HISTORY_ROWS: what was recorded of variables.
+//! HISTORY and HISTORY_ROWS: queries for the recorded updates of variables.
 //!
-//! The two ends agree on these frames as the feature HISTORY. A page is sent in one or more
-//! HISTORY_ROWS frames, all with the same head; a page may be empty although more pages follow. A
-//! `next` is the `from` of the HISTORY for the next page. The rows of one series may be split over
-//! consecutive items, which differ in their `data` only; so a frame stays about as long as a page
-//! of any other answer.
+//! Used only if both ends have the feature HISTORY. A page is sent in one or more HISTORY_ROWS
+//! frames, all with the same head; a page may be empty although more pages follow. To get the next
+//! page, send a HISTORY frame whose `from` is the `next` of this page. The rows of one series may
+//! be split over consecutive items, which differ only in `data`. This keeps a frame about as short
+//! as those of other answers.
 
 use std::num::NonZeroU64;
 
@@ -130,7 +130,7 @@ record! {
     pub struct HistoryRowsHead<'a> {
         /// Where the next page begins; `None` if this is the last page.
         pub next: Option<HistoryCursor> = FlagsThen<Optional<NEXT, Inner>, NEXT>,
-        /// Where the history is kept and any problem of it, in a sentence.
+        /// Location of the history, and its problem if there is one, as a sentence.
         pub state: &'a str = Text<{ 4 * SENTENCE_BYTES_MAX }>,
     }
 }
@@ -169,7 +169,7 @@ forms! {
 fn width_of(data: &SeriesData) -> u64 {
     match data {
         SeriesData::Rows(_) => 0,
-        // Buckets without a width do not exist.
+        // The width 0 would mean rows; buckets always have a width.
         SeriesData::Buckets { width, .. } => (*width).max(1),
     }
 }

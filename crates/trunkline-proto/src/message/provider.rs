@@ -1,7 +1,7 @@
-//! The provider's frames: a program outside the engine is the source of variables.
+//! Frames of a provider: a program outside the engine that is the source of variables.
 //!
-//! A provider holds a lease: if nothing has come from it for that long, its variables become bad,
-//! with the cause and the time. Used only if both ends have the feature PROVIDER.
+//! A provider holds a lease: if the engine receives nothing from it for that time, its variables
+//! become bad, with the cause and the time. Used only if both ends have the feature PROVIDER.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub fn decode_provided<'a>(frame: &Frame<'a>) -> Result<(Duration, Opened<'a>), 
 record! {
     #[derive(Copy, Eq)]
     pub struct ProviderRequestHead {
-        /// The ticket of the first handle; those of the others follow it.
+        /// The ticket of the first handle; the other handles have the tickets that follow it.
         pub first_ticket: u64 = Fixed,
     }
 }

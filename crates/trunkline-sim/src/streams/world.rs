@@ -1,4 +1,4 @@
-//! The world of one stream: two machines, the network between them, and the time.
+//! The simulated world of one stream: two machines, the network between them, and the time.
 
 mod phases;
 mod processes;
@@ -25,7 +25,7 @@ use crate::link::Way;
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// Number of openings of earlier connections that are kept for a replay.
+/// Number of earlier connections whose first bytes are kept for a replay.
 const OPENINGS: usize = 8;
 
 /// The process of a side, while it runs.
@@ -37,7 +37,6 @@ pub struct Running {
     pub exit: Option<Exit>,
 }
 
-/// One machine.
 pub struct Machine {
     pub running: Option<Running>,
     pub start_at: Option<Tick>,
@@ -51,7 +50,6 @@ pub struct Machine {
     pub way: Way,
 }
 
-/// The world.
 pub struct World {
     pub now: Tick,
     pub rng: Rng,

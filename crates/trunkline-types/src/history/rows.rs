@@ -130,7 +130,7 @@ pub struct RowColumns<'a> {
 pub enum HistoryEvent {
     /// The engine started.
     Started,
-    /// The engine stopped in an orderly way.
+    /// The engine shut down cleanly.
     Stopped,
     /// The engine ended without stopping. The time is that of the last commit before it.
     Interrupted,

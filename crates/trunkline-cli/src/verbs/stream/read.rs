@@ -162,8 +162,8 @@ impl Read<'_> {
         self.pace.poll(&mut self.reader)
     }
 
-    /// With a journal, the stream is left to its next user unless it has ended. Otherwise the
-    /// writer is told how far the reader came.
+    /// Releases the reader. With a journal, leaves the stream to its next user unless it has ended.
+    /// Otherwise reports to the writer how much was read.
     fn go(
         mut reader: ReaderEndpoint,
         args: &EndArgs,

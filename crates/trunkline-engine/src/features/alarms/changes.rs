@@ -1,4 +1,4 @@
-//! The log of the changes of alarms, and its readers: the journal of the host.
+//! The log of alarm changes, and its readers, such as the host's alarm journal.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,35 +10,35 @@ use trunkline_types::wire::encode_alarm;
 use crate::delivery::outbox::{Outbox, Wake, Wakes};
 use crate::sync::{Arc, Mutex};
 
-/// Maximum number of changes that wait for a reader. Beyond it a reader loses the oldest, and learns
-/// how many.
+/// Maximum number of changes that wait for a reader. Beyond it, a reader loses the oldest changes,
+/// and gets their number with the next ones.
 pub const ALARM_CHANGES_MAX: usize = 100_000;
 
-/// The changes that a reader has not taken yet.
+/// The changes that at least one reader has not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog {
     notes: VecDeque<Arc<AlarmNote>>,
-    /// The number of the first note, counted from 0 on.
+    /// The number of the first note in `notes`; the first note ever has number 0.
     first: u64,
     readers: Vec<Option<Place>>,
-    /// Variables whose alarms have a state to keep that is in no note: a delay has begun or ended,
-    /// or the alarm is new. Empty unless a reader keeps states.
+    /// Variables whose alarms have a state that must be saved and that no note contains: a delay
+    /// has begun or ended, or the alarm is new. Empty unless a reader saves states.
     unkept: BTreeSet<u32>,
     /// The version of the newest snapshot of an alarm.
     version: u64,
 }
 
-/// The place of a reader in the log.
+/// A reader's position in the log.
 #[derive(Debug)]
 struct Place {
-    /// The number of the note that it takes next.
+    /// The number of the next note to take.
     next: u64,
     outbox: Arc<Outbox>,
     keeps_states: bool,
 }
 
 impl ChangeLog {
-    /// Appends a change with what must be kept of the alarm, if anybody reads it.
+    /// Appends a change, with the alarm's state to save, if there are readers.
     pub(super) fn append(
         &mut self,
         change: AlarmChange,
@@ -64,7 +64,7 @@ impl ChangeLog {
         }
     }
 
-    /// Notes that the alarms of a variable have a state to keep that is in no note.
+    /// Marks a variable whose alarms have a state that must be saved and that no note contains.
     pub(super) fn note_unkept(&mut self, handle: u32, wakes: &mut Wakes) {
         if !self.keeps_states() {
             return;
@@ -79,7 +79,7 @@ impl ChangeLog {
         std::mem::take(&mut self.unkept)
     }
 
-    /// Returns a version that is greater than every one before.
+    /// Returns a version that is greater than all before it.
     pub(super) fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version
@@ -96,7 +96,7 @@ impl ChangeLog {
             .any(|place| place.keeps_states)
     }
 
-    /// Drops the notes that every reader has taken.
+    /// Drops the notes that all readers have taken.
     fn trim(&mut self) {
         let nexts = self.readers.iter().flatten().map(|place| place.next);
         let wanted = nexts.min().unwrap_or(self.end());
@@ -106,7 +106,7 @@ impl ChangeLog {
     }
 }
 
-/// A change of an alarm, with what must be kept of the alarm over restarts.
+/// A change of an alarm, with the state of the alarm to keep across restarts.
 #[derive(Debug)]
 pub struct AlarmNote {
     pub change: AlarmChange,
@@ -212,7 +212,7 @@ impl AlarmReader {
         (taken, lost)
     }
 
-    /// Returns true if there is nothing to take, and no state to keep.
+    /// Returns true if there are no changes to take, and no states to save.
     pub fn is_idle(&self) -> bool {
         let log = self.log.lock();
         let place = log.readers.get(self.slot).and_then(Option::as_ref);

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! A variable with alarms has an extension that evaluates them under the variable's lock, after
-//! each commit. The variable knows the range of numbers that change no alarm, so that most updates do
-//! not reach the extension. A change within the deadband of the variable that would change an alarm is
-//! committed all the same.
+//! each commit. The variable knows the range of numbers that change no alarm, so most updates do
+//! not reach the extension. A change within the variable's deadband is still committed if it would
+//! change an alarm.
 //!
-//! Limits, setpoints and suppressing conditions that are other variables are read when those change:
-//! their extension [`Operands`] queues the dependent variables, and [`Engine::poll`](crate::Engine::poll)
-//! evaluates them.
+//! A limit, setpoint or suppressing condition can be another variable, and is read when that
+//! variable changes: its extension [`Operand`] queues the dependent variables, and
+//! [`Engine::poll`](crate::Engine::poll) evaluates them.
 //!
 //! Lock order: variable, then the table's lists.
 
@@ -47,10 +47,10 @@ use crate::update::Update;
 use crate::variable::{Committed, Extension, QuietRange, State, Variable};
 use crate::write::View;
 
-/// Longest time for which an alarm can be shelved.
+/// Maximum time for which an alarm can be shelved.
 pub const SHELVE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Time until the alarms of a variable that is being deployed are looked at again.
+/// Time after which the alarms of a variable that is still being deployed are checked again.
 const DEPLOYING_PAUSE: Duration = Duration::from_millis(100);
 
 pub type Alarms<'e> = View<'e, AlarmTable>;
@@ -61,7 +61,7 @@ pub struct AlarmTable {
     lists: Mutex<Lists>,
     log: Arc<Mutex<ChangeLog>>,
     counts: Mutex<Counts>,
-    /// The states of an earlier run, by variable, until the variable is deployed.
+    /// Alarm states of an earlier run, by name of the variable, until the variable is deployed.
     restorable: Mutex<HashMap<String, Vec<KeptAlarm>>>,
 }
 
@@ -69,13 +69,14 @@ pub struct AlarmTable {
 struct Lists {
     /// Variables with alarms.
     known: BTreeSet<u32>,
-    /// Times at which the alarms of a variable can change without an update. At most one for each
-    /// variable, which `due` names.
+    /// Times at which the alarms of a variable can change without an update, at most one for each
+    /// variable.
     queue: BTreeSet<(Tick, u32)>,
+    /// For each variable in `queue`, its time.
     due: HashMap<u32, Tick>,
     /// Variables whose limits, setpoints or conditions may have changed.
     changed: BTreeSet<u32>,
-    /// For the name of each variable that alarms refer to: the variables with those alarms.
+    /// Maps the name of each variable that alarms refer to, to the variables with those alarms.
     referred: BTreeMap<String, BTreeSet<u32>>,
 }
 
@@ -113,10 +114,10 @@ impl From<&AlarmRefusal> for Fault {
 #[derive(Debug)]
 struct VariableAlarms {
     table: Arc<AlarmTable>,
-    /// The time that the table has for this variable.
+    /// The time in the table's queue for this variable.
     due: Cell<Option<Tick>>,
-    /// True while the alarms continue as they were before a restart. A value that was not measured
-    /// in this run, which is initial or retained, does not change them.
+    /// True while the alarms keep the states from before a restart: an initial or retained value,
+    /// which was not measured in this run, does not change them.
     waits_for_sample: Cell<bool>,
     alarms: RefCell<Vec<Entry>>,
 }
@@ -127,7 +128,7 @@ struct Entry {
     alarm: Alarm,
     record: AlarmRecord,
     unshelve_at: Option<Tick>,
-    /// When the delay began that the alarm is in.
+    /// Start of the delay that is running; `None` if none is.
     delayed_since: Option<Timestamp>,
 }
 
@@ -142,8 +143,8 @@ impl Entry {
         }
     }
 
-    /// Continues an alarm of an earlier run. Returns `None` if what was kept is not of this
-    /// definition.
+    /// Restores an alarm of an earlier run. Returns `None` if the definition has changed since, or
+    /// the state is invalid.
     fn restored(definition: &AlarmDefinition, kept: &KeptAlarm, moment: Moment) -> Option<Self> {
         if kept.definition != wire_form(definition) {
             return None;
@@ -176,7 +177,7 @@ impl Entry {
         })
     }
 
-    /// Notes whether a delay has begun or ended. Returns true if that has changed.
+    /// Updates `delayed_since`. Returns true if a delay has begun or ended.
     fn note_delay(&mut self, moment: Moment) -> bool {
         let is_delayed = self.alarm.delay_left(moment.now).is_some();
         let has_changed = is_delayed != self.delayed_since.is_some();
@@ -223,7 +224,7 @@ impl Entry {
         times.min()
     }
 
-    /// Notes a change in the record.
+    /// Updates the record after a change.
     fn note(&mut self, change: Change, input: Input, wall: Timestamp) {
         let record = &mut self.record;
         (record.state, record.is_active) = (change.to, change.is_active);
@@ -268,7 +269,7 @@ fn input_of(update: &Update, data_type: &DataType) -> Input {
     }
 }
 
-/// The newest update of the variable; without a number if it has none in this run.
+/// The variable's newest update, as an input; without a number if there is none in this run.
 fn present_input(variable: &Variable, state: &State) -> Input {
     let update = variable.update_locked(state);
     let input = input_of(&update, variable.data_type());
@@ -282,7 +283,7 @@ fn present_input(variable: &Variable, state: &State) -> Input {
     }
 }
 
-/// Returns the value if it is a scalar. Others may be large, and alarms do not look into them.
+/// Returns the value if it is a scalar. Other values may be large, and alarms do not evaluate them.
 fn scalar(update: &Update, data_type: &DataType) -> Option<Value> {
     let is_scalar = data_type.fixed_size().is_some();
     is_scalar.then(|| update.value.decode(data_type))
@@ -309,7 +310,7 @@ impl Extension for VariableAlarms {
             commit.update,
             commit.update.value.to_f64(commit.variable.data_type()),
         );
-        // Another extension may be the reason for the call.
+        // The call may be meant for another extension.
         if !commit.state.is_quiet(number, update.quality) {
             self.evaluate(commit, wakes);
         }
@@ -325,7 +326,8 @@ impl VariableAlarms {
             if is_of_earlier_run {
                 return;
             }
-            // A stopped library is bad first, and then shows its retained value again.
+            // A variable of a stopped library is bad at first, and then has its retained value
+            // again.
             self.waits_for_sample.set(quality.level() == Level::Bad);
         }
         let input = input_of(commit.update, commit.variable.data_type());
@@ -334,14 +336,14 @@ impl VariableAlarms {
         self.change_all(at, input, commit.moment, wakes, change);
     }
 
-    /// The limits and setpoints of the alarms now.
+    /// The current limits and setpoints of the alarms.
     fn operands(&self) -> Vec<Option<f64>> {
         let alarms = self.alarms.borrow();
         let operands = alarms.iter().map(|entry| entry.alarm.condition().operand());
         operands.collect()
     }
 
-    /// Lets `change` change each alarm, and enters the changes.
+    /// Applies `change` to each alarm, and records the changes. Returns true if anything changed.
     fn change_all(
         &self,
         (variable, state): (&Variable, &State),
@@ -376,7 +378,7 @@ impl VariableAlarms {
         has_changed
     }
 
-    /// Computes what depends on the states of the alarms: the quiet range, and the next time.
+    /// Recomputes what depends on the alarms' states: the quiet range and the time in the queue.
     fn settle(&self, variable: &Variable, state: &State, input: Input) {
         let alarms = self.alarms.borrow();
         let ranges = alarms.iter().map(|entry| entry.alarm.quiet_range());
@@ -418,7 +420,7 @@ impl AlarmTable {
         }
     }
 
-    /// Counts a change, and enters it in the log.
+    /// Counts a change, and appends it to the log.
     fn enter(
         &self,
         variable: &Variable,
@@ -444,7 +446,7 @@ impl AlarmTable {
         self.append(variable, entry, change, wakes);
     }
 
-    /// Enters the end of an alarm that no longer exists, unless it is normal.
+    /// Logs the end of an alarm that no longer exists, unless it is normal.
     fn enter_removed(&self, variable: &Variable, entry: &Entry, moment: Moment, wakes: &mut Wakes) {
         let from = entry.record.state;
         if from == AlarmState::Normal {
@@ -489,7 +491,7 @@ pub(crate) struct AlarmsRef<'s>(Option<Ref<'s, Vec<Entry>>>);
 #[derive(Clone, Copy)]
 pub(crate) struct AlarmView<'a> {
     pub(crate) definition: &'a AlarmDefinition,
-    /// The limit or the setpoint now.
+    /// The current limit or setpoint.
     pub(crate) operand: Option<f64>,
     pub(crate) record: &'a AlarmRecord,
 }
@@ -559,8 +561,8 @@ fn operands(definition: &AlarmDefinition) -> impl Iterator<Item = &String> {
 }
 
 impl Alarms<'_> {
-    /// Gives a variable the alarms of its properties. Alarms whose definition stays the same keep
-    /// their state. The caller holds the variable's lock.
+    /// Sets up a variable's alarms from its properties. Alarms whose definition has not changed
+    /// keep their state. The caller holds the variable's lock.
     pub(crate) fn configure(
         &self,
         variable: &Variable,
@@ -633,7 +635,8 @@ impl Alarms<'_> {
             return;
         };
         self.table.note_unkept(handle, wakes);
-        // Their times are entered again, also if the update below evaluates nothing.
+        // `unlist` removed their times; queue them again, even if there is no update to evaluate
+        // below.
         alarms.settle(variable, state, input_of(&update, variable.data_type()));
         state.set_quiet(QuietRange::EMPTY);
         if update.sequence > 0 {
@@ -648,7 +651,7 @@ impl Alarms<'_> {
         }
     }
 
-    /// Watches the variables that alarms refer to, among those deployed.
+    /// Attaches [`Operand`] to deployed variables that alarms refer to.
     pub(crate) fn deployed(&self, handles: &[u32]) {
         if self.table.lists.lock().referred.is_empty() {
             return;
@@ -674,7 +677,7 @@ impl Alarms<'_> {
         changed.extend(handles.iter().filter(|handle| known.contains(*handle)));
     }
 
-    /// Ends the alarms of a variable that is being undeployed. The caller holds its lock.
+    /// Removes the alarms of a variable that is being undeployed. The caller holds its lock.
     pub(crate) fn forget(
         &self,
         variable: &Variable,
@@ -748,7 +751,7 @@ impl Alarms<'_> {
                 if entry.unshelve_at.is_some_and(|at| at <= moment.now) {
                     entry.unshelve_at = None;
                     entry.record.shelved_until = None;
-                    // It may have been unshelved meanwhile.
+                    // It may have been unshelved in the meantime.
                     return entry.alarm.apply(Event::Unshelve).ok().flatten();
                 }
                 entry.alarm.poll(moment.now)
@@ -757,7 +760,7 @@ impl Alarms<'_> {
         Some(moment.now)
     }
 
-    /// Notes that the table has no time for a variable any more.
+    /// Clears `due` of a variable, whose time is no longer in the table's queue.
     fn forget_due(&self, handle: u32) {
         if let Some(variable) = self.core.variable(handle)
             && let Some(alarms) = variable.lock().extension::<VariableAlarms>()
@@ -766,8 +769,8 @@ impl Alarms<'_> {
         }
     }
 
-    /// Changes the alarms of a variable without an update of it, and its fields with them. `change`
-    /// also gets the newest sample of the variable, if there is one in this run.
+    /// Applies `change` to the alarms of a variable that has no new update, and refreshes its
+    /// fields. `change` also gets the variable's newest sample, if there is one in this run.
     fn change(
         &self,
         handle: u32,
@@ -829,8 +832,8 @@ impl Alarms<'_> {
         });
     }
 
-    /// Returns the alarms of variables that the caller may read, with handles above `after`, at
-    /// least one variable and then until `limit` alarms are found.
+    /// Returns the alarms of variables that the caller may read, in order of their handles,
+    /// beginning above `after`. Stops after the variable with which `limit` is reached.
     pub fn list(&self, caller: &Caller, after: Option<u32>, limit: usize) -> Vec<AlarmStatus> {
         let mut found = Vec::new();
         let mut next = after.map_or(0, |after| after.saturating_add(1));
@@ -919,7 +922,7 @@ impl Alarms<'_> {
             table.enter(&variable, entry, change, Some(caller), moment, wakes);
         }
         let now = entry.record.state;
-        // Also if only the comment or the end of the shelving is new.
+        // Needed even if only the comment or the end of the shelving has changed.
         self.table.note_unkept(handle, wakes);
         drop(entries);
         alarms.settle(&variable, &state, input);
@@ -931,14 +934,15 @@ impl Alarms<'_> {
         self.table.counts.lock().figures(now)
     }
 
-    /// Returns a reader of the changes from now on. `wake` is called when there is something to take.
-    /// With `keeps_states`, it is also called when [`unkept`](Self::unkept) has something to keep.
+    /// Returns a reader of the changes from now on. `wake` is called when there are changes to
+    /// take. With `keeps_states`, it is also called when [`unkept`](Self::unkept) has states to
+    /// save.
     pub fn reader(&self, wake: Box<dyn Wake>, keeps_states: bool) -> AlarmReader {
         AlarmReader::new(&self.table.log, wake, keeps_states)
     }
 
-    /// Takes the states to keep that are in no note. A note that a reader takes afterwards may be
-    /// older or newer than these; their versions tell.
+    /// Takes the states that must be saved and that no note contains. A note that a reader takes
+    /// afterwards may be older or newer than these: compare the versions.
     pub fn unkept(&self) -> Vec<AlarmSnapshot> {
         let handles = self.table.log.lock().take_unkept();
         self.snapshots(handles)
@@ -970,8 +974,8 @@ impl Alarms<'_> {
         found
     }
 
-    /// Gives the engine states of an earlier run. Each is used when its variable is deployed with
-    /// the same definition of the alarm. The next call drops those that were not used.
+    /// Supplies the alarm states of an earlier run. Each is used when its variable is deployed with
+    /// the same definition of the alarm. The next call drops unused states.
     pub fn restore(&self, kept: Vec<KeptAlarm>) {
         let mut restorable = self.table.restorable.lock();
         restorable.clear();

@@ -1,4 +1,4 @@
-//! Tests of an item's counts beyond the bits it has for them.
+//! Tests that an item's counts stay exact beyond the range of its bit fields.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn unconfirmed_updates_beyond_the_item_counter_are_counted_apart() {
     assert!(sut.note_next(index, 12, &mut in_flight));
 }
 
-/// A subscriber that resumed after a gap learns of it once, and costs nothing extra afterwards.
+/// A subscriber that resumed after a gap gets one report of it, and uses the fast path afterwards.
 ///
 /// Behaviour: B-01, B-02.
 #[test]
@@ -58,7 +58,7 @@ fn item_takes_the_fast_path_after_its_loss_is_reported() {
     let index = sut.insert(1, 10, Had::Sequence(5), 10);
     assert!(!sut.note_next(index, 10, &mut in_flight));
     assert!(sut.rest(index).is_some_and(Rest::is_pending));
-    // Like a delivery.
+    // As a delivery does.
     if let Some(rest) = sut.rest_mut(index) {
         assert_eq!(std::mem::take(&mut rest.unreported).disconnect, 4);
     }

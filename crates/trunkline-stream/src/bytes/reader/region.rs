@@ -7,11 +7,10 @@ use crate::element::Plain;
 
 use super::ReaderCore;
 
-/// Elements of a reader's buffer, in one piece. Dropping the region releases them: they count as
-/// read.
+/// Contiguous elements in a reader's buffer. Dropping the region releases them: they count as read.
 ///
 /// Both programs of a stream on one machine share this memory. A faulty or hostile writing program
-/// can modify the elements while you use them, so copy what you check before you rely on it.
+/// can modify the elements while you use them. If you validate elements, copy them first.
 pub struct Region<'a, T: Plain> {
     core: &'a mut ReaderCore,
     count: usize,
@@ -50,7 +49,7 @@ impl<T: Plain + std::fmt::Debug> std::fmt::Debug for Region<'_, T> {
     }
 }
 
-/// Bytes of whole elements of a reader's buffer, in one piece. Dropping the region releases them:
+/// The contiguous bytes of whole elements in a reader's buffer. Dropping the region releases them:
 /// they count as read. The writing program may share this memory: see [`Region`].
 pub struct ByteRegion<'a> {
     core: &'a mut ReaderCore,
