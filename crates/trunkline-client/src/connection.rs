@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Fails with the reason if there is no connection and none will be made.
+    /// Fails with the reason if not connected, and the client no longer tries to connect.
     pub(crate) fn check_usable(&self) -> Result<(), Arc<Disconnect>> {
         self.closed().map_or(Ok(()), |cause| Err(Arc::clone(cause)))
     }
@@ -354,7 +354,7 @@ impl Connection {
         matches!(self.phase, Phase::Open(_)) && self.closing.is_none()
     }
 
-    /// Returns the reason why there is no connection and none will be made.
+    /// Returns the reason why not connected, and the client no longer tries to connect.
     pub(crate) fn closed(&self) -> Option<&Arc<Disconnect>> {
         let failure = self.last_failure.as_ref();
         failure.filter(|_| matches!(self.phase, Phase::Closed))

@@ -11,7 +11,7 @@ use trunkline_types::contract::{BUFFER_ELEMENTS_MAX, SAMPLED_PERIOD_MIN};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RequestError {
     /// The client has given up on the connection, or was closed.
-    #[error("there is no connection and none will be made: {cause}")]
+    #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
         /// The reason.
         cause: Arc<Disconnect>,
@@ -41,7 +41,7 @@ pub enum RequestError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubscribeError {
     /// The client has given up on the connection, or was closed.
-    #[error("there is no connection and none will be made: {cause}")]
+    #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
         /// The reason.
         cause: Arc<Disconnect>,
@@ -79,7 +79,7 @@ pub enum WriteError {
         max: usize,
     },
     /// The client has given up on the connection, or was closed.
-    #[error("there is no connection and none will be made: {cause}")]
+    #[error("not connected, and the client no longer tries to connect: {cause}")]
     Closed {
         /// The reason.
         cause: Arc<Disconnect>,

@@ -117,7 +117,7 @@ pub enum ConfigErrorKind {
     // Type.
     #[error("{reason}")]
     InvalidType { reason: String },
-    #[error("\"{key}\" belongs to {owner} in the same table")]
+    #[error("\"{key}\" is only valid with {owner} in the same table")]
     BelongsTo { key: String, owner: &'static str },
 
     // Properties that do not fit the type or each other.

@@ -1,4 +1,4 @@
-//! Records what variables do, and answers queries of it.
+//! Records updates of variables, and answers queries about them.
 //!
 //! Updates are durable in an append log first, and are moved to Parquet files in the background.
 //! Both are in one folder, which other programs may read at any time:

@@ -169,7 +169,7 @@ pub enum StreamError {
     /// The stream is over for another reason.
     #[error(transparent)]
     Fault(#[from] StreamFault),
-    #[error("a value is not of the type of this stream's elements, {data_type}")]
+    #[error("the value does not have the element type of this stream, {data_type}")]
     Type { data_type: DataType },
     #[error(
         "elements of type {data_type} vary in size, and have no raw form: read and write them as values"

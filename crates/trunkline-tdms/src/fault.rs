@@ -63,7 +63,7 @@ pub enum Fault {
     },
 
     // Data of one segment that cannot be read.
-    #[error("{bytes} bytes of data, and no channel has any; they are not read")]
+    #[error("{bytes} bytes of data belong to no channel and are not read")]
     OwnerlessData { bytes: u64 },
     #[error("{path} holds {data_type}, which cannot be read; no data of this segment is read")]
     UnreadableType {
@@ -85,9 +85,9 @@ pub enum Fault {
         /// The cause.
         problem: &'static str,
     },
-    #[error("relies on metadata that could not be read; no data of this segment is read")]
+    #[error("the segment relies on metadata that could not be read; none of its data is read")]
     LostMetadata,
-    #[error("the ends of strings do not fit the text they are in")]
+    #[error("the string offsets do not fit the string data")]
     BadStrings,
 
     // Refused: the file contradicts itself.
@@ -123,7 +123,7 @@ pub enum Fault {
         /// The number in the file.
         dimensions: u32,
     },
-    #[error("{path} repeats the description of its data, which it does not have yet")]
+    #[error("{path} reuses the data description of an earlier segment, but there is none")]
     NothingBefore { path: ObjectPath },
     #[error("{path} held {before} and now holds {now}; a channel keeps its type")]
     TypeChange {
@@ -138,7 +138,7 @@ pub enum Fault {
     // Faults of the checksum file.
     #[error("the {bytes} bytes of the file of checksums are not checksums; nothing was compared")]
     UnusableSums { bytes: u64 },
-    #[error("no segment is what its checksum says: the checksums are of another file")]
+    #[error("no segment matches its checksum: the checksums belong to another file")]
     SumsOfAnother,
     #[error("the checksum of the next {bytes} bytes does not match; do not trust them")]
     WrongSum { bytes: u64 },
@@ -146,9 +146,9 @@ pub enum Fault {
     SummedBeyondEnd { missing: u64 },
     #[error("the {bytes} bytes from here on have no checksum")]
     NoSum { bytes: u64 },
-    #[error("{entries} checksums of what follows are damaged themselves")]
+    #[error("{entries} checksums of the following data are themselves damaged")]
     DamagedSums { entries: u64 },
-    #[error("the file of checksums ends within one: {bytes} of 24 bytes")]
+    #[error("the checksum file ends within an entry: {bytes} of 24 bytes")]
     CutSums { bytes: u64 },
 }
 

@@ -159,7 +159,7 @@ impl<'a, R: ReadAt + ?Sized> Block<'a, R> {
             match data_type {
                 TdmsType::Void => PropertyValue::Void,
                 TdmsType::String => PropertyValue::String(self.string(u64::MAX)?.into()),
-                _ => return Err(self.bad("a property of a type that is not known")),
+                _ => return Err(self.bad("a property has an unknown type")),
             }
         );
         Ok((name, value))

@@ -197,7 +197,7 @@ fn unreadable_property_loses_the_rest_of_its_block() {
     ]);
     let (values, faults) = tolerated(&bytes);
     assert_eq!(values, [1, 5, 6]);
-    let unknown = "a property of a type that is not known";
+    let unknown = "a property has an unknown type";
     let relies = "it relies on metadata that could not be read";
     assert_eq!(faults[0], Fault::BadMetadata { problem: unknown });
     assert_eq!(faults[1..3], [Fault::LostMetadata, Fault::LostMetadata]);

@@ -46,7 +46,7 @@ pub enum SocketPathError {
         path: String,
     },
     #[error(
-        "the path of the Unix socket has {bytes} bytes, and {SOCKET_PATH_BYTES_MAX} is the limit: \
+        "the path of the Unix socket is {bytes} bytes long, and the limit is {SOCKET_PATH_BYTES_MAX}: \
          choose a folder with a shorter path"
     )]
     TooLong {

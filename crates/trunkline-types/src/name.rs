@@ -99,7 +99,7 @@ pub enum NameError {
     },
     /// A second `#`, or a slash after the `#`.
     #[error(
-        "{character:?} at byte {position} is inside the field: write {escape} for the character itself"
+        "{character:?} at byte {position} is not allowed in a field: write {escape} for the character itself"
     )]
     InField {
         /// Offset of the character.

@@ -106,7 +106,7 @@ pub(super) fn replace(text: &str, name: &str, part: &str) -> Option<String> {
 
 /// A table of the crates, from their manifests.
 fn crates(tree: &Tree) -> Result<String, String> {
-    let mut table = "| Crate | What it holds |\n|---|---|\n".to_owned();
+    let mut table = "| Crate | Contents |\n|---|---|\n".to_owned();
     for (path, text) in tree.with_ending("toml") {
         let folder = path
             .strip_prefix("crates/")

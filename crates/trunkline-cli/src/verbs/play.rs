@@ -224,7 +224,7 @@ fn report(
 
 fn unreadable(count: u64, one: &str) -> String {
     format!(
-        "{} cannot be read and are not played: the ends of strings do not fit the text they are in",
+        "{} cannot be read and are not played: the string offsets do not fit the string data",
         counted(count, one)
     )
 }

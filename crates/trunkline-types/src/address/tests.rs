@@ -26,7 +26,7 @@ fn invalid_socket_path_is_refused_with_the_reason() {
         ("/run//plant.sock", "contains ., .. or //"),
         ("/run/plant#1.sock", "'#', which is reserved"),
         ("/run/a\0.sock", "which is reserved"),
-        (long.as_str(), "has 108 bytes, and 107 is the limit"),
+        (long.as_str(), "is 108 bytes long, and the limit is 107"),
     ] {
         let error = SocketPath::parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");

@@ -159,11 +159,11 @@ fn errors_are_reported() {
         ),
         (
             "lib/a#b#c",
-            "'#' at byte 7 is inside the field: write %23 for the character itself",
+            "'#' at byte 7 is not allowed in a field: write %23 for the character itself",
         ),
         (
             "lib/a#b/c",
-            "'/' at byte 7 is inside the field: write %2F for the character itself",
+            "'/' at byte 7 is not allowed in a field: write %2F for the character itself",
         ),
         (
             "lib/é*",

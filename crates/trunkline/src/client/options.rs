@@ -68,7 +68,7 @@ impl ConnectOptions {
 #[non_exhaustive]
 pub enum ConnectError {
     /// A thread could not be started.
-    #[error("a thread could not be started ({0}); the system's limit on threads is reached")]
+    #[error("cannot start a thread ({0}); the system's thread limit has been reached")]
     Thread(std::io::Error),
     /// The text is not a URL.
     #[error("{0}")]

@@ -121,7 +121,7 @@ pub enum StartError {
     #[error("{0}")]
     Bind(#[from] BindError),
     /// A thread could not be started.
-    #[error("a thread could not be started ({0}); the system's limit on threads is reached")]
+    #[error("cannot start a thread ({0}); the system's thread limit has been reached")]
     Thread(std::io::Error),
     /// The store cannot be used.
     #[error("{0}")]

@@ -21,14 +21,14 @@ use crate::{CliError, Context, Exit, Problem, Tally};
 pub(crate) use self::journal::Entry;
 pub(crate) use self::report::Report;
 
-/// Show alarms, acknowledge them, hide them, and show what happened
+/// List, acknowledge, reset and shelve alarms, and show their journal
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Ls(ListArgs),
     /// Acknowledge alarms
     ///
-    /// Alarms that wait for no acknowledgement are left as they are. If the engine refuses any of the
-    /// others, the exit code is 6.
+    /// Alarms that need no acknowledgement are not changed. If the engine refuses any of the others,
+    /// the exit code is 6.
     Ack(ActArgs),
     /// Reset latched alarms
     ///
@@ -39,9 +39,9 @@ pub(crate) enum Subcommand {
     ///
     /// An alarm whose condition is met is then unacknowledged.
     Unshelve(ActArgs),
-    /// Take alarms out of service, until `enable`
+    /// Take alarms out of service until they are enabled again
     ///
-    /// The engine still evaluates them, but nobody sees them.
+    /// The engine still evaluates them, but does not show them.
     Disable(ActArgs),
     /// Return alarms to service
     ///
@@ -53,8 +53,8 @@ pub(crate) enum Subcommand {
 
 /// List alarms that are not normal
 ///
-/// Active alarms come first; among them, and among the others, the most urgent come first. `get` and
-/// `monitor` show one property of an alarm as a field, such as boiler/level#alarm.hi.state.
+/// Active alarms come first. Within each group, the most urgent come first. `get` and `monitor` show
+/// one property of an alarm as a field, such as boiler/level#alarm.hi.state.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
@@ -100,7 +100,7 @@ pub(crate) struct ActArgs {
     #[command(flatten)]
     selection: Selection,
 
-    /// Comment, which is shown with the alarm
+    /// Comment to show with the alarm
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }

@@ -17,10 +17,10 @@ use crate::{CliError, Context, Exit};
 /// An alarm that is active for longer than this is standing.
 const STANDING: Duration = Duration::from_secs(24 * 3600);
 
-/// Show how many alarms there are, and which ones are a nuisance
+/// Summarise the alarm load, and list nuisance alarms
 ///
-/// Counts the alarms raised since a time, as the alarm journal records them, and the present states.
-/// An operator can handle about one alarm in ten minutes; more than ten are a flood.
+/// Counts the alarms raised since a time, as recorded in the alarm journal, and the current states.
+/// An operator can handle about one alarm in ten minutes; more than ten in that time are a flood.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only alarms of this variable, of the variables of this library, or of variables that match a

@@ -63,8 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CONTRACT", default_value = "last:1000")]
     contract: Contract,
 
-    /// Begin with what was recorded since this time, such as 10m or 14:30, and continue with every
-    /// update that arrives, each once
+    /// Print the updates recorded since this time, such as 10m or 14:30, and then each new update,
+    /// without duplicates
     #[arg(
         long,
         value_name = "TIME",
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     )]
     since: Option<String>,
 
-    /// Stop after this number of readings, or of changes of alarms
+    /// Stop after this number of readings or alarm changes
     #[arg(
         long,
         value_name = "N",

@@ -139,7 +139,7 @@ impl<'c, 'a, R: ReadAt> Blocks<'c, 'a, R> {
             self.note(
                 number,
                 column,
-                "the ends of strings do not fit the text they are in",
+                "the string offsets do not fit the string data",
             );
         }
         Ok((texts, ranges))
