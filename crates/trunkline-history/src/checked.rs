@@ -10,7 +10,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
 /// Bytes with a checksum of their own.
-const BLOCK: usize = 64 << 10;
+pub(crate) const BLOCK: usize = 64 << 10;
 
 /// Computes the checksums of what is written.
 pub(crate) struct ChecksumWriter<W> {
