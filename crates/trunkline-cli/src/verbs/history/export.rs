@@ -5,7 +5,7 @@ mod tdms;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::ArrowError;
@@ -371,7 +371,7 @@ mod tests {
 
     fn form_of(file: &str) -> Result<ExportForm, Problem> {
         form(&Args {
-            file: Path::new(file).to_owned(),
+            file: file.into(),
             names: Vec::new(),
             since: String::new(),
             until: None,

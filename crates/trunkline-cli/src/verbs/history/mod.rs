@@ -35,8 +35,8 @@ use crate::{CliError, Context, Exit, Problem};
 /// for each interval: the number of values, the smallest, the largest, the first, the last and the
 /// mean. With --folder it reads the folder of a history, whether an engine records into it or not.
 ///
-/// The subcommands look after the folder of a history. A variable that is named like one of them, such
-/// as `ls`, is written after `--`.
+/// The subcommands look after the folder of a history. Names of variables contain a `/`, so none is
+/// taken for a subcommand.
 #[derive(Clone, Debug, clap::Args)]
 #[command(subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
