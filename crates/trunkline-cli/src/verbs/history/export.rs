@@ -122,7 +122,8 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
                 continue;
             }
             match sink.add(series, context) {
-                Ok(()) => written.add(series),
+                Ok(true) => written.add(series),
+                Ok(false) => {}
                 Err(Failed::Io(error)) => return watch.failed(path, &error),
                 Err(Failed::Other(error)) => return Err(error),
             }
@@ -279,7 +280,8 @@ impl Sink {
         })
     }
 
-    fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<(), Failed> {
+    /// Returns false if the format cannot hold the series.
+    fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<bool, Failed> {
         let batch = || {
             let batch = arrow_batch(series);
             batch.map_err(|error| Failed::Other(Problem::failed("history", error.to_string()).into()))
@@ -300,9 +302,9 @@ impl Sink {
                 }
             }
             #[cfg(target_os = "linux")]
-            Self::Tdms(recording) => recording.add(series, context)?,
+            Self::Tdms(recording) => return recording.add(series, context),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns false if something was left out, which was reported.

@@ -54,11 +54,15 @@ impl Recording {
         self.is_whole
     }
 
-    pub(super) fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<(), Failed> {
+    pub(super) fn add(
+        &mut self,
+        series: &HistorySeries,
+        context: &Context,
+    ) -> Result<bool, Failed> {
         let name = &series.variable;
         let known = self.variables.get(name).copied();
         if let Some((None, _)) = known {
-            return Ok(());
+            return Ok(false);
         }
         if matches!(series.data_type, DataType::Array(_) | DataType::Waveform(_)) {
             let sentence = "values of arrays and waveforms are not in the history; use another \
@@ -66,7 +70,7 @@ impl Recording {
             left_out(name, sentence, context)?;
             self.variables.insert(name.clone(), (None, 0));
             self.is_whole = false;
-            return Ok(());
+            return Ok(false);
         }
         let id = self.recording.add(name, &series.data_type);
         let id = id.map_err(|error| match error {
@@ -114,7 +118,7 @@ impl Recording {
             self.recording.note_lost(id, lost.count()).map_err(failed)?;
         }
         self.variables.insert(name.clone(), (Some(id), events));
-        Ok(())
+        Ok(true)
     }
 
     pub(super) fn finish(mut self) -> Result<Out, Failed> {
