@@ -1,4 +1,4 @@
-//! Three examples for the help of each command. Tests parse all of them.
+//! Three examples or more for the help of each command. Tests parse all of them.
 
 const EXAMPLES: &[&str] = &[
     "trunkline get boiler/level",
@@ -75,6 +75,7 @@ const EXAMPLES: &[&str] = &[
     "trunkline play run.tdms",
     "trunkline play run.tdms --speed 2",
     "trunkline play run.tdms --as boiler=replay --full",
+    "trunkline play --history 'boiler/**' --since 10m --as boiler=replay",
     "trunkline tdms info run.tdms",
     "trunkline tdms cat run.tdms --from 10s --to 20s -o csv",
     "trunkline tdms convert run.tdms run.parquet",

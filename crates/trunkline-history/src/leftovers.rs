@@ -1,6 +1,7 @@
 //! Files that the catalogue does not have: what a crash has left, and the only copies of rows.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use crate::catalogue::PartRow;
 use crate::compact::date_of;
@@ -8,7 +9,7 @@ use crate::error::Error;
 use crate::folder::SET_APART;
 use crate::footer;
 use crate::part::{self, Part};
-use crate::{files_in, remove_if_there, summary};
+use crate::{files_below, files_in, remove_if_there, summary};
 
 /// Removes unfinished files, and files whose rows are still in the log or in the files of the
 /// catalogue. Other files that the catalogue does not have are set apart: nothing that may be the
@@ -36,10 +37,26 @@ pub(crate) fn remove(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<u
             std::fs::rename(&from, &apart)?;
             count += 1;
         }
-        remove_if_there(&summary::path_of(folder, &path))?;
-        remove_if_there(&footer::copy_path(folder, &path))?;
     }
+    remove_companions(folder, known)?;
     Ok(count)
+}
+
+/// Removes summaries and footers of files that the catalogue does not have.
+fn remove_companions(folder: &Path, known: &[PartRow]) -> Result<(), Error> {
+    let of_part = |part: &PartRow| {
+        let summary = summary::path_of(folder, &part.path);
+        [summary, footer::copy_path(folder, &part.path)]
+    };
+    let known: HashSet<PathBuf> = known.iter().flat_map(of_part).collect();
+    for name in ["summaries", "footers"] {
+        for path in files_below(&folder.join(name))? {
+            if !known.contains(&path) {
+                remove_if_there(&path)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn sentence(count: usize) -> String {

@@ -491,10 +491,20 @@ fn create(folder: &Path) -> Result<(), Error> {
     Ok(builder.recursive(true).mode(0o700).create(folder)?)
 }
 
-/// Returns the paths of all Parquet files within the folder.
+/// Returns the paths of all files of rows within the folder.
 fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
+    let all = files_below(&folder.join("samples"))?.into_iter();
+    let inside = all.filter_map(|path| {
+        let inside = path.strip_prefix(folder).ok()?.to_str()?;
+        part::segments_of(inside).map(|_| inside.to_owned())
+    });
+    Ok(inside.collect())
+}
+
+/// Returns the files in the folders of dates below a folder.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
-    let dates = match std::fs::read_dir(folder.join("samples")) {
+    let dates = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
         dates => dates?,
     };
@@ -504,12 +514,7 @@ fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
             continue;
         }
         for file in std::fs::read_dir(date.path())? {
-            let file = file?;
-            let path = file.path();
-            let inside = path.strip_prefix(folder).ok().and_then(Path::to_str);
-            if let Some(inside) = inside.filter(|path| part::segments_of(path).is_some()) {
-                found.push(inside.to_owned());
-            }
+            found.push(file?.path());
         }
     }
     Ok(found)

@@ -195,10 +195,9 @@ impl Check<'_> {
         let error = match Snapshot::checked(self.folder) {
             Ok(snapshot) => return Ok((snapshot.series, snapshot.parts)),
             Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => absence(self.folder)?,
-            Err(error @ Error::Changing) => return Err(error),
             Err(error) => error,
         };
-        if matches!(error, Error::NoHistory | Error::Newer { .. }) {
+        if !matches!(error, Error::Damaged(_) | Error::Sqlite(_)) {
             return Err(error);
         }
         self.find(Finding::of_file(CATALOGUE, error.sentence(), REBUILD));

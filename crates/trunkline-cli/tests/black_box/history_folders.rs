@@ -316,24 +316,38 @@ fn exported_recording_is_played_with_the_same_values() {
     plant.done(&["put", "rig/text", "weiß %2F 'x'"]);
     let file = plant.path("x.tdms");
     plant.done(&["history", "export", &file, "rig/**"]);
-    let info = plant.done(&["tdms", "info", &file, "--properties"]);
+    let info = plant.done(&["tdms", "info", &file, "--json"]);
     for part in ["rig%2Flevel", "event_1", "interrupted", "gap_1_lost"] {
         assert!(info.out.contains(part), "{part}: {}", info.out);
     }
     let rows = plant.done(&["tdms", "cat", &file, "--channel", "rig/level/*", "-o", "csv"]);
     assert_eq!(rows.out.lines().count(), 6, "{}", rows.out);
 
-    let other = Recorded::start(PLANT);
-    let played = other.done(&["play", &file, "--full", "--keep-times", "--json"]);
-    let played = checked(&played.err, Some("played")).remove(0);
-    assert_eq!((&played["updates"], &played["failed"]), (&8.into(), &0.into()));
-    for name in ["rig/level", "rig/count", "rig/text"] {
-        let shown = |plant: &Recorded| -> Vec<[Json; 3]> {
-            let readings = plant.history(name).0.into_iter();
-            let keys = ["ts", "value", "q"];
-            readings.map(|one| keys.map(|key| one[key].clone())).collect()
-        };
-        assert_eq!(shown(&other), shown(&plant), "{name}");
+    // The second one is played without a file.
+    let folder = plant.path("plant.history");
+    for source in [&[file.as_str()][..], &["--history", "rig/**", "--folder", &folder]] {
+        let other = Recorded::start(PLANT);
+        let words = ["--full", "--keep-times", "--json"];
+        let played = other.done(&[&["play"], source, &words].concat());
+        let played = checked(&played.err, Some("played")).remove(0);
+        assert_eq!((&played["updates"], &played["failed"]), (&8.into(), &0.into()));
+        for name in ["rig/level", "rig/count", "rig/text"] {
+            let shown = |plant: &Recorded| -> Vec<[Json; 3]> {
+                let readings = plant.history(name).0.into_iter();
+                let keys = ["ts", "value", "q"];
+                readings.map(|one| keys.map(|key| one[key].clone())).collect()
+            };
+            assert_eq!(shown(&other), shown(&plant), "{source:?}: {name}");
+        }
+    }
+    for words in [
+        &["play"][..],
+        &["play", &file, "--history", "rig/**"],
+        &["play", &file, "--since", "1m"],
+        &["play", "--history", "rig/**", "--since", "1m", "--until", "2m"],
+    ] {
+        let refused = plant.run(words);
+        assert_eq!(refused.code, Some(2), "{words:?}: {refused:?}");
     }
 }
 

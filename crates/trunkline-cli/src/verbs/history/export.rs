@@ -5,7 +5,7 @@ mod tdms;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::ArrowError;
@@ -85,6 +85,15 @@ enum ExportForm {
     Tdms,
 }
 
+/// What is written to a file.
+pub(crate) struct Range<'a> {
+    pub(crate) names: &'a [String],
+    pub(crate) since: &'a String,
+    pub(crate) until: Option<&'a String>,
+    /// The folder to read instead of asking an engine.
+    pub(crate) folder: Option<&'a Path>,
+}
+
 pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let path = args.file.as_path();
     let form = form(args)?;
@@ -92,8 +101,54 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         let sentence = "the form is for programs, and standard output is a terminal; name a file";
         return Err(Problem::usage(sentence).into());
     }
-    let targets = targets::resolve(&args.names, &context.settings)?;
-    let (since, until) = range(Some(&args.since), args.until.as_ref(), context)?;
+    let range = Range {
+        names: &args.names,
+        since: &args.since,
+        until: args.until.as_ref(),
+        folder: args.folder.as_deref(),
+    };
+    let Some(written) = write(&range, path, form, args.force, context)? else {
+        return Ok(Exit::Interrupted);
+    };
+    context.tell(&FolderEvent::HistoryExported {
+        file: path.display().to_string(),
+        rows: written.rows,
+        variables: written.names.len() as u64,
+        bytes: written.bytes,
+    })?;
+    if written.state.is_empty() {
+        return Ok(Exit::Failed.when(!written.is_whole));
+    }
+    context.tell_as("history-fault", &written.state)?;
+    Ok(Exit::Lost)
+}
+
+/// Writes a recording, as `play` reads it. Returns false after Ctrl-C.
+#[cfg(target_os = "linux")]
+pub(crate) fn write_recording(
+    range: &Range<'_>,
+    path: &Path,
+    context: &Context,
+) -> Result<bool, CliError> {
+    let Some(written) = write(range, path, ExportForm::Tdms, false, context)? else {
+        return Ok(false);
+    };
+    if !written.state.is_empty() {
+        context.tell_as("history-fault", &written.state)?;
+    }
+    Ok(true)
+}
+
+/// Returns what was written; `None` after Ctrl-C.
+fn write(
+    wanted: &Range<'_>,
+    path: &Path,
+    form: ExportForm,
+    is_forced: bool,
+    context: &Context,
+) -> Result<Option<Written>, CliError> {
+    let targets = targets::resolve(wanted.names, &context.settings)?;
+    let (since, until) = range(Some(wanted.since), wanted.until, context)?;
     let query = HistoryQuery {
         patterns: patterns_of(&targets.wanted)?,
         since,
@@ -103,14 +158,18 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         from: None,
         limit: 0,
     };
-    let source = Source::open(&targets.engine, args.folder.as_deref(), context)?;
+    let source = Source::open(&targets.engine, wanted.folder, context)?;
     let mut pages = Pages::new(source, query, context);
-    let out = Out::new(path, None, args.force, context)?;
+    let out = Out::new(path, None, is_forced, context)?;
     let watch = out.watch();
+    let failed = |failed: Failed| match failed {
+        // Nothing but Ctrl-C ends the command without an error.
+        Failed::Io(error) => watch.failed(path, &error).map(|_| None),
+        Failed::Other(error) => Err(error),
+    };
     let mut sink = match Sink::new(form, out, context) {
         Ok(sink) => sink,
-        Err(Failed::Io(error)) => return watch.failed(path, &error),
-        Err(Failed::Other(error)) => return Err(error),
+        Err(error) => return failed(error),
     };
     let mut written = Written::default();
     while let Some(page) = pages.next()? {
@@ -123,13 +182,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
             }
             match sink.add(series, context) {
                 Ok(true) => written.add(series),
-                Ok(false) => {}
-                Err(Failed::Io(error)) => return watch.failed(path, &error),
-                Err(Failed::Other(error)) => return Err(error),
+                Ok(false) => written.is_whole = false,
+                Err(error) => return failed(error),
             }
         }
         if context.interrupted.is_so() {
-            return Ok(Exit::Interrupted);
+            return Ok(None);
         }
     }
     if written.names.is_empty() {
@@ -140,33 +198,35 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         );
         return Err(Problem::failed("nothing-recorded", sentence).into());
     }
-    let is_whole = sink.is_whole();
     let out = match sink.finish() {
         Ok(out) => out,
-        Err(Failed::Io(error)) => return watch.failed(path, &error),
-        Err(Failed::Other(error)) => return Err(error),
+        Err(error) => return failed(error),
     };
-    let bytes = out.bytes;
+    written.bytes = out.bytes;
     out.finish(path)?;
-    context.tell(&FolderEvent::HistoryExported {
-        file: path.display().to_string(),
-        rows: written.rows,
-        variables: written.names.len() as u64,
-        bytes,
-    })?;
-    if written.state.is_empty() {
-        return Ok(Exit::Failed.when(!is_whole));
-    }
-    context.tell_as("history-fault", &written.state)?;
-    Ok(Exit::Lost)
+    Ok(Some(written))
 }
 
 /// What was written so far.
-#[derive(Default)]
 struct Written {
     names: BTreeSet<String>,
     rows: u64,
+    bytes: u64,
     state: String,
+    /// False if something was left out, which was reported.
+    is_whole: bool,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self {
+            names: BTreeSet::new(),
+            rows: 0,
+            bytes: 0,
+            state: String::new(),
+            is_whole: true,
+        }
+    }
 }
 
 impl Written {
@@ -305,15 +365,6 @@ impl Sink {
             Self::Tdms(recording) => return recording.add(series, context),
         }
         Ok(true)
-    }
-
-    /// Returns false if something was left out, which was reported.
-    fn is_whole(&self) -> bool {
-        match self {
-            Self::Csv(..) | Self::Parquet(_) | Self::Arrow(_) => true,
-            #[cfg(target_os = "linux")]
-            Self::Tdms(recording) => recording.is_whole(),
-        }
     }
 
     fn finish(self) -> Result<Out, Failed> {

@@ -1,7 +1,7 @@
 //! `history`: shows what an engine has recorded of variables, and looks after the folder of a history.
 
 mod buckets;
-mod export;
+pub(crate) mod export;
 mod folder;
 mod plot;
 mod source;

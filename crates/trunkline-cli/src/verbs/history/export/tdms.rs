@@ -19,9 +19,8 @@ const WAITING_BYTES: usize = 8 << 20;
 pub(super) struct Recording {
     recording: VariableRecording<Shared>,
     out: Shared,
-    /// Variables, with the type of those that are recorded and the number of their events.
+    /// Variables with the number of their events; without an id if they are left out.
     variables: BTreeMap<String, (Option<VariableId>, u64)>,
-    is_whole: bool,
 }
 
 /// The file, which the recording appends to.
@@ -46,14 +45,10 @@ impl Recording {
             recording: VariableRecording::new(out.clone(), WAITING_BYTES),
             out,
             variables: BTreeMap::new(),
-            is_whole: true,
         }
     }
 
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
-    }
-
+    /// Adds a page of a variable. Returns false if it is left out.
     pub(super) fn add(
         &mut self,
         series: &HistorySeries,
@@ -69,7 +64,6 @@ impl Recording {
                             format for their times, or record them with `record start`";
             left_out(name, sentence, context)?;
             self.variables.insert(name.clone(), (None, 0));
-            self.is_whole = false;
             return Ok(false);
         }
         let id = self.recording.add(name, &series.data_type);
