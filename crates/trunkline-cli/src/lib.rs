@@ -95,7 +95,10 @@ fn check_places(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
     let is_given = |argument: &&clap::Arg| {
         own.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
-    match arguments.filter(|argument| argument.get_long().is_some()).find(is_given) {
+    match arguments
+        .filter(|argument| argument.get_long().is_some())
+        .find(is_given)
+    {
         None => Ok(()),
         Some(argument) => {
             let option = argument.get_long().unwrap_or_default();

@@ -140,9 +140,9 @@ impl Catalogue {
 
     /// Checks the pages of the catalogue.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let found: String =
-            self.connection
-                .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        let found: String = self
+            .connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         match found.as_str() {
             "ok" => Ok(()),
             what => Err(Error::damaged(format!("its catalogue: {what}"))),

@@ -15,7 +15,10 @@ pub(crate) enum Error {
     Io(io::Error),
     Sqlite(rusqlite::Error),
     Damaged(String),
-    Newer { found: u32, known: u32 },
+    Newer {
+        found: u32,
+        known: u32,
+    },
     InUse,
     /// There is no such folder, or it has no history.
     NoHistory,

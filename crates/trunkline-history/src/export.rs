@@ -59,5 +59,7 @@ pub fn arrow_batch(series: &HistorySeries) -> Result<Option<RecordBatch>, Histor
         columns.extend(rows.columns().iter().skip(column::TIME).cloned());
         Ok(RecordBatch::try_new(arrow_schema(), columns)?)
     };
-    build().map(Some).map_err(|error| error.of(one.name.as_ref()))
+    build()
+        .map(Some)
+        .map_err(|error| error.of(one.name.as_ref()))
 }

@@ -258,7 +258,9 @@ impl HistoryFolder {
         } = &self.content;
         let filed = parts.iter().map(|part| part.row.rows).sum::<u64>();
         let log_rows = segments.iter().map(|one| one.count as u64).sum::<u64>();
-        let of_parts = parts.iter().map(|part| (part.row.first_time, part.row.last_time));
+        let of_parts = parts
+            .iter()
+            .map(|part| (part.row.first_time, part.row.last_time));
         let of_logs = segments.iter().flat_map(|one| one.rows.values());
         let times = of_parts.chain(of_logs.filter_map(times_of));
         let mut info = FolderInfo {

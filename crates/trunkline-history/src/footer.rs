@@ -274,7 +274,9 @@ pub(crate) fn find(path: &Path, copy: &Path) -> Result<Footer, Error> {
     let [a, b, c, d, ..] = tail;
     let length = u64::from(u32::from_le_bytes([a, b, c, d]));
     if !tail.ends_with(b"PAR1") || length > end {
-        return Err(Error::damaged("the end of the file is not that of a file of rows"));
+        return Err(Error::damaged(
+            "the end of the file is not that of a file of rows",
+        ));
     }
     let mut metadata = vec![0; length as usize];
     file.read_exact_at(&mut metadata, end - length)?;

@@ -65,10 +65,16 @@ pub(crate) fn sentence(count: usize) -> String {
 
 /// Returns true if files of the same date have all of these segments.
 fn is_in_others(folder: &Path, path: &str, own: &[(u64, u64)], known: &[PartRow]) -> bool {
-    let same_date = known.iter().filter(|part| date_of(&part.path) == date_of(path));
+    let same_date = known
+        .iter()
+        .filter(|part| date_of(&part.path) == date_of(path));
     let others = same_date.filter_map(|row| Part::new(folder, row.clone()).segments().ok());
     let others: Vec<(u64, u64)> = others.flatten().collect();
-    let is_in = |segment: u64| others.iter().any(|(from, to)| (*from..=*to).contains(&segment));
+    let is_in = |segment: u64| {
+        others
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&segment))
+    };
     let mut numbers = own.iter().flat_map(|(from, to)| *from..=*to);
     !own.is_empty() && numbers.all(is_in)
 }

@@ -76,8 +76,8 @@ use trunkline_types::{Moment, Tick, Timestamp};
 
 use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
-use crate::folder::absence;
 pub use crate::export::{arrow_batch, arrow_schema};
+use crate::folder::absence;
 pub use crate::folder::{FolderError, FolderInfo, FolderSeries, HistoryFolder};
 use crate::log::Log;
 use crate::part::Part;
@@ -198,7 +198,10 @@ impl FileHistory {
         let (frozen, old) = (unsealed.segments, unsealed.sealed);
         let frozen = frozen.into_iter().map(Arc::new).collect();
         let mut of_engine = Rows::new(None);
-        unsealed.interrupted.into_iter().for_each(|mark| of_engine.push_mark(mark));
+        unsealed
+            .interrupted
+            .into_iter()
+            .for_each(|mark| of_engine.push_mark(mark));
         of_engine.push_mark(HistoryMark {
             key: RowKey {
                 time: wall.as_nanos(),

@@ -25,9 +25,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_types::Timestamp;
 use trunkline_types::history::Rows;
-use trunkline_types::wire::{
-    Reader, decode_rows, encode_rows, put_varint,
-};
+use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_varint};
 
 use crate::catalogue::Series;
 use crate::error::Error;
@@ -156,7 +154,9 @@ impl Commit<'_> {
             && let Some(definition) = define()
         {
             self.log.defining.push(series);
-            self.item(u64::from(series) * 2 + 1, |buffer| definition.define(buffer));
+            self.item(u64::from(series) * 2 + 1, |buffer| {
+                definition.define(buffer)
+            });
         }
         let kind = u64::from(series) * 2;
         if rows.len() <= ITEM_ROWS {
@@ -352,7 +352,8 @@ impl Recovered {
             let length = reader.varint()? as usize;
             let id = (kind / 2) as u32;
             if kind % 2 == 1 {
-                self.series.push(Series::defined(id, reader.bytes(length)?)?);
+                self.series
+                    .push(Series::defined(id, reader.bytes(length)?)?);
             } else {
                 self.rows.push((id, decode_rows(&mut reader.sub(length)?)?));
             }

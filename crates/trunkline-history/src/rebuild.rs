@@ -98,7 +98,10 @@ fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
 /// Moves the catalogue to a folder of its own, and returns its path.
 fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
     let names = [CATALOGUE_LOG, "catalogue.sqlite-shm", CATALOGUE];
-    let mut names = names.into_iter().filter(|name| folder.join(name).exists()).peekable();
+    let mut names = names
+        .into_iter()
+        .filter(|name| folder.join(name).exists())
+        .peekable();
     if names.peek().is_none() {
         return Ok(None);
     }
@@ -131,18 +134,18 @@ pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
     let logs: BTreeSet<u64> = log::segments(folder)?.into_iter().collect();
     let newest = found.iter().map(|one| one.row.segment).max().unwrap_or(0);
     let is_joined = |one: &Found| !matches!(one.segments.as_slice(), [(from, to)] if from == to);
-    let in_joined = |one: &Found| {
-        is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest)
-    };
+    let in_joined =
+        |one: &Found| is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest);
     // Segments are sealed one after the other, and joined only afterwards. So only the newest one
     // may be in files that are not all there are of it.
-    let open = Some(newest).filter(|newest| {
-        logs.contains(newest) && !found.iter().any(in_joined)
-    });
+    let open = Some(newest).filter(|newest| logs.contains(newest) && !found.iter().any(in_joined));
     let is_in_log = |one: &Found| !is_joined(one) && Some(one.row.segment) == open;
     let is_part_of = |one: &Found, other: &Found| {
         let contains = |(from, to): &(u64, u64)| {
-            other.segments.iter().any(|(first, last)| first <= from && to <= last)
+            other
+                .segments
+                .iter()
+                .any(|(first, last)| first <= from && to <= last)
         };
         date_of(&one.row.path) == date_of(&other.row.path)
             // Of two with the same segments, one is entered.

@@ -91,7 +91,8 @@ impl<'a> Tidy<'a> {
         catalogue.add_series(&new)?;
         series.extend(new);
         series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
-        done.damage.extend(unsealed.damaged.iter().map(DamagedLog::sentence));
+        done.damage
+            .extend(unsealed.damaged.iter().map(DamagedLog::sentence));
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         Ok(Self {
             folder,
@@ -118,7 +119,9 @@ impl<'a> Tidy<'a> {
             let mut added = seal::seal(self.folder, &segment, &self.series, &keep)?;
             if rules.is_empty() {
                 // The engine then finds out how long the rows are kept.
-                added.iter_mut().for_each(|part| part.expires = part.last_time);
+                added
+                    .iter_mut()
+                    .for_each(|part| part.expires = part.last_time);
             }
             self.replace(&[], added)?;
             self.done.logs += u64::from(log::path(self.folder, segment.number).exists());
@@ -142,7 +145,8 @@ impl<'a> Tidy<'a> {
             let keep = |series: &Series| keep_of(rules, series);
             match compact::join(self.folder, &chosen, &self.series, &keep, self.now) {
                 Ok(mut joined) => {
-                    let rows = |parts: &[Arc<Part>]| parts.iter().map(|one| one.row.rows).sum::<u64>();
+                    let rows =
+                        |parts: &[Arc<Part>]| parts.iter().map(|one| one.row.rows).sum::<u64>();
                     let left = joined.as_ref().map_or(0, |part| part.rows);
                     self.done.joined += chosen.len() as u64;
                     self.done.joined_to += u64::from(joined.is_some());
@@ -165,7 +169,8 @@ impl<'a> Tidy<'a> {
                     }
                     for part in damaged {
                         let path = &part.row.path;
-                        let sentence = format!("{path} cannot be read completely, and was not joined");
+                        let sentence =
+                            format!("{path} cannot be read completely, and was not joined");
                         self.done.damage.push(sentence);
                         skipped.insert(path.clone());
                     }
@@ -205,7 +210,9 @@ impl<'a> Tidy<'a> {
         let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
         self.catalogue.replace_parts(&paths, &added)?;
         self.parts.retain(|part| !paths.contains(&part.row.path));
-        let added = added.into_iter().map(|row| Arc::new(Part::new(self.folder, row)));
+        let added = added
+            .into_iter()
+            .map(|row| Arc::new(Part::new(self.folder, row)));
         self.parts.extend(added);
         removed.iter().try_for_each(|part| part.remove())
     }

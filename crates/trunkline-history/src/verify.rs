@@ -329,7 +329,10 @@ impl Check<'_> {
                 });
             }
         }
-        let of_catalogue = (part.row.rows, Some((part.row.first_time, part.row.last_time)));
+        let of_catalogue = (
+            part.row.rows,
+            Some((part.row.first_time, part.row.last_time)),
+        );
         if (rows, found_times) != of_catalogue {
             let what = "the catalogue has another number of rows or other times for it";
             self.find(Finding::of_file(path, what, REBUILD));
@@ -344,7 +347,9 @@ impl Check<'_> {
             let mut gathering = widths.map(|summary| Gathering::new(summary.width));
             let read = self.series(part, (one, *span), &mut gathering);
             let is_whole = read.as_ref().is_ok_and(|lost| lost.is_empty());
-            for (from, to) in read.unwrap_or_else(|_| vec![(span.first_row, span.first_row + span.rows)]) {
+            for (from, to) in
+                read.unwrap_or_else(|_| vec![(span.first_row, span.first_row + span.rows)])
+            {
                 unreadable.insert(one.id);
                 // Otherwise these are named already.
                 if bad_blocks.is_empty() {
@@ -391,7 +396,9 @@ impl Check<'_> {
         for (one, span) in series {
             let end = span.first_row + span.rows;
             let mut times: Option<(i64, i64)> = None;
-            let inside = ranges.iter().filter(|range| range.0 < end && range.1 > span.first_row);
+            let inside = ranges
+                .iter()
+                .filter(|range| range.0 < end && range.1 > span.first_row);
             for (from, to) in inside {
                 let (from, to) = ((*from).max(span.first_row), (*to).min(end));
                 let (first, last) = part.times_of_rows(*span, from, to)?;
@@ -427,7 +434,9 @@ impl Check<'_> {
         let place = self.folder.join(&name);
         let what = match summary::read(&place, part.row.summary) {
             Ok(Some(summaries)) => return Some(summaries),
-            Ok(None) if !place.exists() => "the summary is missing; queries read the rows".to_owned(),
+            Ok(None) if !place.exists() => {
+                "the summary is missing; queries read the rows".to_owned()
+            }
             Ok(None) => "the summary is damaged; queries read the rows".to_owned(),
             Err(error) => format!("the summary cannot be read: {}", error.sentence()),
         };

@@ -49,7 +49,11 @@ use crate::{CliError, Context, Exit, Problem, counted};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
-    #[arg(value_name = "FILE", required_unless_present = "history", conflicts_with = "history")]
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "history",
+        conflicts_with = "history"
+    )]
     file: Option<PathBuf>,
 
     /// Play the history of this variable, a name or a pattern such as 'boiler/**', instead of a file;
@@ -63,18 +67,23 @@ pub(crate) struct Args {
         long,
         value_name = "TIME",
         default_value = "1h",
-        requires = "history",
+        conflicts_with = "file",
         allow_hyphen_values = true
     )]
     since: String,
 
     /// With --history, only readings before this time
-    #[arg(long, value_name = "TIME", requires = "history", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "file",
+        allow_hyphen_values = true
+    )]
     until: Option<String>,
 
     /// With --history, read this folder of a history, such as plant.history, instead of asking an
     /// engine
-    #[arg(long, value_name = "FOLDER", requires = "history")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "file")]
     folder: Option<PathBuf>,
 
     /// Replace OLD at the beginning of recorded names with NEW; other recorded variables are not

@@ -98,24 +98,39 @@ fn folder_gives_the_answers_of_the_engine_beside_it_and_without_it() {
         // Only that the engine is gone is new.
         let is_new = |line: &&str| !engine.err.contains(line);
         let new: Vec<&str> = alone.err.lines().filter(is_new).collect();
-        assert!(new.iter().all(|line| line.contains("interrupted")), "{new:?}");
+        assert!(
+            new.iter().all(|line| line.contains("interrupted")),
+            "{new:?}"
+        );
     }
 }
 
 #[test]
 fn folder_is_listed_with_its_totals() {
     let mut plant = plant();
-    let listed = checked(&plant.done_with_folder(&["ls", "--json"]).out, Some("history_series"));
-    assert_eq!(words(&listed, "name"), ["rig/count", "rig/level", "rig/text"]);
+    let listed = checked(
+        &plant.done_with_folder(&["ls", "--json"]).out,
+        Some("history_series"),
+    );
+    assert_eq!(
+        words(&listed, "name"),
+        ["rig/count", "rig/level", "rig/text"]
+    );
     assert_eq!(words(&listed, "type"), ["i64", "f64", "string"]);
     assert_eq!(words(&listed, "units"), ["", "%", ""]);
     // Each with the event of its deployment.
     let rows: Vec<&Json> = listed.iter().map(|one| &one["rows"]).collect();
     assert_eq!(rows, [2, 6, 2]);
     let table = plant.done_with_folder(&["ls", "-o", "table"]).out;
-    assert!(table.starts_with("NAME        TYPE     UNITS   ROWS   FIRST"), "{table}");
+    assert!(
+        table.starts_with("NAME        TYPE     UNITS   ROWS   FIRST"),
+        "{table}"
+    );
     let csv = plant.done_with_folder(&["ls", "-o", "csv"]).out;
-    assert!(csv.starts_with("name,type,units,rows,first,last\nrig/count,i64,,2,"), "{csv}");
+    assert!(
+        csv.starts_with("name,type,units,rows,first,last\nrig/count,i64,,2,"),
+        "{csv}"
+    );
 
     let info = |plant: &Recorded| {
         let shown = plant.done_with_folder(&["info", "--json"]).out;
@@ -125,7 +140,10 @@ fn folder_is_listed_with_its_totals() {
     assert_eq!(running["in_use"], true);
     assert_eq!(running["variables"], 3);
     // The start of the second run has moved the rows of the first one to a file.
-    assert_eq!((&running["files"], &running["logs"]), (&1.into(), &1.into()));
+    assert_eq!(
+        (&running["files"], &running["logs"]),
+        (&1.into(), &1.into())
+    );
     assert!(running["bytes"].as_u64() > running["file_bytes"].as_u64());
     plant.kill();
     let alone = info(&plant);
@@ -144,7 +162,10 @@ fn check_finds_no_damage_in_a_sound_folder_and_names_a_flipped_bit() {
     assert_eq!(sound.out, "");
     let verified = checked(&sound.err, Some("history_done")).remove(0);
     assert_eq!(verified["event"], "history-verified");
-    assert_eq!((&verified["findings"], &verified["files"]), (&0.into(), &1.into()));
+    assert_eq!(
+        (&verified["findings"], &verified["files"]),
+        (&0.into(), &1.into())
+    );
     plant.kill();
     let people = plant.done_with_folder(&["verify"]);
     assert!(people.err.contains("checked; no damage"), "{}", people.err);
@@ -158,15 +179,28 @@ fn check_finds_no_damage_in_a_sound_folder_and_names_a_flipped_bit() {
     assert_eq!(damaged.code, Some(8), "{damaged:?}");
     let found = checked(&damaged.out, Some("history_finding"));
     let name = part.file_name().unwrap().to_str().unwrap();
-    assert!(!found.is_empty() && words(&found, "file").iter().all(|file| file.ends_with(name)));
+    assert!(
+        !found.is_empty()
+            && words(&found, "file")
+                .iter()
+                .all(|file| file.ends_with(name))
+    );
     assert_eq!(found[0]["byte"], 0);
     assert!(found[0]["first"].is_string() && found[0]["do"].is_string());
     // The rest is read, and the damage is told.
     let folder = plant.path("plant.history");
     let read = plant.run(&["history", "rig/level", "--folder", &folder, "--json"]);
     assert_eq!(read.code, Some(7), "{read:?}");
-    assert!(read.err.contains(name) && read.err.contains("history-fault"), "{}", read.err);
-    assert!(numbers(&checked(&read.out, None)).ends_with(&[6, 9]), "{}", read.out);
+    assert!(
+        read.err.contains(name) && read.err.contains("history-fault"),
+        "{}",
+        read.err
+    );
+    assert!(
+        numbers(&checked(&read.out, None)).ends_with(&[6, 9]),
+        "{}",
+        read.out
+    );
 }
 
 #[test]
@@ -175,7 +209,11 @@ fn compacted_and_rebuilt_folders_have_the_same_readings() {
     for verb in ["compact", "rebuild"] {
         let refused = plant.folder_command(&[verb]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
-        assert!(refused.err.contains("an engine records into"), "{}", refused.err);
+        assert!(
+            refused.err.contains("an engine records into"),
+            "{}",
+            refused.err
+        );
         assert!(refused.err.contains("stop the engine"), "{}", refused.err);
     }
     plant.kill();
@@ -183,12 +221,20 @@ fn compacted_and_rebuilt_folders_have_the_same_readings() {
     let assert_same = |plant: &Recorded, what: &str| {
         for (query, before) in QUERIES.iter().zip(&before) {
             let after = plant.of_folder(query);
-            assert_eq!((&after.out, &after.err), (&before.out, &before.err), "{what}: {query:?}");
+            assert_eq!(
+                (&after.out, &after.err),
+                (&before.out, &before.err),
+                "{what}: {query:?}"
+            );
         }
     };
     let compacted = plant.done_with_folder(&["compact", "--json"]);
     let done = checked(&compacted.err, Some("history_done")).remove(0);
-    assert_eq!((&done["files"], &done["removed"]), (&1.into(), &0.into()), "{done}");
+    assert_eq!(
+        (&done["files"], &done["removed"]),
+        (&1.into(), &0.into()),
+        "{done}"
+    );
     assert_eq!(plant.files("samples").len(), 1);
     assert_same(&plant, "compacted");
 
@@ -196,16 +242,33 @@ fn compacted_and_rebuilt_folders_have_the_same_readings() {
     let missing = plant.folder_command(&["verify"]);
     assert_eq!(missing.code, Some(8));
     assert!(missing.out.contains("history rebuild"), "{}", missing.out);
-    let read = plant.run(&["history", "rig/level", "--folder", &plant.path("plant.history")]);
+    let read = plant.run(&[
+        "history",
+        "rig/level",
+        "--folder",
+        &plant.path("plant.history"),
+    ]);
     assert_eq!(read.code, Some(8), "{read:?}");
-    assert!(read.err.contains("trunkline history rebuild"), "{}", read.err);
+    assert!(
+        read.err.contains("trunkline history rebuild"),
+        "{}",
+        read.err
+    );
     let config = plant.path("plant.toml");
     let refused = plant.run(&["serve", &config, "--listen", "127.0.0.1:0"]);
     assert!(refused.code.is_some_and(|code| code > 0), "{refused:?}");
-    assert!(refused.err.contains("trunkline history rebuild"), "{}", refused.err);
+    assert!(
+        refused.err.contains("trunkline history rebuild"),
+        "{}",
+        refused.err
+    );
     let rebuilt = plant.done_with_folder(&["rebuild", "--json"]);
     let done = checked(&rebuilt.err, Some("history_done")).remove(0);
-    assert_eq!((&done["variables"], &done["left_out"]), (&3.into(), &0.into()), "{done}");
+    assert_eq!(
+        (&done["variables"], &done["left_out"]),
+        (&3.into(), &0.into()),
+        "{done}"
+    );
     assert_same(&plant, "rebuilt");
     // What is not a catalogue is kept.
     fs::write(plant.path("plant.history/catalogue.sqlite"), "no catalogue").unwrap();
@@ -236,7 +299,11 @@ fn keep_of_a_configuration_removes_rows_only_when_it_is_named() {
     fs::write(&config, "[engine]\nname = \"x\"\n").unwrap();
     let wrong = plant.folder_command(&["compact", "--config", &config]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
-    assert!(wrong.err.contains("no [[history]] section"), "{}", wrong.err);
+    assert!(
+        wrong.err.contains("no [[history]] section"),
+        "{}",
+        wrong.err
+    );
 }
 
 fn rows_of(path: &str) -> Vec<RecordBatch> {
@@ -317,25 +384,41 @@ fn exported_recording_is_played_with_the_same_values() {
     let file = plant.path("x.tdms");
     plant.done(&["history", "export", &file, "rig/**"]);
     let info = plant.done(&["tdms", "info", &file, "--json"]);
-    for part in ["rig%2Flevel", "event_1", "interrupted", "gap_1_lost"] {
+    for part in ["rig/level", "event_1", "interrupted", "gap_1_lost"] {
         assert!(info.out.contains(part), "{part}: {}", info.out);
     }
-    let rows = plant.done(&["tdms", "cat", &file, "--channel", "rig/level/*", "-o", "csv"]);
+    let rows = plant.done(&[
+        "tdms",
+        "cat",
+        &file,
+        "--channel",
+        "rig/level/*",
+        "-o",
+        "csv",
+    ]);
     assert_eq!(rows.out.lines().count(), 6, "{}", rows.out);
 
     // The second one is played without a file.
     let folder = plant.path("plant.history");
-    for source in [&[file.as_str()][..], &["--history", "rig/**", "--folder", &folder]] {
+    for source in [
+        &[file.as_str()][..],
+        &["--history", "rig/**", "--folder", &folder],
+    ] {
         let other = Recorded::start(PLANT);
         let words = ["--full", "--keep-times", "--json"];
         let played = other.done(&[&["play"], source, &words].concat());
         let played = checked(&played.err, Some("played")).remove(0);
-        assert_eq!((&played["updates"], &played["failed"]), (&8.into(), &0.into()));
+        assert_eq!(
+            (&played["updates"], &played["failed"]),
+            (&8.into(), &0.into())
+        );
         for name in ["rig/level", "rig/count", "rig/text"] {
             let shown = |plant: &Recorded| -> Vec<[Json; 3]> {
                 let readings = plant.history(name).0.into_iter();
                 let keys = ["ts", "value", "q"];
-                readings.map(|one| keys.map(|key| one[key].clone())).collect()
+                readings
+                    .map(|one| keys.map(|key| one[key].clone()))
+                    .collect()
             };
             assert_eq!(shown(&other), shown(&plant), "{source:?}: {name}");
         }
@@ -344,7 +427,15 @@ fn exported_recording_is_played_with_the_same_values() {
         &["play"][..],
         &["play", &file, "--history", "rig/**"],
         &["play", &file, "--since", "1m"],
-        &["play", "--history", "rig/**", "--since", "1m", "--until", "2m"],
+        &[
+            "play",
+            "--history",
+            "rig/**",
+            "--since",
+            "1m",
+            "--until",
+            "2m",
+        ],
     ] {
         let refused = plant.run(words);
         assert_eq!(refused.code, Some(2), "{words:?}: {refused:?}");
@@ -399,11 +490,23 @@ fn export_leaves_no_half_file_and_replaces_none_without_force() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("--force"), "{}", refused.err);
     for (words, code, part) in [
-        (&[file.as_str(), "nope/**", "--force"][..], 1, "nothing was recorded"),
+        (
+            &[file.as_str(), "nope/**", "--force"][..],
+            1,
+            "nothing was recorded",
+        ),
         (&["x.xlsx", "rig/**"], 2, "--as csv, parquet, arrow or tdms"),
         (&["x", "rig/**"], 2, "--as"),
-        (&[file.as_str(), "rig/**", "--since", "1m", "--until", "2m"], 2, "is not before --until"),
-        (&[file.as_str(), "rig/**", "--folder", "/none"], 1, "there is no history in /none"),
+        (
+            &[file.as_str(), "rig/**", "--since", "1m", "--until", "2m"],
+            2,
+            "is not before --until",
+        ),
+        (
+            &[file.as_str(), "rig/**", "--folder", "/none"],
+            1,
+            "there is no history in /none",
+        ),
         (&["x.csv"], 2, "NAME"),
     ] {
         let refused = export(words);
@@ -427,12 +530,20 @@ fn wrong_folders_and_options_are_refused() {
         for folder in [empty.as_str(), "/none"] {
             let refused = plant.run(&["history", verb, folder]);
             assert_eq!(refused.code, Some(1), "{verb} {folder}: {refused:?}");
-            assert!(refused.err.contains("there is no history in"), "{}", refused.err);
+            assert!(
+                refused.err.contains("there is no history in"),
+                "{}",
+                refused.err
+            );
         }
     }
     let before = plant.run(&["history", "--since", "1m", "ls", &empty]);
     assert_eq!(before.code, Some(2), "{before:?}");
-    assert!(before.err.contains("write options after `ls`"), "{}", before.err);
+    assert!(
+        before.err.contains("write options after `ls`"),
+        "{}",
+        before.err
+    );
     // Options of every command may be anywhere.
     let folder = plant.path("plant.history");
     let listed = plant.done(&["history", "--json", "ls", &folder]);

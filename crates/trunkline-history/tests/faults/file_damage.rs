@@ -414,7 +414,12 @@ fn check_names_every_damaged_file_and_finds_nothing_else() {
     assert!(sound.rows > 3 * (1600 + 200), "{}", sound.rows);
     let copied = folder();
     let place = copied.path().join("copy");
-    for (seed, below) in [(30, "samples"), (31, "footers"), (32, "summaries"), (33, "catalogue.sqlite")] {
+    for (seed, below) in [
+        (30, "samples"),
+        (31, "footers"),
+        (32, "summaries"),
+        (33, "catalogue.sqlite"),
+    ] {
         let files = filed.files_in(below);
         let (flipped, cut) = (flipped(seed), cut(seed));
         for (at, (name, damage)) in flipped.iter().take(40).chain(&cut).enumerate() {
@@ -425,11 +430,19 @@ fn check_names_every_damaged_file_and_finds_nothing_else() {
             let is_named = found.iter().any(|one| Path::new(&one.file) == file);
             // Bytes of the catalogue that mean nothing.
             let is_sound = below == "catalogue.sqlite"
-                && filed.queries.iter().zip(&filed.answers).all(|(query, right)| {
-                    let found = pages_in(&place, query);
-                    found.is_ok_and(|found| found.answer.lines == right.answer.lines)
-                });
-            assert!(is_named || is_sound, "{name} of {}: {found:#?}", file.display());
+                && filed
+                    .queries
+                    .iter()
+                    .zip(&filed.answers)
+                    .all(|(query, right)| {
+                        let found = pages_in(&place, query);
+                        found.is_ok_and(|found| found.answer.lines == right.answer.lines)
+                    });
+            assert!(
+                is_named || is_sound,
+                "{name} of {}: {found:#?}",
+                file.display()
+            );
         }
     }
 }
@@ -454,7 +467,9 @@ fn check_names_the_rows_that_cannot_be_read() {
             let time = Timestamp::from_nanos(line.key.time);
             findings.iter().any(|one| {
                 one.variable.as_ref() == Some(&line.variable)
-                    && one.times.is_some_and(|(first, last)| first <= time && time <= last)
+                    && one
+                        .times
+                        .is_some_and(|(first, last)| first <= time && time <= last)
             })
         };
         let lost: Vec<&Line> = right.iter().filter(|line| !read.contains(line)).collect();
@@ -471,7 +486,10 @@ fn rebuilt_catalogue_gives_the_same_answers() {
     let copied = folder();
     let place = copied.path().join("copy");
     let wall = Timestamp::from_nanos(filed.time);
-    let damages = flipped(40).into_iter().take(10).chain(cut(41).into_iter().take(10));
+    let damages = flipped(40)
+        .into_iter()
+        .take(10)
+        .chain(cut(41).into_iter().take(10));
     for (name, damage) in damages.chain(missing()) {
         copy(filed.folder.path(), &place);
         damage(&place.join("catalogue.sqlite"));
@@ -510,7 +528,11 @@ fn rebuilt_catalogue_leaves_out_what_cannot_be_read() {
     }
     fs::remove_file(place.join("catalogue.sqlite")).unwrap();
     let rebuilt = rebuild(&place, Timestamp::from_nanos(filed.time)).unwrap();
-    let left_out: Vec<&str> = rebuilt.left_out.iter().map(|one| one.file.as_str()).collect();
+    let left_out: Vec<&str> = rebuilt
+        .left_out
+        .iter()
+        .map(|one| one.file.as_str())
+        .collect();
     assert_eq!(left_out, [file.to_str().unwrap()]);
     let found = pages_in(&place, &filed.queries[0]).unwrap().answer.lines;
     let right = &filed.answers[0].answer.lines;

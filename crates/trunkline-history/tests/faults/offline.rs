@@ -12,7 +12,8 @@ use trunkline_types::history::{HistoryEvent, HistoryRule, HistorySettings};
 use trunkline_types::{DataType, Pattern, Timestamp, Value};
 
 use crate::rig::{
-    Answer, Line, Plant, SECOND, START, all, assert_same, copy, files, files_of, flip, folder, read_folder,
+    Answer, Line, Plant, SECOND, START, all, assert_same, copy, files, files_of, flip, folder,
+    read_folder,
 };
 
 const VARIABLES: [(&str, DataType); 2] = [("n", DataType::I64), ("x", DataType::F64)];
@@ -60,7 +61,10 @@ fn reader_beside_an_engine_has_its_answers_and_changes_nothing() {
     assert_eq!((info.files, info.logs, info.series), (1, 1, 2));
     let (series, damage) = opened.series(Timestamp::from_nanos(START)).unwrap();
     assert_eq!(damage, "");
-    let rows: Vec<(&str, u64)> = series.iter().map(|one| (one.name.as_str(), one.rows)).collect();
+    let rows: Vec<(&str, u64)> = series
+        .iter()
+        .map(|one| (one.name.as_str(), one.rows))
+        .collect();
     // With the event of the deployment.
     assert_eq!(rows, [("rig/n", 76), ("rig/x", 76)]);
     assert_sound(folder.path());
@@ -81,7 +85,10 @@ fn reader_of_a_killed_engine_says_that_it_was_interrupted() {
     let before = contents(&place);
     let found = read_folder(&place, &all()).unwrap();
     assert_same(&found.lines, &written, "after a kill");
-    assert_eq!(found.events_of("x").last(), Some(&HistoryEvent::Interrupted));
+    assert_eq!(
+        found.events_of("x").last(),
+        Some(&HistoryEvent::Interrupted)
+    );
     assert_eq!(contents(&place), before, "nothing was changed");
     // As the engine says at its next start.
     let plant = Plant::start(&place, 2, plant.time, &VARIABLES);
@@ -190,7 +197,10 @@ fn compacted_folder_has_the_same_rows_and_events_in_one_file() {
     let after = read_folder(&place, &all()).unwrap();
     assert_same(&after.lines, &written, "after it was compacted");
     assert_eq!(after.events, before.events);
-    assert_eq!(after.events_of("x").last(), Some(&HistoryEvent::Interrupted));
+    assert_eq!(
+        after.events_of("x").last(),
+        Some(&HistoryEvent::Interrupted)
+    );
     let plant = Plant::start(&place, 9, time, &VARIABLES);
     assert_same(&plant.everything().lines, &written, "after another start");
 }
@@ -229,18 +239,27 @@ fn compacting_repairs_footers() {
     // So that there is one file, which stays.
     compact(folder.path(), &[], wall, &mut |_| true).unwrap();
     let part = files(folder.path()).into_iter();
-    let part = part.filter(|path| path.starts_with("samples")).last().unwrap();
+    let part = part
+        .filter(|path| path.starts_with("samples"))
+        .last()
+        .unwrap();
     let footer = files_of(folder.path(), "footer").remove(0);
     let bits = fs::metadata(folder.path().join(&part)).unwrap().len() * 8;
     for (file, bit) in [(part, bits - 100), (footer, 800)] {
         flip(&folder.path().join(file), bit);
-        let found = verify(folder.path(), wall, &mut |_, _| true).unwrap().findings;
+        let found = verify(folder.path(), wall, &mut |_, _| true)
+            .unwrap()
+            .findings;
         assert_eq!(found.len(), 1, "{found:?}");
         let done = compact(folder.path(), &[], wall, &mut |_| true).unwrap();
         assert_eq!(done.repaired, 1);
         assert_sound(folder.path());
     }
-    assert_same(&read_folder(folder.path(), &all()).unwrap().lines, &written, "repaired");
+    assert_same(
+        &read_folder(folder.path(), &all()).unwrap().lines,
+        &written,
+        "repaired",
+    );
 }
 
 #[test]
@@ -264,8 +283,12 @@ fn folder_without_a_history_is_named_as_such() {
     for place in [folder.path().to_owned(), folder.path().join("none")] {
         let refused = [
             HistoryFolder::open(&place, wall).map(|_| ()).unwrap_err(),
-            verify(&place, wall, &mut |_, _| true).map(|_| ()).unwrap_err(),
-            compact(&place, &[], wall, &mut |_| true).map(|_| ()).unwrap_err(),
+            verify(&place, wall, &mut |_, _| true)
+                .map(|_| ())
+                .unwrap_err(),
+            compact(&place, &[], wall, &mut |_| true)
+                .map(|_| ())
+                .unwrap_err(),
             rebuild(&place, wall).map(|_| ()).unwrap_err(),
         ];
         for error in refused {

@@ -344,7 +344,9 @@ impl Sink {
     fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<bool, Failed> {
         let batch = || {
             let batch = arrow_batch(series);
-            batch.map_err(|error| Failed::Other(Problem::failed("history", error.to_string()).into()))
+            batch.map_err(|error| {
+                Failed::Other(Problem::failed("history", error.to_string()).into())
+            })
         };
         match self {
             Self::Csv(out, style) => add_lines(out, *style, series, context)?,
@@ -414,7 +416,9 @@ fn add_lines(
 #[cfg(target_os = "linux")]
 fn left_out(name: &str, sentence: &str, context: &Context) -> Result<(), CliError> {
     let problem = Problem::failed("left-out", sentence).of(name);
-    context.terminal.problem(&problem, crate::terminal::width(name))
+    context
+        .terminal
+        .problem(&problem, crate::terminal::width(name))
 }
 
 #[cfg(test)]

@@ -468,7 +468,9 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
         if let Some(rate) = meter.rate(context.clock.now(), done, &context.terminal) {
             let percent = 100.0 * done as f64 / all.max(1) as f64;
             let rate = rate_text(rate);
-            context.terminal.progress(&format!("{percent:3.0} % checked   {rate}"));
+            context
+                .terminal
+                .progress(&format!("{percent:3.0} % checked   {rate}"));
         }
         !context.interrupted.is_so()
     };
@@ -502,9 +504,14 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
     let mut meter = Meter::new(context.clock.now());
     let mut go_on = |done: &Compacted| {
         let steps = done.logs + done.joined;
-        if meter.rate(context.clock.now(), steps, &context.terminal).is_some() {
+        if meter
+            .rate(context.clock.now(), steps, &context.terminal)
+            .is_some()
+        {
             let (logs, files) = (counted(done.logs, "log"), counted(done.joined, "file"));
-            context.terminal.progress(&format!("{logs} moved, {files} joined"));
+            context
+                .terminal
+                .progress(&format!("{logs} moved, {files} joined"));
         }
         !context.interrupted.is_so()
     };
@@ -531,10 +538,7 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
 }
 
 /// Returns the rules of configuration files, or the exit code if these have errors.
-fn rules(
-    files: &[PathBuf],
-    context: &Context,
-) -> Result<Result<Vec<HistoryRule>, Exit>, CliError> {
+fn rules(files: &[PathBuf], context: &Context) -> Result<Result<Vec<HistoryRule>, Exit>, CliError> {
     if files.is_empty() {
         return Ok(Ok(Vec::new()));
     }

@@ -250,9 +250,8 @@ fn range(
     if let (Some(text), Some(start), Some(until)) = (since, start, until)
         && start >= until
     {
-        let sentence = format!(
-            "--since {text} is not before --until {until}; give an earlier --since"
-        );
+        let sentence =
+            format!("--since {text} is not before --until {until}; give an earlier --since");
         return Err(Problem::usage(sentence).into());
     }
     Ok((start, until.unwrap_or_else(|| context.now().time)))

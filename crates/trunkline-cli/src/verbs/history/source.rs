@@ -32,7 +32,9 @@ impl Source {
 
     fn page(&mut self, query: HistoryQuery, context: &Context) -> Result<HistoryPage, CliError> {
         Ok(match self {
-            Self::Engine(connection) => connection.call(|client, wait| client.history(query, wait))?,
+            Self::Engine(connection) => {
+                connection.call(|client, wait| client.history(query, wait))?
+            }
             Self::Folder(folder) => {
                 let page = folder.read(&query, context.clock.wall());
                 page.map_err(|error| problem(&error))?
