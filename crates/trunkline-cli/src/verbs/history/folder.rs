@@ -133,17 +133,21 @@ impl Listed {
         let (first, last) = one.times.unzip();
         let texts = [("first", first), ("last", last)];
         let texts = texts.map(|(name, time)| (name, time.map(|time| shown(time, context))));
+        let texts = texts.map(|(name, text)| (name, text.unwrap_or_default()));
+        let data_type = one.data_type.to_string();
+        // The parts of an enum or a struct would take a line of their own.
+        let kind = match data_type.split_once('(') {
+            Some((kind, _)) => format!("{kind}(...)"),
+            None => data_type.clone(),
+        };
         Self {
             name: one.name.clone(),
-            data_type: one.data_type.to_string(),
+            data_type,
             units: one.units.clone(),
             rows: context.settings.values.wide(one.rows),
             first: first.map(|time| time.to_string()),
             last: last.map(|time| time.to_string()),
-            texts: texts
-                .into_iter()
-                .map(|(name, text)| (name, text.unwrap_or_default()))
-                .collect(),
+            texts: texts.into_iter().chain([("type", kind)]).collect(),
         }
     }
 }
