@@ -48,6 +48,11 @@ pub enum FolderError {
         /// The folder.
         folder: PathBuf,
     },
+    /// This user may not use the folder.
+    NotPermitted {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// An engine records into the folder, or another command changes it.
     InUse {
         /// The folder.
@@ -63,6 +68,12 @@ impl fmt::Display for FolderError {
             Self::NoHistory { folder } => write!(
                 f,
                 "there is no history in {}; `serve` prints the folder of its history",
+                folder.display()
+            ),
+            Self::NotPermitted { folder } => write!(
+                f,
+                "this user may not use the files in {}; be the user of the engine, or get its \
+                 permission",
                 folder.display()
             ),
             Self::InUse { folder } => write!(
@@ -96,6 +107,9 @@ impl FolderError {
         match error {
             Error::InUse => Self::InUse { folder },
             Error::NoHistory => Self::NoHistory { folder },
+            Error::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
+                Self::NotPermitted { folder }
+            }
             error => Self::History(error.of(&folder)),
         }
     }

@@ -44,6 +44,8 @@ const WRITE: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 9, 130];
 const STREAM: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 130];
 /// Exit codes of commands that read a history, of an engine or in a folder.
 const HISTORY: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 8, 130];
+/// Exit codes of commands for the folder of a history.
+const FOLDER: &[u8] = &[0, 1, 2, 5, 8, 130];
 /// Exit codes of commands that read a TDMS file.
 const TDMS: &[u8] = &[0, 1, 2, 8, 130];
 
@@ -95,11 +97,11 @@ pub(crate) const VERBS: &[Verb] = &[
         ..Verb::group(
             "history",
             &[
-                Verb::reading("ls", &[0, 1, 2, 7, 8, 130]),
-                Verb::reading("info", &[0, 1, 2, 8, 130]),
-                Verb::reading("verify", &[0, 1, 2, 8, 130]),
-                Verb::writing("compact", &[0, 1, 2, 8, 130]),
-                Verb::writing("rebuild", &[0, 1, 2, 8, 130]),
+                Verb::reading("ls", &[0, 1, 2, 5, 7, 8, 130]),
+                Verb::reading("info", FOLDER),
+                Verb::reading("verify", FOLDER),
+                Verb::writing("compact", FOLDER),
+                Verb::writing("rebuild", FOLDER),
                 Verb::writing("export", HISTORY),
             ],
         )

@@ -47,6 +47,7 @@ impl Source {
 pub(super) fn problem(error: &FolderError) -> Problem {
     let (exit, code) = match error {
         FolderError::NoHistory { .. } => (Exit::Failed, "no-history"),
+        FolderError::NotPermitted { .. } => (Exit::NotPermitted, "not-permitted"),
         FolderError::InUse { .. } => (Exit::Failed, "in-use"),
         FolderError::History(_) if error.is_damage() => (Exit::ProblemsFound, "damaged"),
         FolderError::History(_) => (Exit::Failed, "history"),
