@@ -1,4 +1,4 @@
-//! Three examples for the help of each command. Tests parse all of them.
+//! Three examples or more for the help of each command. Tests parse all of them.
 
 const EXAMPLES: &[&str] = &[
     "trunkline get boiler/level",
@@ -63,6 +63,9 @@ const EXAMPLES: &[&str] = &[
     "trunkline history boiler/level --since 10m",
     "trunkline history 'boiler/*' --since today --every 5m",
     "trunkline history boiler/level --since 1h --plot",
+    "trunkline history ls plant.history",
+    "trunkline history verify plant.history",
+    "trunkline history export level.parquet boiler/level --since yesterday",
     "trunkline stream read daq/raw --type i32",
     "trunkline stream write lab/source --to daq/raw --type i32",
     "trunkline stream ls",
@@ -72,6 +75,7 @@ const EXAMPLES: &[&str] = &[
     "trunkline play run.tdms",
     "trunkline play run.tdms --speed 2",
     "trunkline play run.tdms --as boiler=replay --full",
+    "trunkline play --history 'boiler/**' --since 10m --as boiler=replay",
     "trunkline tdms info run.tdms",
     "trunkline tdms cat run.tdms --from 10s --to 20s -o csv",
     "trunkline tdms convert run.tdms run.parquet",

@@ -73,9 +73,42 @@ pub fn run() -> ExitCode {
 /// Returns the parsed command line, and true if it or the environment sets the timeout.
 fn parse(words: &[OsString]) -> Result<(Cli, bool), clap::Error> {
     let matches = help::command().try_get_matches_from(words)?;
+    check_places(&matches)?;
     let source = matches.value_source("timeout");
     let is_timeout_given = source.is_some_and(|source| source != ValueSource::DefaultValue);
     Ok((Cli::from_arg_matches(&matches)?, is_timeout_given))
+}
+
+/// Refuses options of a command before one of its subcommands, which does not know them.
+fn check_places(matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+    let Some((name, own)) = matches.subcommand() else {
+        return Ok(());
+    };
+    let Some((verb, _)) = own.subcommand() else {
+        return Ok(());
+    };
+    let cli = Cli::command();
+    let arguments = cli
+        .find_subcommand(name)
+        .into_iter()
+        .flat_map(clap::Command::get_arguments);
+    let is_given = |argument: &&clap::Arg| {
+        own.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    match arguments
+        .filter(|argument| argument.get_long().is_some())
+        .find(is_given)
+    {
+        None => Ok(()),
+        Some(argument) => {
+            let option = argument.get_long().unwrap_or_default();
+            let sentence = format!(
+                "--{option} before `{verb}` is an option of `{name}` without a subcommand; write \
+                 options after `{verb}`\n"
+            );
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, sentence))
+        }
+    }
 }
 
 fn run_verb(cli: &Cli, is_timeout_given: bool, terminal: &Terminal) -> Result<Exit, CliError> {

@@ -18,6 +18,8 @@ use crate::error::Error;
 const VERSION: u32 = 1;
 /// The series of the history itself, whose events concern every variable.
 pub(crate) const ENGINE_SERIES: u32 = 0;
+/// Longest name and units of a definition.
+const TEXT_BYTES_MAX: usize = 4096;
 
 pub(crate) struct Catalogue {
     connection: Connection,
@@ -54,6 +56,24 @@ pub(crate) struct PartRow {
 }
 
 impl Series {
+    /// Writes everything about the series except its id, as in the log.
+    pub(crate) fn define(&self, out: &mut Vec<u8>) {
+        wire::put_str(out, &self.name);
+        wire::put_str(out, &self.units);
+        wire::encode_type(&self.data_type, out);
+    }
+
+    /// Reads what [`define`](Self::define) wrote.
+    pub(crate) fn defined(id: u32, definition: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(definition);
+        Ok(Self {
+            id,
+            name: reader.str(TEXT_BYTES_MAX)?.to_owned(),
+            units: reader.str(TEXT_BYTES_MAX)?.to_owned(),
+            data_type: wire::decode_type(&mut reader)?,
+        })
+    }
+
     /// Checksum of everything about the series.
     fn sum(&self) -> u32 {
         let mut data_type = Vec::new();
@@ -111,6 +131,22 @@ impl Catalogue {
             }
         }
         Ok(Self { connection })
+    }
+
+    /// Ends the use of the catalogue, so that one file has all of it.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        self.connection.close().map_err(|(_, error)| error.into())
+    }
+
+    /// Checks the pages of the catalogue.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let found: String = self
+            .connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        match found.as_str() {
+            "ok" => Ok(()),
+            what => Err(Error::damaged(format!("its catalogue: {what}"))),
+        }
     }
 
     fn transaction<T>(

@@ -11,7 +11,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
 /// Number of bytes that one checksum covers.
-const BLOCK: usize = 64 << 10;
+pub(crate) const BLOCK: usize = 64 << 10;
 
 /// Computes the checksums of the bytes that are written through it.
 pub(crate) struct ChecksumWriter<W> {

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_types::history::Rows;
+use trunkline_types::history::{HistoryRule, Rows};
 
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::error::Error;
 use crate::part::{Part, PartWriter, segments_of};
+use crate::recorder;
 use crate::seal::expires_of;
 
 /// Rows below which a file is small, and up to which files are joined.
@@ -18,12 +19,16 @@ const JOINED_ROWS: u64 = 8 << 20;
 /// The same for bytes of the files.
 const SMALL_BYTES: u64 = 16 << 20;
 const JOINED_BYTES: u64 = 64 << 20;
-/// Small files of a date that are joined at once, at least.
-const FILES_MIN: usize = 8;
+/// Small files of a date that the engine joins at once, at least.
+pub(crate) const FILES_MIN: usize = 8;
 
-/// Returns files that should be joined; empty if there are none. They are of one date and in the
-/// order of their segments. `skipped` are the paths of files that could not be read.
-pub(crate) fn choose(parts: &[Arc<Part>], skipped: &BTreeSet<String>) -> Vec<Arc<Part>> {
+/// Returns at least `least` files that should be joined; empty if there are none. They are of one
+/// date and in the order of their segments. `skipped` are the paths of files that could not be read.
+pub(crate) fn choose(
+    parts: &[Arc<Part>],
+    skipped: &BTreeSet<String>,
+    least: usize,
+) -> Vec<Arc<Part>> {
     let mut small: Vec<&Arc<Part>> = parts
         .iter()
         .filter(|part| part.row.rows < SMALL_ROWS && part.row.bytes < SMALL_BYTES)
@@ -31,19 +36,18 @@ pub(crate) fn choose(parts: &[Arc<Part>], skipped: &BTreeSet<String>) -> Vec<Arc
         .collect();
     small.sort_by_key(|part| (date_of(&part.row.path).to_owned(), part.row.segment));
     for of_date in small.chunk_by(|a, b| date_of(&a.row.path) == date_of(&b.row.path)) {
-        let (mut rows, mut bytes) = (0, 0);
-        let fits = |part: &&&Arc<Part>| {
-            rows += part.row.rows;
-            bytes += part.row.bytes;
-            rows <= JOINED_ROWS && bytes <= JOINED_BYTES
-        };
-        let chosen: Vec<_> = of_date
-            .iter()
-            .take_while(fits)
-            .map(|part| Arc::clone(part))
-            .collect();
-        if chosen.len() >= FILES_MIN {
-            return chosen;
+        for start in 0..of_date.len() {
+            let (mut rows, mut bytes) = (0, 0);
+            let fits = |part: &&&Arc<Part>| {
+                rows += part.row.rows;
+                bytes += part.row.bytes;
+                rows <= JOINED_ROWS && bytes <= JOINED_BYTES
+            };
+            let following = of_date.iter().skip(start).take_while(fits);
+            let chosen: Vec<_> = following.map(|part| Arc::clone(part)).collect();
+            if chosen.len() >= least {
+                return chosen;
+            }
         }
     }
     Vec::new()
@@ -52,6 +56,37 @@ pub(crate) fn choose(parts: &[Arc<Part>], skipped: &BTreeSet<String>) -> Vec<Arc
 /// The folder of a file, which names its date.
 pub(crate) fn date_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// Returns how long the rules keep the rows of a series; `None`: for ever. Events that concern every
+/// variable are kept as long as the rows that are kept longest.
+pub(crate) fn keep_of(rules: &[HistoryRule], series: &Series) -> Option<Duration> {
+    if series.id != ENGINE_SERIES {
+        return recorder::settings_of(rules, &series.name)?.keep;
+    }
+    let settings = rules.iter().filter_map(|rule| rule.settings.as_ref());
+    let keeps: Option<Vec<Duration>> = settings.map(|settings| settings.keep).collect();
+    keeps?.into_iter().max()
+}
+
+/// Returns the time after which none of the rows of a part is kept. A part that cannot be read is
+/// kept, because nobody knows how old its rows are.
+pub(crate) fn expiry(
+    part: &Part,
+    series: &[Series],
+    keep_of: &dyn Fn(&Series) -> Option<Duration>,
+) -> i64 {
+    let Ok(spans) = part.spans() else {
+        return i64::MAX;
+    };
+    let of_engine = Series::of_engine();
+    let of_span = |(id, span): (u32, crate::part::Span)| {
+        let known = series.iter().find(|one| one.id == id);
+        let keep = keep_of(known.unwrap_or(&of_engine));
+        let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
+        keep.map_or(i64::MAX, |keep| span.last_time.saturating_add(keep))
+    };
+    spans.into_iter().map(of_span).max().unwrap_or(i64::MIN)
 }
 
 /// Joins files. `series` are in the order of their names and ids; `keep_of` returns how long rows
@@ -110,9 +145,26 @@ pub(crate) fn join(
     if expires == i64::MIN {
         return Ok(None);
     }
-    let mut part = writer.finish(folder, last)?;
+    let mut segments = Vec::new();
+    for part in parts {
+        segments.extend(part.segments()?);
+    }
+    let mut part = writer.finish(folder, united(segments))?;
     part.expires = expires;
     Ok(Some(part))
+}
+
+/// Joins ranges that follow each other.
+fn united(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let mut united: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in ranges {
+        match united.last_mut() {
+            Some((_, last)) if from <= last.saturating_add(1) => *last = to.max(*last),
+            _ => united.push((from, to)),
+        }
+    }
+    united
 }
 
 /// The rows from this time on.

@@ -15,8 +15,15 @@ pub(crate) enum Error {
     Io(io::Error),
     Sqlite(rusqlite::Error),
     Damaged(String),
-    Newer { found: u32, known: u32 },
+    Newer {
+        found: u32,
+        known: u32,
+    },
     InUse,
+    /// There is no such folder, or it has no history.
+    NoHistory,
+    /// The folder changed at each attempt to read it.
+    Changing,
     TooManyBuckets,
 }
 
@@ -31,7 +38,11 @@ impl Error {
             Error::Io(error) => error.to_string(),
             Error::Sqlite(error) => error.to_string(),
             Error::Damaged(what) => what.clone(),
-            Error::Newer { .. } | Error::InUse | Error::TooManyBuckets => String::new(),
+            Error::Newer { .. }
+            | Error::InUse
+            | Error::NoHistory
+            | Error::Changing
+            | Error::TooManyBuckets => String::new(),
         }
     }
 
@@ -43,6 +54,11 @@ impl Error {
             Error::Damaged(what) => StoreErrorKind::Damaged(what),
             Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
             Error::InUse => StoreErrorKind::InUse,
+            Error::NoHistory => StoreErrorKind::CannotOpen("it has no history".to_owned()),
+            Error::Changing => {
+                let sentence = "the engine changes it faster than it can be read";
+                StoreErrorKind::Failed(sentence.to_owned())
+            }
             Error::TooManyBuckets => {
                 let sentence = "the query has more than 100,000 buckets per variable; ask for \
                                 wider ones, or for a shorter time";

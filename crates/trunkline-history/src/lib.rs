@@ -9,6 +9,7 @@
 //! samples/date=2026-11-28/0000000011.parquet    rows by UTC date and segment of the log
 //! summaries/date=..                         buckets of the rows, for plots
 //! unfinished/                               files that are being written
+//! footers/date=..                           second copies of the metadata of the files
 //! set-apart/                                files that the catalogue does not have
 //! lock                                      held by the engine that records
 //! ```
@@ -22,6 +23,12 @@
 //! - `tail`: rows that are only in the log, in memory; `seal`: moves them to files; `compact`: joins
 //!   small files.
 //! - `part`: a Parquet file; `schema`: its columns; `catalogue`: which files there are.
+//! - `footer`: the metadata of a Parquet file, and their second copy.
+//! - [`HistoryFolder`]: reads a folder without recording; `snapshot`: its catalogue, `unsealed`: its
+//!   logs, `held`: its lock.
+//! - [`verify`], [`rebuild`], [`compact`](compact()): what commands do with a folder; `leftovers`:
+//!   files that the catalogue does not have.
+//! - [`arrow_batch`]: rows for other programs.
 //! - `query`: reading; `buckets`: what a query by buckets gathers; `summary`: buckets that were
 //!   gathered when a file was written.
 
@@ -32,18 +39,28 @@ mod catalogue;
 mod checked;
 mod compact;
 mod error;
+mod export;
+mod folder;
+mod footer;
+mod held;
+mod leftovers;
 mod log;
 mod part;
 mod query;
+mod rebuild;
 mod recorder;
 mod schema;
 mod seal;
+mod snapshot;
 mod summary;
 mod tail;
+mod tidy;
+mod unsealed;
+mod verify;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,13 +74,20 @@ use trunkline_types::history::{
 };
 use trunkline_types::{Moment, Tick, Timestamp};
 
-use crate::catalogue::{Catalogue, ENGINE_SERIES, PartRow, Series};
+use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
+pub use crate::export::{arrow_batch, arrow_schema};
+use crate::folder::absence;
+pub use crate::folder::{FolderError, FolderInfo, FolderSeries, HistoryFolder};
 use crate::log::Log;
 use crate::part::Part;
 use crate::query::View;
+pub use crate::rebuild::{Rebuilt, rebuild};
 use crate::recorder::Recorder;
 use crate::tail::{FROZEN_MAX, Segment, Tail};
+pub use crate::tidy::{Compacted, compact};
+use crate::unsealed::{DamagedLog, Unsealed};
+pub use crate::verify::{Finding, Verified, verify};
 
 /// Time after which the recorder looks again whether a closed segment has become files.
 const NO_ROOM: Duration = Duration::from_millis(100);
@@ -145,73 +169,39 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<Self, Error> {
         create(folder)?;
-        let held = File::create(folder.join("lock"))?;
-        match held.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::InUse),
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        let held = held::hold(folder)?;
         let segments = log::segments(folder)?;
         let path = folder.join("catalogue.sqlite");
         let has_files = !segments.is_empty() || !files_in(folder)?.is_empty();
         if has_files && !path.exists() {
-            return Err(Error::damaged(
-                "there is no catalogue.sqlite, but there are files",
-            ));
+            return Err(absence(folder)?);
         }
         let mut catalogue = Catalogue::open(&path, !has_files)?;
         let mut series = catalogue.series()?;
         let rows = catalogue.parts()?;
         let mut damage = Vec::new();
-        let apart = remove_leftovers(folder, &rows, &segments)?;
+        let apart = leftovers::remove(folder, &rows, &segments)?;
         if apart > 0 {
-            damage.push(format!(
-                "the catalogue lacks {apart} files, which were moved to the folder set-apart"
-            ));
+            damage.push(leftovers::sentence(apart));
         }
         let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
         let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
         let parts: Vec<Arc<Part>> = parts.collect();
-        let mut of_engine = Rows::new(None);
-        let mut frozen = Vec::new();
-        let (mut newest, mut old) = (sealed, Vec::new());
-        for number in segments {
-            let path = log::path(folder, number);
-            newest = newest.max(number);
-            let recovered = log::recover(&path, number)?;
-            if let (Some(last), false) = (recovered.last_commit, recovered.is_stopped) {
-                // Overwritten by what a newer log says.
-                of_engine = Rows::new(None);
-                of_engine.push_mark(HistoryMark {
-                    key: RowKey {
-                        time: last.as_nanos(),
-                        epoch: recovered.last_epoch(),
-                        sequence: recorder::STOPPED,
-                    },
-                    event: HistoryEvent::Interrupted,
-                });
-            } else if recovered.last_commit.is_some() {
-                of_engine = Rows::new(None);
-            }
-            if number <= sealed {
-                old.push(number);
-                continue;
-            }
-            learn(&recovered.series, &mut series, &mut catalogue)?;
-            let mut segment = Segment::new(number);
-            if !recovered.damage.is_empty() {
-                damage.push(format!(
-                    "log-{number:010}.tlh is damaged in {} places, and rows are missing",
-                    recovered.damage.len()
-                ));
-                let epoch = recovered.last_epoch();
-                segment.add(ENGINE_SERIES, &losses(&recovered.damage, epoch, wall), wall);
-            }
-            for (id, rows) in &recovered.rows {
-                segment.add(*id, rows, recovered.last_commit.unwrap_or(wall));
-            }
-            frozen.push(Arc::new(segment));
+        let unsealed = Unsealed::read(folder, sealed, wall)?;
+        let new = unsealed::unknown(&unsealed.series, &series)?;
+        if !new.is_empty() {
+            catalogue.add_series(&new)?;
+            series.extend(new);
         }
+        damage.extend(unsealed.damaged.iter().map(DamagedLog::sentence));
+        let newest = unsealed.newest.max(sealed);
+        let (frozen, old) = (unsealed.segments, unsealed.sealed);
+        let frozen = frozen.into_iter().map(Arc::new).collect();
+        let mut of_engine = Rows::new(None);
+        unsealed
+            .interrupted
+            .into_iter()
+            .for_each(|mark| of_engine.push_mark(mark));
         of_engine.push_mark(HistoryMark {
             key: RowKey {
                 time: wall.as_nanos(),
@@ -309,10 +299,7 @@ impl FileHistory {
         self.remove_unused()?;
         let oldest = lock(&self.stored).tail.frozen.first().cloned();
         let series = Arc::clone(&lock(&self.series));
-        let keep_of = |series: &Series| match series.id {
-            ENGINE_SERIES => self.longest_keep(),
-            _ => recorder::settings_of(&self.rules, &series.name)?.keep,
-        };
+        let keep_of = |series: &Series| compact::keep_of(&self.rules, series);
         if let Some(segment) = oldest {
             let added = seal::seal(&self.folder, &segment, &series, &keep_of)?;
             self.replace(&[], added, Some(segment.number))?;
@@ -328,17 +315,7 @@ impl FileHistory {
             .collect();
         if let Some(part) = expired.first() {
             // The rules may keep rows for longer now than when the file was written.
-            let by_id = |id: u32| series.iter().find(|one| one.id == id);
-            let mut expires = i64::MIN;
-            for (id, span) in part.spans().unwrap_or_default() {
-                let keep = match by_id(id) {
-                    Some(series) => keep_of(series),
-                    None => self.longest_keep(),
-                };
-                let keep = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
-                expires =
-                    expires.max(keep.map_or(i64::MAX, |keep| span.last_time.saturating_add(keep)));
-            }
+            let expires = compact::expiry(part, &series, &keep_of);
             let added = match expires < now {
                 true => Vec::new(),
                 false => vec![PartRow {
@@ -354,7 +331,7 @@ impl FileHistory {
             }
             return Ok(true);
         }
-        let chosen = compact::choose(&parts, &lock(&self.skipped));
+        let chosen = compact::choose(&parts, &lock(&self.skipped), compact::FILES_MIN);
         drop(parts);
         if chosen.is_empty() {
             return Ok(false);
@@ -372,13 +349,6 @@ impl FileHistory {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// The longest time that any rule keeps rows; `None` if one keeps them for ever.
-    fn longest_keep(&self) -> Option<Duration> {
-        let settings = self.rules.iter().filter_map(|rule| rule.settings.as_ref());
-        let keeps: Option<Vec<Duration>> = settings.map(|settings| settings.keep).collect();
-        keeps?.into_iter().max()
     }
 
     /// Replaces parts by others, and forgets a segment whose rows these have.
@@ -524,101 +494,20 @@ fn create(folder: &Path) -> Result<(), Error> {
     Ok(builder.recursive(true).mode(0o700).create(folder)?)
 }
 
-/// Removes what a crash has left: unfinished files, and files whose rows are still in the log or in
-/// the files that they were joined of. Other files that the catalogue does not have are set apart:
-/// nothing that may be the only copy is removed.
-/// Returns the number of files that were set apart.
-fn remove_leftovers(folder: &Path, known: &[PartRow], logs: &[u64]) -> Result<usize, Error> {
-    let mut count = 0;
-    let unfinished = folder.join(part::UNFINISHED);
-    if unfinished.exists() {
-        std::fs::remove_dir_all(unfinished)?;
-    }
-    for path in files_in(folder)? {
-        if known.iter().any(|part| part.path == path) {
-            continue;
-        }
-        let covered = part::segments_of(&path).is_some_and(|(first, last)| {
-            let same_date = |part: &&PartRow| {
-                compact::date_of(&part.path) == compact::date_of(&path)
-                    && folder.join(&part.path).exists()
-            };
-            let ranges = known.iter().filter(same_date);
-            let ranges = ranges.filter_map(|part| part::segments_of(&part.path));
-            // Joined to another file, or joined of others.
-            let contains = |(from, to): (u64, u64)| from <= first && last <= to;
-            let inside: Vec<_> = ranges
-                .clone()
-                .filter(|(from, to)| first <= *from && *to <= last)
-                .collect();
-            let begins = inside.iter().any(|(from, _)| *from == first);
-            let ends = inside.iter().any(|(_, to)| *to == last);
-            (first == last && logs.contains(&first))
-                || ranges.clone().any(contains)
-                || (begins && ends)
-        });
-        let (from, summary) = (folder.join(&path), summary::path_of(folder, &path));
-        if covered {
-            remove_if_there(&from)?;
-        } else {
-            let apart = folder.join("set-apart").join(&path);
-            if let Some(parent) = apart.parent() {
-                std::fs::create_dir_all(parent)?;
-            }
-            std::fs::rename(&from, &apart)?;
-            count += 1;
-        }
-        remove_if_there(&summary)?;
-    }
-    Ok(count)
-}
-
-/// Compares the series of a log with those of the catalogue, and adds those that it lacks.
-fn learn(
-    of_log: &[Series],
-    known: &mut Vec<Series>,
-    catalogue: &mut Catalogue,
-) -> Result<(), Error> {
-    let mut new = Vec::new();
-    for one in of_log {
-        match known.iter().find(|known| known.id == one.id) {
-            Some(known) if known.name == one.name && known.data_type == one.data_type => {}
-            Some(known) => {
-                return Err(Error::damaged(format!(
-                    "series {} is {} in its catalogue, and {} in the log",
-                    one.id, known.name, one.name
-                )));
-            }
-            None => new.push(one.clone()),
-        }
-    }
-    if !new.is_empty() {
-        catalogue.add_series(&new)?;
-        known.extend(new);
-    }
-    Ok(())
-}
-
-/// Events for the stretches of a log that are damaged, each after the last commit before it.
-fn losses(damage: &[Option<Timestamp>], epoch: u64, wall: Timestamp) -> Rows {
-    let mut rows = Rows::new(None);
-    for before in damage {
-        rows.push_mark(HistoryMark {
-            key: RowKey {
-                time: before.unwrap_or(wall).as_nanos(),
-                epoch,
-                sequence: recorder::STOPPED,
-            },
-            event: HistoryEvent::Lost(None),
-        });
-    }
-    rows
-}
-
-/// Returns the paths of all Parquet files within the folder.
+/// Returns the paths of all files of rows within the folder.
 fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
+    let all = files_below(&folder.join("samples"))?.into_iter();
+    let inside = all.filter_map(|path| {
+        let inside = path.strip_prefix(folder).ok()?.to_str()?;
+        part::segments_of(inside).map(|_| inside.to_owned())
+    });
+    Ok(inside.collect())
+}
+
+/// Returns the files in the folders of dates below a folder.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
-    let dates = match std::fs::read_dir(folder.join("samples")) {
+    let dates = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
         dates => dates?,
     };
@@ -628,12 +517,7 @@ fn files_in(folder: &Path) -> Result<Vec<String>, Error> {
             continue;
         }
         for file in std::fs::read_dir(date.path())? {
-            let file = file?;
-            let path = file.path();
-            let inside = path.strip_prefix(folder).ok().and_then(Path::to_str);
-            if let Some(inside) = inside.filter(|path| part::segments_of(path).is_some()) {
-                found.push(inside.to_owned());
-            }
+            found.push(file?.path());
         }
     }
     Ok(found)

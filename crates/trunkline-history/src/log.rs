@@ -25,9 +25,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_types::Timestamp;
 use trunkline_types::history::Rows;
-use trunkline_types::wire::{
-    Reader, decode_rows, decode_type, encode_rows, encode_type, put_str, put_varint,
-};
+use trunkline_types::wire::{Reader, decode_rows, encode_rows, put_varint};
 
 use crate::catalogue::Series;
 use crate::error::Error;
@@ -41,8 +39,6 @@ const FRAME_HEAD: usize = 16;
 const FRAME_BYTES: usize = 192 << 10;
 /// Maximum number of rows of one series in an item.
 const ITEM_ROWS: usize = 4096;
-/// Maximum length of the name, and of the units, in a definition.
-const TEXT_BYTES_MAX: usize = 4096;
 
 /// The file that rows are appended to.
 #[derive(Debug)]
@@ -161,9 +157,7 @@ impl Commit<'_> {
         {
             self.log.defining.push(series);
             self.item(u64::from(series) * 2 + 1, |buffer| {
-                put_str(buffer, &definition.name);
-                put_str(buffer, &definition.units);
-                encode_type(&definition.data_type, buffer);
+                definition.define(buffer)
             });
         }
         let kind = u64::from(series) * 2;
@@ -358,17 +352,12 @@ impl Recovered {
         while !reader.is_empty() {
             let kind = reader.varint()?;
             let length = reader.varint()? as usize;
-            let mut item = reader.sub(length)?;
             let id = (kind / 2) as u32;
             if kind % 2 == 1 {
-                self.series.push(Series {
-                    id,
-                    name: item.str(TEXT_BYTES_MAX)?.to_owned(),
-                    units: item.str(TEXT_BYTES_MAX)?.to_owned(),
-                    data_type: decode_type(&mut item)?,
-                });
+                self.series
+                    .push(Series::defined(id, reader.bytes(length)?)?);
             } else {
-                self.rows.push((id, decode_rows(&mut item)?));
+                self.rows.push((id, decode_rows(&mut reader.sub(length)?)?));
             }
         }
         Ok(())

@@ -1,9 +1,12 @@
 //! A Parquet file with rows: how it is written, and how the rows of a series are read from it.
 //!
 //! Rows are in the order of variable, series and time. The file's metadata has, under the key
-//! `trunkline.series`, one line per series: its id, its first row, the number of its rows, and their
-//! first and last time. Under `trunkline.checksums` it has the CRC32C of each block of 64 KiB before
-//! the metadata, as eight hexadecimal digits each.
+//! `trunkline.series`, one line per series: its id, its first row, the number of its rows, their
+//! first and last time, and its definition as in the log, in hexadecimal. Under
+//! `trunkline.checksums` it has the CRC32C of each block of 64 KiB before the footer, as eight
+//! hexadecimal digits each. Under `trunkline.file` it has the number of bytes before the footer, the
+//! CRC32C of the summary, and the segments of the log whose rows it has, so that the catalogue can
+//! be rebuilt.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
@@ -23,7 +26,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::{KeyValue, PageIndexPolicy};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use trunkline_types::Quality;
@@ -33,11 +36,10 @@ use crate::buckets::NumberRow;
 use crate::catalogue::{PartRow, Series};
 use crate::checked::{CheckedFile, ChecksumWriter};
 use crate::error::Error;
+use crate::footer::{self, Content, FileNote, Footer};
 use crate::schema::{Batch, ReadBatch, SCHEMA, column, columns_of};
 use crate::summary::{self, Summarizer, Summary};
 
-const SERIES_KEY: &str = "trunkline.series";
-const CHECKSUMS_KEY: &str = "trunkline.checksums";
 /// Rows per page of a column: the least that a reader decodes.
 const PAGE_ROWS: usize = 4096;
 const ROW_GROUP_ROWS: usize = 1 << 20;
@@ -54,6 +56,7 @@ pub(crate) struct Part {
     pub(crate) path: PathBuf,
     pub(crate) row: PartRow,
     summary_path: PathBuf,
+    footer_path: PathBuf,
     /// Read when they are first needed.
     index: OnceLock<Arc<Index>>,
     summaries: OnceLock<HashMap<u32, Arc<Summary>>>,
@@ -65,6 +68,7 @@ struct Index {
     series: BTreeMap<u32, Span>,
     /// Checksums of the blocks of the file.
     sums: Arc<Vec<u32>>,
+    segments: Vec<(u64, u64)>,
 }
 
 /// The rows of a series in a part.
@@ -83,7 +87,10 @@ pub(crate) struct PartWriter {
     unfinished: PathBuf,
     writer: ArrowWriter<ChecksumWriter<BufWriter<File>>>,
     batch: Batch,
-    spans: Vec<(u32, Span)>,
+    /// The lines of the index.
+    lines: String,
+    /// First and last time of all rows.
+    times: Option<(i64, i64)>,
     rows: u64,
     summarizer: Summarizer,
 }
@@ -98,9 +105,8 @@ fn properties() -> Result<WriterProperties, Error> {
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_dictionary_enabled(false);
-    for name in ["variable", "text", "event"] {
-        builder = builder.set_column_dictionary_enabled(path(name), true);
-    }
+    // Of the others, a damaged dictionary would cost the rows of a whole row group.
+    builder = builder.set_column_dictionary_enabled(path("variable"), true);
     builder = builder.set_column_encoding(path("value"), Encoding::BYTE_STREAM_SPLIT);
     let deltas = [
         "time", "integer", "quality", "delay", "epoch", "sequence", "count",
@@ -131,7 +137,8 @@ impl PartWriter {
             unfinished,
             writer,
             batch: Batch::default(),
-            spans: Vec::new(),
+            lines: String::new(),
+            times: None,
             rows: 0,
             summarizer: Summarizer::default(),
         })
@@ -159,15 +166,15 @@ impl PartWriter {
         let times = times.clone().min().zip(times.max());
         if let Some((first_time, last_time)) = times {
             let count = self.rows - first_row;
-            self.spans.push((
-                series.id,
-                Span {
-                    first_row,
-                    rows: count,
-                    first_time,
-                    last_time,
-                },
-            ));
+            let span = Span {
+                first_row,
+                rows: count,
+                first_time,
+                last_time,
+            };
+            self.lines.push_str(&footer::line_of(series, &span));
+            let (first, last) = self.times.unwrap_or((first_time, last_time));
+            self.times = Some((first.min(first_time), last.max(last_time)));
         }
         Ok(())
     }
@@ -193,33 +200,36 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Completes the file, and returns when it is durable under its name.
-    pub(crate) fn finish(mut self, folder: &Path, segment: u64) -> Result<PartRow, Error> {
+    /// Completes the file, and returns when it is durable under its name. `segments` are those of
+    /// the log whose rows it has, ranges in ascending order.
+    pub(crate) fn finish(
+        mut self,
+        folder: &Path,
+        segments: Vec<(u64, u64)>,
+    ) -> Result<PartRow, Error> {
         if self.batch.len() > 0 {
             self.writer.write(&self.batch.take()?)?;
         }
-        let mut lines = String::new();
-        for (id, span) in &self.spans {
-            let Span {
-                first_row,
-                rows,
-                first_time,
-                last_time,
-            } = span;
-            lines.push_str(&format!(
-                "{id} {first_row} {rows} {first_time} {last_time}\n"
-            ));
-        }
-        let lines = KeyValue::new(SERIES_KEY.to_owned(), lines);
-        self.writer.append_key_value_metadata(lines);
         // Only the footer is written after this.
         self.writer.flush()?;
         self.writer.sync()?;
-        let data_bytes = self.writer.inner().written;
+        let summary = self.summarizer.finish()?;
+        let note = FileNote {
+            data_bytes: self.writer.inner().written,
+            summary: summary.as_deref().map_or(0, crc32c::crc32c),
+            segments,
+        };
         let sums = self.writer.inner().sums().iter();
         let sums: String = sums.map(|sum| format!("{sum:08x}")).collect();
-        let sums = KeyValue::new(CHECKSUMS_KEY.to_owned(), sums);
-        self.writer.append_key_value_metadata(sums);
+        let values = [
+            (footer::SERIES_KEY, self.lines),
+            (footer::CHECKSUMS_KEY, sums),
+            (footer::FILE_KEY, note.text()),
+        ];
+        for (key, value) in values {
+            let value = KeyValue::new(key.to_owned(), value);
+            self.writer.append_key_value_metadata(value);
+        }
         let mut file = self.writer.into_inner()?.into_inner();
         file.flush()?;
         let file = file
@@ -227,7 +237,9 @@ impl PartWriter {
             .map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
         let bytes = file.metadata()?.len();
-        let footer = footer_of(&File::open(&self.unfinished)?, data_bytes)?;
+        let footer = Footer::of_file(&File::open(&self.unfinished)?, note.data_bytes)?;
+        let path = inside(folder, &self.path);
+        footer.write_copy(&footer::copy_path(folder, &path))?;
         if let Some(parent) = self.path.parent() {
             std::fs::create_dir_all(parent)?;
         }
@@ -238,31 +250,29 @@ impl PartWriter {
             File::open(folder.join("samples"))?.sync_all()?;
             File::open(folder)?.sync_all()?;
         }
-        let inside = self.path.strip_prefix(folder).unwrap_or(&self.path);
-        let path = inside.display().to_string();
-        let summary = self.summarizer.finish(&summary::path_of(folder, &path))?;
-        let times = |of: fn(&Span) -> i64| self.spans.iter().map(move |(_, span)| of(span));
+        if let Some(summary) = summary {
+            summary::write(&summary::path_of(folder, &path), &summary)?;
+        }
+        let (first_time, last_time) = self.times.unwrap_or_default();
         Ok(PartRow {
             path,
-            segment,
-            first_time: times(|span| span.first_time).min().unwrap_or(0),
-            last_time: times(|span| span.last_time).max().unwrap_or(0),
+            segment: note.segments.last().map_or(0, |(_, last)| *last),
+            first_time,
+            last_time,
             rows: self.rows,
             bytes,
             expires: i64::MAX,
-            data_bytes,
-            footer: crc32c::crc32c(&footer),
-            summary,
+            data_bytes: note.data_bytes,
+            footer: footer.sum(),
+            summary: note.summary,
         })
     }
 }
 
-/// Reads everything after the data of a file.
-fn footer_of(file: &File, data_bytes: u64) -> Result<Vec<u8>, Error> {
-    let len = file.metadata()?.len();
-    let mut footer = vec![0; len.saturating_sub(data_bytes) as usize];
-    file.read_exact_at(&mut footer, data_bytes)?;
-    Ok(footer)
+/// The path of a file within a folder.
+fn inside(folder: &Path, path: &Path) -> String {
+    let inside = path.strip_prefix(folder).unwrap_or(path);
+    inside.display().to_string()
 }
 
 /// Folder of files that are still being written, so that nobody reads them.
@@ -282,6 +292,7 @@ impl Part {
         Self {
             path: folder.join(&row.path),
             summary_path: summary::path_of(folder, &row.path),
+            footer_path: footer::copy_path(folder, &row.path),
             row,
             index: OnceLock::new(),
             summaries: OnceLock::new(),
@@ -291,42 +302,163 @@ impl Part {
     /// Removes the files.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         crate::remove_if_there(&self.path)?;
-        crate::remove_if_there(&self.summary_path)
+        crate::remove_if_there(&self.summary_path)?;
+        crate::remove_if_there(&self.footer_path)
     }
 
     fn index(&self) -> Result<Arc<Index>, Error> {
         if let Some(index) = self.index.get() {
             return Ok(Arc::clone(index));
         }
-        let file = File::open(&self.path)?;
-        let footer = footer_of(&file, self.row.data_bytes)?;
-        if crc32c::crc32c(&footer) != self.row.footer {
-            return Err(Error::damaged("the checksum of the footer does not match"));
-        }
-        let options = ArrowReaderOptions::new()
-            .with_schema(Arc::clone(&SCHEMA))
-            .with_page_index_policy(PageIndexPolicy::Optional);
-        let metadata = ArrowReaderMetadata::load(&file, options)?;
-        let key_values = metadata.metadata().file_metadata().key_value_metadata();
-        let text_of = |key: &str| {
-            let found = key_values.into_iter().flatten().find(|one| one.key == key);
-            found.and_then(|one| one.value.as_deref())
-        };
-        let lines = text_of(SERIES_KEY).ok_or_else(|| Error::damaged("there is no index"))?;
-        let sums = text_of(CHECKSUMS_KEY).and_then(sums_of);
-        let sums = sums.ok_or_else(|| Error::damaged("there are no checksums"))?;
-        let mut series = BTreeMap::new();
-        for line in lines.lines() {
-            let (id, span) =
-                span_of(line).ok_or_else(|| Error::damaged("the index cannot be read"))?;
-            series.insert(id, span);
-        }
-        let index = Arc::new(Index {
+        let Content {
             metadata,
             series,
+            sums,
+            note,
+        } = self.footer()?.content()?;
+        let options = ArrowReaderOptions::new().with_schema(Arc::clone(&SCHEMA));
+        let series = series.into_iter().map(|(one, span)| (one.id, span));
+        let index = Arc::new(Index {
+            metadata: ArrowReaderMetadata::try_new(Arc::new(metadata), options)?,
+            series: series.collect(),
             sums: Arc::new(sums),
+            segments: note.segments,
         });
         Ok(Arc::clone(self.index.get_or_init(|| index)))
+    }
+
+    /// Reads the footer: that of the file, or its copy if that is damaged.
+    fn footer(&self) -> Result<Footer, Error> {
+        let (of_file, of_copy) = self.footers()?;
+        let found = of_file.or(of_copy);
+        found.ok_or_else(|| Error::damaged("the checksum of the footer does not match"))
+    }
+
+    /// Returns the footer of the file and its copy, if they are right.
+    pub(crate) fn footers(&self) -> Result<(Option<Footer>, Option<Footer>), Error> {
+        // A file that is missing has no rows, whatever its footer says.
+        let file = File::open(&self.path)?;
+        let is_right = |footer: &Footer| {
+            footer.sum() == self.row.footer && footer.data_bytes == self.row.data_bytes
+        };
+        let of_file = Footer::of_file(&file, self.row.data_bytes).ok();
+        let of_copy = Footer::of_copy(&self.footer_path).ok().flatten();
+        Ok((of_file.filter(is_right), of_copy.filter(is_right)))
+    }
+
+    /// Writes a copy of the footer again, if the other one is right. Returns true if it was
+    /// damaged or missing.
+    pub(crate) fn repair(&self) -> Result<bool, Error> {
+        match self.footers()? {
+            (Some(_), Some(_)) | (None, None) => Ok(false),
+            (Some(footer), None) => {
+                footer.write_copy(&self.footer_path)?;
+                Ok(true)
+            }
+            (None, Some(footer)) => {
+                let file = File::options().write(true).open(&self.path)?;
+                file.write_all_at(&footer.bytes, footer.data_bytes)?;
+                file.set_len(footer.data_bytes + footer.bytes.len() as u64)?;
+                file.sync_all()?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Returns the series, in the order of their rows, with their definitions.
+    pub(crate) fn definitions(&self) -> Result<Vec<(Series, Span)>, Error> {
+        Ok(self.footer()?.content()?.series)
+    }
+
+    /// Returns the rows that queries read from these bytes of the file, in ranges.
+    pub(crate) fn rows_in(&self, bytes: Range<u64>) -> Result<Vec<(u64, u64)>, Error> {
+        let index = self.index()?;
+        let metadata = index.metadata.metadata();
+        let is_inside = |start: i64, length: i64| {
+            let start = start.max(0) as u64;
+            start < bytes.end && start + length.max(0) as u64 > bytes.start
+        };
+        let mut ranges = Vec::new();
+        let mut group_start = 0;
+        for (number, group) in metadata.row_groups().iter().enumerate() {
+            let group_end = group_start + group.num_rows().max(0) as u64;
+            let pages = metadata.page_index_for_row_group(number);
+            for (place, chunk) in group.columns().iter().enumerate() {
+                // The names are for other programs.
+                if place == column::VARIABLE {
+                    continue;
+                }
+                if let Some(start) = chunk.dictionary_page_offset()
+                    && is_inside(start, chunk.data_page_offset() - start)
+                {
+                    ranges.push((group_start, group_end));
+                }
+                let Some(pages) = pages.offset_index(place) else {
+                    continue;
+                };
+                let pages = pages.page_locations();
+                let ends = pages.iter().skip(1).map(|page| page.first_row_index);
+                let ends = ends.chain([group.num_rows()]);
+                for (page, end) in pages.iter().zip(ends) {
+                    if is_inside(page.offset, i64::from(page.compressed_page_size)) {
+                        let row = |row: i64| group_start + row.max(0) as u64;
+                        ranges.push((row(page.first_row_index), row(end)));
+                    }
+                }
+            }
+            group_start = group_end;
+        }
+        Ok(ranges)
+    }
+
+    /// Returns the first and the last time that these rows of a series may have.
+    pub(crate) fn times_of_rows(
+        &self,
+        span: Span,
+        from: u64,
+        to: u64,
+    ) -> Result<(i64, i64), Error> {
+        let index = self.index()?;
+        let metadata = index.metadata.metadata();
+        let mut found: Option<(i64, i64)> = None;
+        let mut group_start = 0;
+        for (number, group) in metadata.row_groups().iter().enumerate() {
+            let pages = metadata.page_index_for_row_group(number);
+            if let (Some(places), Some(times)) = (
+                pages.offset_index(column::TIME),
+                pages.column_index(column::TIME),
+            ) {
+                let places = places.page_locations();
+                for (page, place) in places.iter().enumerate() {
+                    let start = group_start + place.first_row_index.max(0) as u64;
+                    let end = match places.get(page + 1) {
+                        Some(next) => group_start + next.first_row_index.max(0) as u64,
+                        None => group_start + group.num_rows().max(0) as u64,
+                    };
+                    if start >= to || end <= from {
+                        continue;
+                    }
+                    // A page may have rows of other series, too.
+                    let is_own = start >= span.first_row && end <= span.first_row + span.rows;
+                    let all = (span.first_time, span.last_time);
+                    let times = page_times(times, page).filter(|_| is_own).unwrap_or(all);
+                    let known = found.unwrap_or(times);
+                    found = Some((known.0.min(times.0), known.1.max(times.1)));
+                }
+            }
+            group_start += group.num_rows().max(0) as u64;
+        }
+        Ok(found.unwrap_or((span.first_time, span.last_time)))
+    }
+
+    /// The path of the summary within the folder of the history.
+    pub(crate) fn summary_name(&self, folder: &Path) -> String {
+        inside(folder, &self.summary_path)
+    }
+
+    /// The path of the copy of the footer within the folder of the history.
+    pub(crate) fn copy_name(&self, folder: &Path) -> String {
+        inside(folder, &self.footer_path)
     }
 
     /// Returns the summary of a series, if there is one whose buckets make up those of this width.
@@ -343,6 +475,11 @@ impl Part {
         Ok(summary
             .filter(|summary| width.is_multiple_of(summary.width))
             .cloned())
+    }
+
+    /// Returns the segments of the log whose rows the part has, ranges in ascending order.
+    pub(crate) fn segments(&self) -> Result<Vec<(u64, u64)>, Error> {
+        Ok(self.index()?.segments.clone())
     }
 
     /// Returns where the rows of all series are.
@@ -594,28 +731,6 @@ impl PartStream {
 /// The end of the page that has this row, if the file has that many rows.
 pub(crate) fn page_end(row: u64) -> u64 {
     (row + 1).next_multiple_of(PAGE_ROWS as u64)
-}
-
-fn sums_of(text: &str) -> Option<Vec<u32>> {
-    let (digits, rest) = text.as_bytes().as_chunks::<8>();
-    let sums = digits.iter().map(|eight| {
-        let eight = std::str::from_utf8(eight).ok()?;
-        u32::from_str_radix(eight, 16).ok()
-    });
-    sums.collect::<Option<Vec<u32>>>()
-        .filter(|_| rest.is_empty())
-}
-
-fn span_of(line: &str) -> Option<(u32, Span)> {
-    let mut words = line.split(' ');
-    let id = words.next()?.parse().ok()?;
-    let span = Span {
-        first_row: words.next()?.parse().ok()?,
-        rows: words.next()?.parse().ok()?,
-        first_time: words.next()?.parse().ok()?,
-        last_time: words.next()?.parse().ok()?,
-    };
-    Some((id, span))
 }
 
 fn page_times(

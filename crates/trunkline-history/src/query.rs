@@ -102,7 +102,7 @@ pub(crate) fn read(
             HistoryForm::Rows => {
                 let marks = match &of_engine {
                     Some(marks) => marks,
-                    None => of_engine.insert(marks_of_engine(view_of, span)?),
+                    None => of_engine.insert(marks_of_engine(view_of, span, &damage)?),
                 };
                 let (rows, last) = reading.rows(after, marks, &mut budget)?;
                 if let Some(last) = last {
@@ -183,12 +183,16 @@ impl Budget {
 }
 
 /// Returns the events that concern every variable.
-fn marks_of_engine(view_of: ViewOf<'_>, span: Span) -> Result<Vec<HistoryMark>, Error> {
+fn marks_of_engine(
+    view_of: ViewOf<'_>,
+    span: Span,
+    damage: &Damage,
+) -> Result<Vec<HistoryMark>, Error> {
     let engine = Series::of_engine();
     let streams = Streams::default();
     let reading = Reading {
         position: None,
-        damage: &Damage::default(),
+        damage,
         series: &engine,
         following: &[],
         patterns: &[],

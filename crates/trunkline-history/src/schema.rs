@@ -38,6 +38,7 @@ use crate::error::Error;
 
 /// Indices of the columns.
 pub(crate) mod column {
+    pub(crate) const VARIABLE: usize = 0;
     pub(crate) const TIME: usize = 1;
     pub(crate) const VALUE: usize = 2;
     pub(crate) const INTEGER: usize = 3;

@@ -55,7 +55,7 @@ pub(crate) fn seal(
             writer.add(one, rows)?;
             expires = expires.max(expires_of(rows, keep_of(one)));
         }
-        let mut part = writer.finish(folder, segment.number)?;
+        let mut part = writer.finish(folder, vec![(segment.number, segment.number)])?;
         part.expires = expires;
         parts.push(part);
     }

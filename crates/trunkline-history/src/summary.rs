@@ -102,16 +102,11 @@ impl Summarizer {
         Ok(())
     }
 
-    /// Writes the summary, and returns the CRC32C of the file; 0 if there is none. It need not be
-    /// durable, and is complete under its name.
-    pub(crate) fn finish(self, path: &Path) -> Result<u32, Error> {
+    /// Returns the file of the summary; `None` if there is none.
+    pub(crate) fn finish(self) -> Result<Option<Vec<u8>>, Error> {
         if self.series.is_empty() {
-            return Ok(0);
+            return Ok(None);
         }
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        let unfinished = path.with_extension("unfinished");
         let column = |name: &str| ColumnPath::from(name);
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
@@ -137,10 +132,7 @@ impl Summarizer {
         let mut writer =
             ArrowWriter::try_new(Vec::new(), Arc::clone(&SCHEMA), Some(properties.build()))?;
         writer.write(&self.batch()?)?;
-        let bytes = writer.into_inner()?;
-        std::fs::write(&unfinished, &bytes)?;
-        std::fs::rename(&unfinished, path)?;
-        Ok(crc32c::crc32c(&bytes))
+        Ok(Some(writer.into_inner()?))
     }
 
     fn batch(&self) -> Result<RecordBatch, Error> {
@@ -184,6 +176,16 @@ impl Summarizer {
         ];
         Ok(RecordBatch::try_new(Arc::clone(&SCHEMA), columns)?)
     }
+}
+
+/// Writes the file of a summary. It need not be durable, and is complete under its name.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let unfinished = path.with_extension("unfinished");
+    std::fs::write(&unfinished, bytes)?;
+    Ok(std::fs::rename(&unfinished, path)?)
 }
 
 /// Reads a summary with this checksum. Returns `None` if there is none, or another one.

@@ -198,7 +198,7 @@ marked `rw` may.
 fn write_command(page: &mut String, heading: &str, name: &str, command: &Command) {
     let about = one_line(&command.about);
     let _ = write!(page, "\n{heading} {name}\n\n{about} (`{}`)\n", command.tag);
-    if !command.commands.is_empty() {
+    if !command.commands.is_empty() && command.args.is_empty() {
         return;
     }
     let _ = write!(page, "\n```text\n{}\n```\n", usage(name, command));

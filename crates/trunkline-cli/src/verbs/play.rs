@@ -5,7 +5,7 @@ mod elements;
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use trunkline::record::regions::{PagesWanted, RegionMemory};
 use trunkline::record::{
@@ -17,6 +17,7 @@ use trunkline::stream::ValueWriter;
 use trunkline_tdms::ObjectPath;
 use trunkline_types::{DataType, Tick};
 
+use super::history::export::{Range, write_recording};
 use super::record::{meet, problem};
 use super::stream::{self, units::rate_text};
 use super::tdms::columns::{name_of, names_of};
@@ -42,11 +43,48 @@ use crate::{CliError, Context, Exit, Problem, counted};
 /// pace, and --full plays without waiting. Ctrl-C stops playing. Exit code 1 means that some
 /// updates could not be played, or that a stream was played whose recording has gaps or values of a
 /// quality other than good. --exclude leaves out variables or, with --stream, channels.
+///
+/// With --history, what an engine or a folder has recorded is played instead of a FILE. It is written
+/// to a temporary file first.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording, or the first file of a series
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(
+        value_name = "FILE",
+        required_unless_present = "history",
+        conflicts_with = "history"
+    )]
+    file: Option<PathBuf>,
+
+    /// Play the history of this variable, a name or a pattern such as 'boiler/**', instead of a file;
+    /// may be given several times
+    #[arg(long, value_name = "NAME")]
+    history: Vec<String>,
+
+    /// With --history, only readings since this time, such as 2026-11-21T08:00, 14:30, today,
+    /// yesterday, 10m or "2 hours ago"
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1h",
+        conflicts_with = "file",
+        allow_hyphen_values = true
+    )]
+    since: String,
+
+    /// With --history, only readings before this time
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with = "file",
+        allow_hyphen_values = true
+    )]
+    until: Option<String>,
+
+    /// With --history, read this folder of a history, such as plant.history, instead of asking an
+    /// engine
+    #[arg(long, value_name = "FOLDER", conflicts_with = "file")]
+    folder: Option<PathBuf>,
 
     /// Replace OLD at the beginning of recorded names with NEW; other recorded variables are not
     /// played
@@ -107,11 +145,39 @@ pub(crate) struct Args {
     times: Option<String>,
 }
 
+impl Args {
+    fn file(&self) -> &Path {
+        self.file.as_deref().unwrap_or(Path::new(""))
+    }
+}
+
 const RING_ROWS: usize = 1 << 16;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let context = &context.for_file_output();
     context.interrupted.end_in_order(1);
+    if args.history.is_empty() {
+        return play(args, context);
+    }
+    let folder = tempfile::tempdir().map_err(|error| Problem::system(&error))?;
+    let file = folder.path().join("history.tdms");
+    let range = Range {
+        names: &args.history,
+        since: &args.since,
+        until: args.until.as_ref(),
+        folder: args.folder.as_deref(),
+    };
+    if !write_recording(&range, &file, context)? {
+        return Ok(Exit::Interrupted);
+    }
+    let args = Args {
+        file: Some(file),
+        ..args.clone()
+    };
+    play(&args, context)
+}
+
+fn play(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let pace = match (args.full, args.speed) {
         (true, _) => Pace::Full,
         (false, Some(speed)) => Pace::Scaled(speed),
@@ -124,7 +190,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 fn into_variables(args: &Args, pace: Pace, context: &Context) -> Result<Exit, CliError> {
-    let recorded = RecordedVariables::open_series(&args.file);
+    let recorded = RecordedVariables::open_series(args.file());
     let mut recorded = recorded.map_err(|error| problem(&error.into()))?;
     let is_whole = say_missing(recorded.missing(), context)?;
     check_sums(args, context)?;
@@ -231,11 +297,11 @@ fn unreadable(count: u64, one: &str) -> String {
 
 /// Refuses a recording whose checksums show damage: wrong values would reach live variables.
 fn check_sums(args: &Args, context: &Context) -> Result<(), CliError> {
-    if args.unchecked || sums_of(&args.file).is_none() {
+    if args.unchecked || sums_of(args.file()).is_none() {
         return Ok(());
     }
-    let file = super::record::open(&args.file)?;
-    match say_sums(&file, &args.file, context)? {
+    let file = super::record::open(args.file())?;
+    match say_sums(&file, args.file(), context)? {
         false => Ok(()),
         true => {
             let sentence = "the recording is damaged and is not played; --unchecked plays it";
@@ -399,7 +465,7 @@ fn into_stream(args: &Args, url: &str, pace: Pace, context: &Context) -> Result<
         false => Gaps::AsTime,
     };
     let in_recording = |error: PlaybackError| not_played(&error.into());
-    let recording = Recording::open(&args.file, &selection).map_err(in_recording)?;
+    let recording = Recording::open(args.file(), &selection).map_err(in_recording)?;
     let is_whole = say_missing(recording.missing(), context)?;
     check_sums(args, context)?;
     let pacer = Pacer::new(&recording, pace, gaps).map_err(|error| {
@@ -482,7 +548,7 @@ fn left_out(args: &Args, context: &Context) -> Result<Vec<ObjectPath>, CliError>
     if context.settings.exclude.is_empty() {
         return Ok(Vec::new());
     }
-    let file = super::record::open(&args.file)?;
+    let file = super::record::open(args.file())?;
     let channels = file.paths().filter(|path| path.is_channel());
     let is_excluded = |path: &&ObjectPath| {
         let names = names_of(path);

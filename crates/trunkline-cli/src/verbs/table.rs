@@ -7,7 +7,7 @@ pub(crate) struct Verb {
     pub(crate) writes: bool,
     /// Its possible exit codes, the numbers of [`Exit`](crate::exit::Exit).
     pub(crate) exits: &'static [u8],
-    /// Its subcommands. If it has any, its other metadata are theirs.
+    /// Its subcommands. If it has any, its other metadata are theirs, too.
     pub(crate) verbs: &'static [Verb],
 }
 
@@ -42,6 +42,10 @@ const READ: &[u8] = &[0, 1, 2, 3, 4, 5, 130];
 const WRITE: &[u8] = &[0, 1, 2, 3, 4, 5, 6, 9, 130];
 /// Exit codes of the ends of a stream.
 const STREAM: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 130];
+/// Exit codes of commands that read a history, of an engine or in a folder.
+const HISTORY: &[u8] = &[0, 1, 2, 3, 4, 5, 7, 8, 130];
+/// Exit codes of commands for the folder of a history.
+const FOLDER: &[u8] = &[0, 1, 2, 5, 8, 130];
 /// Exit codes of commands that read a TDMS file.
 const TDMS: &[u8] = &[0, 1, 2, 8, 130];
 
@@ -88,7 +92,20 @@ pub(crate) const VERBS: &[Verb] = &[
         ],
     ),
     Verb::reading("audit", READ),
-    Verb::reading("history", &[0, 1, 2, 3, 4, 5, 7, 130]),
+    Verb {
+        exits: HISTORY,
+        ..Verb::group(
+            "history",
+            &[
+                Verb::reading("ls", &[0, 1, 2, 5, 7, 8, 130]),
+                Verb::reading("info", FOLDER),
+                Verb::reading("verify", FOLDER),
+                Verb::writing("compact", FOLDER),
+                Verb::writing("rebuild", FOLDER),
+                Verb::writing("export", HISTORY),
+            ],
+        )
+    },
     Verb::group(
         "stream",
         &[

@@ -22,6 +22,7 @@ mod following;
 mod full_disks;
 mod helping;
 mod history;
+mod history_folders;
 mod hostile_text;
 mod hosting;
 mod identities;

@@ -75,7 +75,7 @@ pub struct HistoryFigures {
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HistoryError {
-    #[error("the history {location} {}", sentence_of(.kind))]
+    #[error("the history {location} {}", sentence_of(.kind, .location))]
     Files {
         location: String,
         /// The fault; its message includes the remedy.
@@ -87,14 +87,14 @@ pub enum HistoryError {
 }
 
 /// Describes the fault of the folder and its remedy.
-fn sentence_of(kind: &StoreErrorKind) -> String {
+fn sentence_of(kind: &StoreErrorKind, location: &str) -> String {
     match kind {
         StoreErrorKind::InUse => "is in use by another engine; stop that one, or name another \
                                   folder with the key `history` of [engine]"
             .to_owned(),
         StoreErrorKind::Damaged(what) => format!(
-            "is damaged ({what}); restore it from a backup, or move the folder away to begin a \
-             new history"
+            "is damaged ({what}); `trunkline history rebuild {location}` writes a new catalogue, or \
+             restore the folder from a backup"
         ),
         StoreErrorKind::Newer { .. }
         | StoreErrorKind::Full

@@ -4,7 +4,8 @@
 //! A child process works through a list of steps and reports each as done. It is traced: before
 //! every system call that changes or syncs a file, its folder is copied as a kill would leave it,
 //! and as losses of power might: without any unsynced data, and with some of it, sector by sector.
-//! Copies are then opened, read, written again, and moved to files.
+//! Copies are then read without an engine, with their catalogue and with a new one, and opened, read,
+//! written again, and moved to files.
 //!
 //! `HISTORY_EVERY_WRITE=1` checks all copies; otherwise a part of them, evenly.
 
@@ -121,19 +122,46 @@ fn every_point() -> Option<(usize, usize)> {
     Some((points.len(), checked))
 }
 
-fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
-    image.write_to(copy);
-    let time = START + 1000 * 3600 * SECOND;
-    let mut plant = Plant::start(copy, NEXT, time, &steps::variables());
-    let acknowledged = expected.get(..done).unwrap_or_default().concat();
+/// Expects the rows of the steps that are done, and any number of those of the next one. Returns all
+/// of them.
+fn assert_done(found: &[Line], expected: &[Vec<Line>], done: usize, what: &str) -> Vec<Line> {
     let in_progress = expected.get(done).map_or(&[][..], Vec::as_slice);
-    // Those of the step in progress may be there, in any number.
-    let found = plant.everything().lines;
     let present: BTreeSet<&Line> = found.iter().collect();
     let more = in_progress.iter().filter(|line| present.contains(line));
-    let mut rows = acknowledged;
+    let mut rows = expected.get(..done).unwrap_or_default().concat();
     rows.extend(more.cloned());
-    assert_same(&found, &rows, "after the end of the process");
+    assert_same(found, &rows, what);
+    rows
+}
+
+/// Reads the folder without an engine. Before the first step it may be none.
+fn assert_read(copy: &Path, expected: &[Vec<Line>], done: usize, what: &str) {
+    match rig::read_folder(copy, &rig::all()) {
+        Ok(found) => {
+            assert_done(&found.lines, expected, done, what);
+        }
+        Err(error) => assert_eq!(done, 0, "{what}: {error}"),
+    }
+}
+
+fn check(image: &Image, copy: &Path, expected: &[Vec<Line>], done: usize) {
+    image.write_to(copy);
+    for file in rig::files(copy) {
+        if file.to_string_lossy().starts_with("catalogue.sqlite") {
+            std::fs::remove_file(copy.join(file)).expect("it is there");
+        }
+    }
+    let rebuilt = trunkline_history::rebuild(copy, trunkline_types::Timestamp::from_nanos(START));
+    assert!(rebuilt.is_ok() || done == 0, "rebuilt: {rebuilt:?}");
+    assert_read(copy, expected, done, "with a new catalogue");
+
+    image.write_to(copy);
+    assert_read(copy, expected, done, "without an engine");
+
+    let time = START + 1000 * 3600 * SECOND;
+    let mut plant = Plant::start(copy, NEXT, time, &steps::variables());
+    let found = plant.everything().lines;
+    let mut rows = assert_done(&found, expected, done, "after the end of the process");
 
     // The folder goes on.
     rows.push(plant.write("x", &Value::F64(-1.0)));

@@ -7,6 +7,7 @@
 //! - `interleavings`: random interleavings of everything, against a model.
 //! - `folder`: folders that are in use or cannot be written.
 //! - `disk_full`: a disk without room.
+//! - `offline`: folders that are read, compacted and rebuilt without an engine.
 //! - `events`: interruptions and retirements.
 //!
 //! Tests of a defect that is known are ignored, with the defect as the reason.
@@ -23,6 +24,7 @@ mod file_damage;
 mod folder;
 mod interleavings;
 mod log_damage;
+mod offline;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod values;

@@ -16,7 +16,7 @@ use trunkline_engine::history::{History, HistoryError};
 use trunkline_engine::{
     Attempt, Caller, Engine, EngineOptions, Variable, Wake, Wakes, Write, WriteOutcome, WriteValue,
 };
-use trunkline_history::FileHistory;
+use trunkline_history::{FileHistory, FolderError, HistoryFolder};
 use trunkline_types::history::{
     HistoryEvent, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, RowKey, SeriesData,
 };
@@ -335,6 +335,22 @@ impl Answer {
             _ => 0,
         });
         counts.sum()
+    }
+}
+
+/// The answer of a folder that is read without an engine.
+pub fn read_folder(folder: &Path, query: &HistoryQuery) -> Result<Answer, FolderError> {
+    let wall = Timestamp::from_nanos(START);
+    let mut opened = HistoryFolder::open(folder, wall)?;
+    let mut query = query.clone();
+    let mut answer = Answer::default();
+    loop {
+        let page = opened.read(&query, wall)?;
+        query.from = page.next.clone();
+        answer.add(page);
+        if query.from.is_none() {
+            return Ok(answer);
+        }
     }
 }
 

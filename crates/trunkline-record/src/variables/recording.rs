@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use trunkline_tdms::{Arrangement, ChannelId, Data, ObjectPath, TdmsTime, WriteError, Writer};
+use trunkline_tdms::{
+    Arrangement, ChannelId, Data, ObjectPath, PropertyValue, TdmsTime, WriteError, Writer,
+};
 use trunkline_types::wire::{VALUE_BYTES_MAX, encoded_len};
 use trunkline_types::{DataType, Lost, Sample};
 
@@ -164,6 +166,19 @@ impl<S: Segments> VariableRecording<S> {
         let one = one.ok_or(VariableRecordError::Unknown)?;
         let described = one.describe(unit, description, &mut self.writer);
         described.map_err(|source| format_error(&one.group, source))
+    }
+
+    /// Sets a property of a variable. It is written with the next segment of this file.
+    pub fn set_property(
+        &mut self,
+        variable: VariableId,
+        name: &str,
+        value: impl Into<PropertyValue>,
+    ) -> Result<(), VariableRecordError> {
+        let one = self.variables.get(variable.0 as usize);
+        let one = one.ok_or(VariableRecordError::Unknown)?;
+        let set = self.writer.set(&one.group, name, value);
+        set.map_err(|source| format_error(&one.group, source))
     }
 
     /// Accepts an update, before which `lost` updates are missing.

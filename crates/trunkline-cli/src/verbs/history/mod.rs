@@ -1,19 +1,24 @@
-//! `history`: shows what an engine has recorded of variables.
+//! `history`: shows what an engine has recorded of variables, and looks after the folder of a history.
 
 mod buckets;
+pub(crate) mod export;
+mod folder;
 mod plot;
+mod source;
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_types::history::{
-    HistoryEvent, HistoryForm, HistoryItem, HistoryPage, HistoryQuery, POINTS_MAX, SeriesData,
+    HistoryEvent, HistoryForm, HistoryItem, HistoryQuery, POINTS_MAX, SeriesData,
 };
 use trunkline_types::{Pattern, Timestamp};
 
 pub(crate) use self::buckets::Bucket;
+pub(crate) use self::folder::{FolderEvent, Found, Listed, Totals};
+use self::source::{Pages, Source};
 use crate::arguments::{longer_than_none, number};
-use crate::connection::Connection;
 use crate::output::readings::{Plan, ReadingPrinter};
 use crate::output::record::{JsonSchema, Notice, Serialize};
 use crate::output::{Metadata, ReadingView, counted};
@@ -28,12 +33,23 @@ use crate::{CliError, Context, Exit, Problem};
 /// command prints every reading, by variable and then by time, as `monitor` does; what happened to
 /// the recording itself is reported on standard error. With --every or --points it prints one line
 /// for each interval: the number of values, the smallest, the largest, the first, the last and the
-/// mean.
+/// mean. With --folder it reads the folder of a history, whether an engine records into it or not.
+///
+/// The subcommands look after the folder of a history. Names of variables contain a `/`, so none is
+/// taken for a subcommand.
 #[derive(Clone, Debug, clap::Args)]
+#[command(subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Subcommand>,
+
     /// Names, URLs, or patterns such as 'boiler/**'. Variables that no longer exist are found too
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
+
+    /// Read this folder of a history, such as plant.history, instead of asking an engine
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
 
     /// Only readings since this time, such as 2026-11-21T08:00, 14:30, today, yesterday, 10m or
     /// "2 hours ago"
@@ -80,6 +96,17 @@ pub(crate) struct Args {
         allow_negative_numbers = true
     )]
     count: Option<u64>,
+}
+
+/// What is done with the folder of a history.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Ls(folder::LsArgs),
+    Info(folder::InfoArgs),
+    Verify(folder::VerifyArgs),
+    Compact(folder::CompactArgs),
+    Rebuild(folder::RebuildArgs),
+    Export(Box<export::Args>),
 }
 
 /// What happened to the recording of a variable: on standard error.
@@ -154,23 +181,22 @@ impl Notice for Event {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    match &args.command {
+        None => show(args, context),
+        Some(Subcommand::Ls(args)) => folder::list(args, context),
+        Some(Subcommand::Info(args)) => folder::info(args, context),
+        Some(Subcommand::Verify(args)) => folder::verify(args, context),
+        Some(Subcommand::Compact(args)) => folder::compact(args, context),
+        Some(Subcommand::Rebuild(args)) => folder::rebuild(args, context),
+        Some(Subcommand::Export(args)) => export::run(args, context),
+    }
+}
+
+fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns_of(&targets.wanted)?;
-    let until = instant("--until", args.until.as_ref(), context)?;
-    let since = match args.last {
-        true => None,
-        false => instant("--since", Some(&args.since), context)?,
-    };
-    if let (Some(since), Some(until)) = (since, until)
-        && since >= until
-    {
-        let sentence = format!(
-            "--since {} is not before --until {until}; give an earlier --since",
-            args.since
-        );
-        return Err(Problem::usage(sentence).into());
-    }
-    let until = until.unwrap_or_else(|| context.now().time);
+    let since = (!args.last).then_some(&args.since);
+    let (since, until) = range(since, args.until.as_ref(), context)?;
     let width = |time: Duration| {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
@@ -191,12 +217,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         from: None,
         limit: 0,
     };
-    let connection = Connection::new(&targets.engine, context)?;
-    let mut pages = Pages {
-        connection: &connection,
-        query,
-        is_first: true,
-    };
+    let source = Source::open(&targets.engine, args.folder.as_deref(), context)?;
+    let mut pages = Pages::new(source, query, context);
     let left = args.count.unwrap_or(u64::MAX);
     let (count, state) = match form {
         HistoryForm::Rows | HistoryForm::Last => print_rows(&mut pages, left, context)?,
@@ -217,6 +239,24 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::Lost)
 }
 
+/// Returns the times of a query. It ends now, unless `until` says otherwise.
+fn range(
+    since: Option<&String>,
+    until: Option<&String>,
+    context: &Context,
+) -> Result<(Option<Timestamp>, Timestamp), CliError> {
+    let until = instant("--until", until, context)?;
+    let start = instant("--since", since, context)?;
+    if let (Some(text), Some(start), Some(until)) = (since, start, until)
+        && start >= until
+    {
+        let sentence =
+            format!("--since {text} is not before --until {until}; give an earlier --since");
+        return Err(Problem::usage(sentence).into());
+    }
+    Ok((start, until.unwrap_or_else(|| context.now().time)))
+}
+
 /// Returns the patterns of names and patterns. A name stands for the variable alone.
 fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
     let patterns = wanted.iter().map(|one| match one {
@@ -225,27 +265,6 @@ fn patterns_of(wanted: &[Wanted]) -> Result<Vec<Pattern>, CliError> {
         Wanted::Wrong(problem) => Err(problem.clone().of_all().into()),
     });
     patterns.collect()
-}
-
-/// The pages of a query, one after the other.
-struct Pages<'a> {
-    connection: &'a Connection,
-    query: HistoryQuery,
-    is_first: bool,
-}
-
-impl Pages<'_> {
-    fn next(&mut self) -> Result<Option<HistoryPage>, CliError> {
-        if !std::mem::take(&mut self.is_first) && self.query.from.is_none() {
-            return Ok(None);
-        }
-        let query = self.query.clone();
-        let page = self
-            .connection
-            .call(|client, wait| client.history(query, wait))?;
-        self.query.from.clone_from(&page.next);
-        Ok(Some(page))
-    }
 }
 
 /// Prints readings. Returns their number and the state of the history.

@@ -19,7 +19,7 @@ pub(super) fn recorded(args: &Args, context: &Context) -> Result<Option<String>,
     if args.times.is_some() || !context.settings.exclude.is_empty() {
         return Ok(None);
     }
-    let file = open(&args.file)?;
+    let file = open(args.file())?;
     let group = match &args.group {
         Some(group) => ObjectPath::group(group.as_str()),
         None => {
@@ -47,7 +47,7 @@ pub(super) fn into_stream(
                         its own time; use --speed or --full";
         return Err(Problem::usage(sentence).into());
     }
-    let opened = RecordedVariables::open_series(&args.file);
+    let opened = RecordedVariables::open_series(args.file());
     let mut recorded = opened.map_err(|error| problem(&error.into()))?;
     let mut variables = recorded.variables().iter().enumerate();
     let Some((number, known)) = variables.find(|(_, one)| one.name == name) else {

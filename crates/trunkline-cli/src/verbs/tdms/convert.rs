@@ -241,7 +241,7 @@ fn rows_of<R: ReadAt>(
     // `--time none` leaves the column out.
     let times = context.settings.times.column(true, context.started);
     let axis = axis.filter(|_| times.is_some());
-    let out = Out::new(path, &args.file, args.out.force, context)?;
+    let out = Out::new(path, Some(&args.file), args.out.force, context)?;
     let watch = out.watch();
     let text_form = match form {
         OutForm::Csv => Form::Csv,
@@ -327,7 +327,7 @@ fn anew(
         Some(4712) => Version::V1,
         _ => Version::V2,
     });
-    let mut out = Out::new(path, source, args.force, context)?;
+    let mut out = Out::new(path, Some(source), args.force, context)?;
     out.expected = fs::metadata(source).ok().map(|file| file.len());
     let watch = out.watch();
     let mut out = BufWriter::new(out);

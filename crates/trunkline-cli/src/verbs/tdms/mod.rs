@@ -18,7 +18,7 @@ mod convert;
 pub(crate) mod events;
 pub(crate) mod info;
 pub(crate) mod opened;
-mod place;
+pub(crate) mod place;
 mod repair;
 mod rows;
 pub(crate) mod sums;

@@ -16,22 +16,23 @@ use crate::{CliError, Context, Exit, Problem};
 /// The destination of a file. It counts bytes, shows the progress, and fails once Ctrl-C was
 /// pressed.
 #[derive(Debug)]
-pub(super) struct Out {
+pub(crate) struct Out {
     file: NewFile,
     is_forced: bool,
     context: Context,
     meter: Meter,
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Completed fraction of the work, from 0 to 1, if known.
-    pub(super) done: Option<f64>,
-    pub(super) expected: Option<u64>,
+    pub(crate) done: Option<f64>,
+    pub(crate) expected: Option<u64>,
 }
 
 impl Out {
-    /// Returns a file that takes its place when it is finished; `-` is standard output.
-    pub(super) fn new(
+    /// Returns a file that takes its place when it is finished; `-` is standard output. It must not
+    /// be the file `source`, from which the command reads.
+    pub(crate) fn new(
         path: &Path,
-        source: &Path,
+        source: Option<&Path>,
         is_forced: bool,
         context: &Context,
     ) -> Result<Self, CliError> {
@@ -48,14 +49,14 @@ impl Out {
         })
     }
 
-    pub(super) fn finish(self, path: &Path) -> Result<(), Problem> {
+    pub(crate) fn finish(self, path: &Path) -> Result<(), Problem> {
         self.context.terminal.end_progress();
         let finished = self.file.finish(self.is_forced);
         finished.map_err(|error| unwritten(path, &error))
     }
 
     /// Returns a handle that can explain a failed write after the file is gone.
-    pub(super) fn watch(&self) -> Watch {
+    pub(crate) fn watch(&self) -> Watch {
         Watch {
             context: self.context.clone(),
             is_open: self.is_open(),
@@ -63,7 +64,7 @@ impl Out {
     }
 
     /// Returns true if it is read by another process while it is written.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self.file, NewFile::InPlace(_))
     }
 
@@ -82,14 +83,14 @@ impl Out {
 }
 
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     context: Context,
     is_open: bool,
 }
 
 impl Watch {
     /// Converts a failed write; after Ctrl-C it is an orderly end.
-    pub(super) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, CliError> {
+    pub(crate) fn failed(&self, path: &Path, error: &io::Error) -> Result<Exit, CliError> {
         self.context.terminal.end_progress();
         if self.context.interrupted.is_so() {
             return Ok(Exit::Interrupted);
@@ -120,14 +121,15 @@ impl Write for Out {
 
 fn new_file(
     path: &Path,
-    source: &Path,
+    source: Option<&Path>,
     is_forced: bool,
     context: &Context,
 ) -> Result<NewFile, CliError> {
     if is_stdio(path) {
         return Ok(NewFile::InPlace(context.terminal.binary_output()?));
     }
-    if let (Ok(there), Ok(source)) = (fs::metadata(path), fs::metadata(source))
+    if let Some(source) = source
+        && let (Ok(there), Ok(source)) = (fs::metadata(path), fs::metadata(source))
         && (there.dev(), there.ino()) == (source.dev(), source.ino())
     {
         let sentence = format!(
@@ -145,7 +147,7 @@ fn new_file(
     }
 }
 
-pub(super) fn shown_out(path: &Path) -> String {
+pub(crate) fn shown_out(path: &Path) -> String {
     match is_stdio(path) {
         true => "standard output".to_owned(),
         false => escaped_path(path),
@@ -153,7 +155,7 @@ pub(super) fn shown_out(path: &Path) -> String {
 }
 
 /// Returns true if the path is standard output and that is a terminal.
-pub(super) fn is_looked_at(path: &Path, context: &Context) -> bool {
+pub(crate) fn is_looked_at(path: &Path, context: &Context) -> bool {
     is_stdio(path) && context.terminal.out_is_tty
 }
 

@@ -373,7 +373,7 @@ fn copy(
         let sentence = "the repaired file cannot go to standard output; name a file";
         return Err(Problem::usage(sentence).into());
     }
-    let mut out = Out::new(path, &args.file, args.force, context)?;
+    let mut out = Out::new(path, Some(&args.file), args.force, context)?;
     out.expected = Some(repair.length);
     let watch = out.watch();
     let mut piece = Vec::new();

@@ -1,0 +1,451 @@
+//! `history export`: writes what was recorded to a file for other programs.
+
+#[cfg(target_os = "linux")]
+mod tdms;
+
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::ArrowError;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use trunkline_history::{arrow_batch, arrow_schema};
+use trunkline_types::history::{HistoryForm, HistoryItem, HistoryQuery, HistorySeries, SeriesData};
+
+use super::folder::FolderEvent;
+use super::source::{Pages, Source};
+use super::{Event, patterns_of, range};
+use crate::output::values::ValueStyle;
+use crate::output::{Metadata, ReadingView, csv};
+use crate::targets;
+use crate::verbs::tdms::place::{Out, is_looked_at, shown_out};
+use crate::{CliError, Context, Exit, Problem};
+
+/// Bytes of a Parquet file that are kept before they are written.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// Write what was recorded to a file
+///
+/// The file is written completely or not at all, in bounded memory. CSV has the lines of `history -o
+/// csv`, and events go to standard error. Parquet and Arrow have the columns of the files of the
+/// history, with the type and the units; an event is a row of its own. TDMS has a group for each
+/// variable, as `record` writes it, so `play` and `tdms` read it; missing updates are gaps there, and
+/// other events are properties.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file to write; `-` is standard output
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Names, URLs, or patterns such as 'boiler/**'. Variables that no longer exist are found too
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// Only readings since this time, such as 2026-11-21T08:00, 14:30, today, yesterday, 10m or
+    /// "2 hours ago"
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1h",
+        allow_hyphen_values = true
+    )]
+    since: String,
+
+    /// Only readings before this time
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    until: Option<String>,
+
+    /// Read this folder of a history, such as plant.history, instead of asking an engine
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+
+    /// The format of FILE (default: from the extension of its name)
+    #[arg(long = "as", value_name = "FORMAT")]
+    out_form: Option<ExportForm>,
+
+    /// Replace FILE if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+/// Formats of an exported file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum ExportForm {
+    /// Comma-separated values with a header
+    Csv,
+    /// Parquet, compressed with ZSTD
+    Parquet,
+    /// Arrow IPC file format
+    Arrow,
+    /// TDMS 2.0, a group for each variable
+    Tdms,
+}
+
+/// What is written to a file.
+pub(crate) struct Range<'a> {
+    pub(crate) names: &'a [String],
+    pub(crate) since: &'a String,
+    pub(crate) until: Option<&'a String>,
+    /// The folder to read instead of asking an engine.
+    pub(crate) folder: Option<&'a Path>,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    let path = args.file.as_path();
+    let form = form(args)?;
+    if form != ExportForm::Csv && is_looked_at(path, context) {
+        let sentence = "the form is for programs, and standard output is a terminal; name a file";
+        return Err(Problem::usage(sentence).into());
+    }
+    let range = Range {
+        names: &args.names,
+        since: &args.since,
+        until: args.until.as_ref(),
+        folder: args.folder.as_deref(),
+    };
+    let Some(written) = write(&range, path, form, args.force, context)? else {
+        return Ok(Exit::Interrupted);
+    };
+    context.tell(&FolderEvent::HistoryExported {
+        file: path.display().to_string(),
+        rows: written.rows,
+        variables: written.names.len() as u64,
+        bytes: written.bytes,
+    })?;
+    if written.state.is_empty() {
+        return Ok(Exit::Failed.when(!written.is_whole));
+    }
+    context.tell_as("history-fault", &written.state)?;
+    Ok(Exit::Lost)
+}
+
+/// Writes a recording, as `play` reads it. Returns false after Ctrl-C.
+#[cfg(target_os = "linux")]
+pub(crate) fn write_recording(
+    range: &Range<'_>,
+    path: &Path,
+    context: &Context,
+) -> Result<bool, CliError> {
+    let Some(written) = write(range, path, ExportForm::Tdms, false, context)? else {
+        return Ok(false);
+    };
+    if !written.state.is_empty() {
+        context.tell_as("history-fault", &written.state)?;
+    }
+    Ok(true)
+}
+
+/// Returns what was written; `None` after Ctrl-C.
+fn write(
+    wanted: &Range<'_>,
+    path: &Path,
+    form: ExportForm,
+    is_forced: bool,
+    context: &Context,
+) -> Result<Option<Written>, CliError> {
+    let targets = targets::resolve(wanted.names, &context.settings)?;
+    let (since, until) = range(Some(wanted.since), wanted.until, context)?;
+    let query = HistoryQuery {
+        patterns: patterns_of(&targets.wanted)?,
+        since,
+        until: Some(until),
+        after: None,
+        form: HistoryForm::Rows,
+        from: None,
+        limit: 0,
+    };
+    let source = Source::open(&targets.engine, wanted.folder, context)?;
+    let mut pages = Pages::new(source, query, context);
+    let out = Out::new(path, None, is_forced, context)?;
+    let watch = out.watch();
+    let failed = |failed: Failed| match failed {
+        // Nothing but Ctrl-C ends the command without an error.
+        Failed::Io(error) => watch.failed(path, &error).map(|_| None),
+        Failed::Other(error) => Err(error),
+    };
+    let mut sink = match Sink::new(form, out, context) {
+        Ok(sink) => sink,
+        Err(error) => return failed(error),
+    };
+    let mut written = Written::default();
+    while let Some(page) = pages.next()? {
+        if !page.state.is_empty() {
+            written.state = page.state;
+        }
+        for series in page.series.iter().filter(|series| !series.data.is_empty()) {
+            if context.settings.is_excluded(&series.variable) {
+                continue;
+            }
+            match sink.add(series, context) {
+                Ok(true) => written.add(series),
+                Ok(false) => written.is_whole = false,
+                Err(error) => return failed(error),
+            }
+        }
+        if context.interrupted.is_so() {
+            return Ok(None);
+        }
+    }
+    if written.names.is_empty() {
+        let sentence = format!(
+            "nothing was recorded of these variables in this time, so {} is not written; give an \
+             earlier --since",
+            shown_out(path)
+        );
+        return Err(Problem::failed("nothing-recorded", sentence).into());
+    }
+    let out = match sink.finish() {
+        Ok(out) => out,
+        Err(error) => return failed(error),
+    };
+    written.bytes = out.bytes;
+    out.finish(path)?;
+    Ok(Some(written))
+}
+
+/// What was written so far.
+struct Written {
+    names: BTreeSet<String>,
+    rows: u64,
+    bytes: u64,
+    state: String,
+    /// False if something was left out, which was reported.
+    is_whole: bool,
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        Self {
+            names: BTreeSet::new(),
+            rows: 0,
+            bytes: 0,
+            state: String::new(),
+            is_whole: true,
+        }
+    }
+}
+
+impl Written {
+    fn add(&mut self, series: &HistorySeries) {
+        if !self.names.contains(&series.variable) {
+            self.names.insert(series.variable.clone());
+        }
+        if let SeriesData::Rows(rows) = &series.data {
+            self.rows += rows.len() as u64;
+        }
+    }
+}
+
+fn form(args: &Args) -> Result<ExportForm, Problem> {
+    if let Some(form) = args.out_form {
+        return Ok(form);
+    }
+    let path = args.file.as_path();
+    let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+    Ok(match ending.to_str() {
+        Some("csv") => ExportForm::Csv,
+        Some("parquet") => ExportForm::Parquet,
+        Some("arrow" | "feather" | "ipc") => ExportForm::Arrow,
+        Some("tdms") => ExportForm::Tdms,
+        _ => {
+            let sentence = format!(
+                "cannot determine the format of {}; choose one with --as csv, parquet, arrow or tdms",
+                shown_out(path)
+            );
+            return Err(Problem::usage(sentence));
+        }
+    })
+}
+
+/// The reason why rows could not be written.
+enum Failed {
+    /// The file cannot be written.
+    Io(io::Error),
+    Other(CliError),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<CliError> for Failed {
+    fn from(error: CliError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<ArrowError> for Failed {
+    fn from(error: ArrowError) -> Self {
+        Self::Io(match error {
+            ArrowError::IoError(_, error) => error,
+            other => io::Error::other(other),
+        })
+    }
+}
+
+impl From<ParquetError> for Failed {
+    fn from(error: ParquetError) -> Self {
+        Self::Io(match error {
+            ParquetError::External(error) => match error.downcast::<io::Error>() {
+                Ok(error) => *error,
+                Err(other) => io::Error::other(other),
+            },
+            other => io::Error::other(other),
+        })
+    }
+}
+
+enum Sink {
+    Csv(BufWriter<Out>, ValueStyle),
+    Parquet(Box<ArrowWriter<BufWriter<Out>>>),
+    Arrow(Box<FileWriter<BufWriter<Out>>>),
+    #[cfg(target_os = "linux")]
+    Tdms(Box<tdms::Recording>),
+}
+
+impl Sink {
+    fn new(form: ExportForm, out: Out, context: &Context) -> Result<Self, Failed> {
+        let buffered = |out| BufWriter::with_capacity(1 << 20, out);
+        Ok(match form {
+            ExportForm::Csv => {
+                let mut out = buffered(out);
+                writeln!(out, "{}", csv::line(&csv::HEADER))?;
+                Self::Csv(out, context.settings.values.for_programs())
+            }
+            ExportForm::Parquet => {
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::ZSTD(ZstdLevel::default()))
+                    .build();
+                let out = buffered(out);
+                let writer = ArrowWriter::try_new(out, arrow_schema(), Some(properties))?;
+                Self::Parquet(Box::new(writer))
+            }
+            ExportForm::Arrow => {
+                let writer = FileWriter::try_new(buffered(out), &arrow_schema())?;
+                Self::Arrow(Box::new(writer))
+            }
+            #[cfg(target_os = "linux")]
+            ExportForm::Tdms => Self::Tdms(Box::new(tdms::Recording::new(out))),
+            #[cfg(not(target_os = "linux"))]
+            ExportForm::Tdms => {
+                let sentence = "TDMS files are written on Linux only; choose another format";
+                return Err(Failed::Other(Problem::usage(sentence).into()));
+            }
+        })
+    }
+
+    /// Returns false if the format cannot hold the series.
+    fn add(&mut self, series: &HistorySeries, context: &Context) -> Result<bool, Failed> {
+        let batch = || {
+            let batch = arrow_batch(series);
+            batch.map_err(|error| {
+                Failed::Other(Problem::failed("history", error.to_string()).into())
+            })
+        };
+        match self {
+            Self::Csv(out, style) => add_lines(out, *style, series, context)?,
+            Self::Parquet(writer) => {
+                if let Some(batch) = batch()? {
+                    writer.write(&batch)?;
+                }
+                if writer.in_progress_size() > ROW_GROUP_BYTES {
+                    writer.flush()?;
+                }
+            }
+            Self::Arrow(writer) => {
+                if let Some(batch) = batch()? {
+                    writer.write(&batch)?;
+                }
+            }
+            #[cfg(target_os = "linux")]
+            Self::Tdms(recording) => return recording.add(series, context),
+        }
+        Ok(true)
+    }
+
+    fn finish(self) -> Result<Out, Failed> {
+        let buffered = match self {
+            Self::Csv(out, _) => out,
+            Self::Parquet(writer) => writer.into_inner()?,
+            Self::Arrow(mut writer) => {
+                writer.finish()?;
+                writer.into_inner()?
+            }
+            #[cfg(target_os = "linux")]
+            Self::Tdms(recording) => return recording.finish(),
+        };
+        let out = buffered.into_inner();
+        Ok(out.map_err(io::IntoInnerError::into_error)?)
+    }
+}
+
+/// Writes the lines of readings; events go to standard error.
+fn add_lines(
+    out: &mut BufWriter<Out>,
+    style: ValueStyle,
+    series: &HistorySeries,
+    context: &Context,
+) -> Result<(), Failed> {
+    let metadata = Metadata {
+        data_type: series.data_type.clone(),
+        units: series.units.clone(),
+        precision: None,
+    };
+    let received = context.clock.wall();
+    for item in series.items() {
+        match item {
+            HistoryItem::Reading(reading) => {
+                let view = ReadingView::new(&series.variable, &metadata, &reading, received);
+                writeln!(out, "{}", csv::reading(&view, style))?;
+            }
+            HistoryItem::Event { when, event } => {
+                context.tell(&Event::new(&series.variable, when, event))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Shown in the message about a variable that a format cannot hold.
+#[cfg(target_os = "linux")]
+fn left_out(name: &str, sentence: &str, context: &Context) -> Result<(), CliError> {
+    let problem = Problem::failed("left-out", sentence).of(name);
+    context
+        .terminal
+        .problem(&problem, crate::terminal::width(name))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+
+    fn form_of(file: &str) -> Result<ExportForm, Problem> {
+        form(&Args {
+            file: file.into(),
+            names: Vec::new(),
+            since: String::new(),
+            until: None,
+            folder: None,
+            out_form: None,
+            force: false,
+        })
+    }
+
+    #[test]
+    fn format_follows_from_the_ending_in_any_case() {
+        assert_eq!(form_of("a/b.PARQUET").unwrap(), ExportForm::Parquet);
+        assert_eq!(form_of("x.arrow").unwrap(), ExportForm::Arrow);
+        assert_eq!(form_of("x.tdms").unwrap(), ExportForm::Tdms);
+        for file in ["-", "x", "x.xlsx"] {
+            let problem = form_of(file).unwrap_err();
+            assert!(problem.sentence().contains("--as"), "{file}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Variables as `record` writes them: a group with the channels time, value and quality.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use trunkline::record::{Segments, VariableId, VariableRecordError, VariableRecording};
+use trunkline_types::DataType;
+use trunkline_types::history::{HistoryEvent, HistoryItem, HistorySeries};
+
+use super::{Failed, left_out};
+use crate::verbs::tdms::place::Out;
+use crate::{Context, Problem};
+
+/// Bytes of updates that wait to become one segment.
+const WAITING_BYTES: usize = 8 << 20;
+
+pub(super) struct Recording {
+    recording: VariableRecording<Shared>,
+    out: Shared,
+    /// Variables with the number of their events; without an id if they are left out.
+    variables: BTreeMap<String, (Option<VariableId>, u64)>,
+}
+
+/// The file, which the recording appends to.
+#[derive(Clone)]
+struct Shared(Rc<RefCell<Out>>);
+
+impl Segments for Shared {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.borrow_mut().write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // The file is synced before it gets its name.
+        self.0.borrow_mut().flush()
+    }
+}
+
+impl Recording {
+    pub(super) fn new(out: Out) -> Self {
+        let out = Shared(Rc::new(RefCell::new(out)));
+        Self {
+            recording: VariableRecording::new(out.clone(), WAITING_BYTES),
+            out,
+            variables: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a page of a variable. Returns false if it is left out.
+    pub(super) fn add(
+        &mut self,
+        series: &HistorySeries,
+        context: &Context,
+    ) -> Result<bool, Failed> {
+        let name = &series.variable;
+        let known = self.variables.get(name).copied();
+        if let Some((None, _)) = known {
+            return Ok(false);
+        }
+        if matches!(series.data_type, DataType::Array(_) | DataType::Waveform(_)) {
+            let sentence = "values of arrays and waveforms are not in the history; use another \
+                            format for their times, or record them with `record start`";
+            left_out(name, sentence, context)?;
+            self.variables.insert(name.clone(), (None, 0));
+            return Ok(false);
+        }
+        let id = self.recording.add(name, &series.data_type);
+        let id = id.map_err(|error| match error {
+            VariableRecordError::OtherType { .. } => {
+                let sentence = format!(
+                    "{name} was recorded with several types, and a TDMS file has one for each \
+                     variable; choose a time with one type, or another format"
+                );
+                Failed::Other(Problem::failed("several-types", sentence).into())
+            }
+            error => failed(error),
+        })?;
+        let mut events = match known {
+            Some((_, events)) => events,
+            None => {
+                let described = self.recording.describe(id, &series.units, "");
+                described.map_err(failed)?;
+                0
+            }
+        };
+        for item in series.items() {
+            match item {
+                HistoryItem::Reading(reading) => {
+                    let taken = self.recording.take(id, &reading.sample, &reading.lost);
+                    taken.map_err(failed)?;
+                }
+                // A gap before the next update.
+                HistoryItem::Event {
+                    event: HistoryEvent::Lost(_),
+                    ..
+                } => {}
+                HistoryItem::Event { when, event } => {
+                    events += 1;
+                    let name = format!("event_{events}");
+                    let set = self.recording.set_property(id, &name, event.name());
+                    set.map_err(failed)?;
+                    let time = format!("event_{events}_time");
+                    let set = self.recording.set_property(id, &time, when);
+                    set.map_err(failed)?;
+                }
+            }
+        }
+        // The rest of the variable may be on the next page.
+        if let Some(lost) = series.lost_after_last() {
+            self.recording.note_lost(id, lost.count()).map_err(failed)?;
+        }
+        self.variables.insert(name.clone(), (Some(id), events));
+        Ok(true)
+    }
+
+    pub(super) fn finish(mut self) -> Result<Out, Failed> {
+        self.recording.finish().map_err(failed)?;
+        drop(self.recording);
+        let out = Rc::try_unwrap(self.out.0).map(RefCell::into_inner);
+        out.map_err(|_| Failed::Io(io::Error::other("the file is still in use")))
+    }
+}
+
+fn failed(error: VariableRecordError) -> Failed {
+    match error {
+        VariableRecordError::File(error) => Failed::Io(error),
+        error => Failed::Other(Problem::failed("not-written", error.to_string()).into()),
+    }
+}

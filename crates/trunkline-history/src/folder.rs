@@ -1,0 +1,437 @@
+//! A folder that is read without recording into it, also while an engine does.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trunkline_engine::history::HistoryError;
+use trunkline_engine::store::StoreErrorKind;
+use trunkline_types::history::{HistoryPage, HistoryQuery, Rows};
+use trunkline_types::{DataType, Timestamp};
+
+use crate::catalogue::{ENGINE_SERIES, Series};
+use crate::error::Error;
+use crate::held;
+use crate::log;
+use crate::part::Part;
+use crate::query::{self, View};
+use crate::snapshot::{ATTEMPTS, CATALOGUE, Snapshot};
+use crate::tail::Segment;
+use crate::unsealed::{self, DamagedLog, Unsealed};
+
+/// The folder of a history, for reading. Nothing in the folder is changed, and an engine may record
+/// into it meanwhile.
+///
+/// It has what was recorded until it was opened. If the engine has replaced files since, everything
+/// is read again.
+pub struct HistoryFolder {
+    folder: PathBuf,
+    content: Content,
+}
+
+/// What a folder had at one moment.
+pub(crate) struct Content {
+    /// In the order of their names and ids.
+    pub(crate) series: Vec<Series>,
+    pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) damaged_logs: Vec<DamagedLog>,
+}
+
+/// The reason why a folder cannot be read or changed.
+#[derive(Debug)]
+pub enum FolderError {
+    /// There is no such folder, or it has no history.
+    NoHistory {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// This user may not use the folder.
+    NotPermitted {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// An engine records into the folder, or another command changes it.
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The catalogue is missing or damaged, or the folder cannot be used.
+    History(HistoryError),
+}
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoHistory { folder } => write!(
+                f,
+                "there is no history in {}; `serve` prints the folder of its history",
+                folder.display()
+            ),
+            Self::NotPermitted { folder } => write!(
+                f,
+                "this user may not use the files in {}; be the user of the engine, or get its \
+                 permission",
+                folder.display()
+            ),
+            Self::InUse { folder } => write!(
+                f,
+                "an engine records into {}, or another command changes it; stop the engine, then \
+                 try again",
+                folder.display()
+            ),
+            Self::History(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for FolderError {}
+
+impl FolderError {
+    /// Returns true if the catalogue is missing or damaged.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::History(HistoryError::Files {
+                kind: StoreErrorKind::Damaged(_),
+                ..
+            })
+        )
+    }
+
+    pub(crate) fn of(error: Error, folder: &Path) -> Self {
+        let folder = folder.to_owned();
+        match error {
+            Error::InUse => Self::InUse { folder },
+            Error::NoHistory => Self::NoHistory { folder },
+            Error::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
+                Self::NotPermitted { folder }
+            }
+            error => Self::History(error.of(&folder)),
+        }
+    }
+}
+
+/// A series of a folder: a variable with one type.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FolderSeries {
+    /// The variable.
+    pub name: String,
+    /// Its type.
+    pub data_type: DataType,
+    /// Its units when it was first deployed; empty if it has none.
+    pub units: String,
+    /// Number of updates and events.
+    pub rows: u64,
+    /// Time of the first and of the last of these; `None` if there are none.
+    pub times: Option<(Timestamp, Timestamp)>,
+}
+
+/// The totals of a folder.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FolderInfo {
+    /// True if an engine records into the folder, or a command changes it.
+    pub is_in_use: bool,
+    /// Number of series.
+    pub series: u64,
+    /// Number of updates and events, also of those of the engine.
+    pub rows: u64,
+    /// Time of the first and of the last of these; `None` if there are none.
+    pub times: Option<(Timestamp, Timestamp)>,
+    /// Number of files of rows.
+    pub files: u64,
+    /// Bytes of these.
+    pub file_bytes: u64,
+    /// Number of logs whose rows are not in files yet.
+    pub logs: u64,
+    /// Number of updates and events in these.
+    pub log_rows: u64,
+    /// Bytes of these.
+    pub log_bytes: u64,
+    /// Bytes of all files of the folder.
+    pub bytes: u64,
+    /// Number of files that the catalogue did not have when an engine started.
+    pub set_apart: u64,
+}
+
+impl HistoryFolder {
+    /// Opens a folder. `wall` is the current time.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn open(folder: impl Into<PathBuf>, wall: Timestamp) -> Result<Self, FolderError> {
+        let folder = folder.into();
+        match Content::read(&folder, wall) {
+            Ok(content) => Ok(Self { folder, content }),
+            Err(error) => Err(FolderError::of(error, &folder)),
+        }
+    }
+
+    /// Answers a query, as the engine does. `wall` is the current time.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn read(
+        &mut self,
+        query: &HistoryQuery,
+        wall: Timestamp,
+    ) -> Result<HistoryPage, FolderError> {
+        let page = self.try_read(query, wall);
+        page.map_err(|error| FolderError::of(error, &self.folder))
+    }
+
+    fn try_read(&mut self, query: &HistoryQuery, wall: Timestamp) -> Result<HistoryPage, Error> {
+        for _ in 0..ATTEMPTS {
+            let Content {
+                series,
+                parts,
+                segments,
+                ..
+            } = &self.content;
+            let view_of = |_| {
+                let view = View {
+                    parts: Arc::clone(parts),
+                    frozen: segments.clone(),
+                };
+                (view, None)
+            };
+            let mut page = query::read(query, series, &view_of, wall.as_nanos())?;
+            if !page.state.is_empty() && self.refresh(wall)? {
+                continue;
+            }
+            let logs = self.content.damaged_logs.iter().map(DamagedLog::sentence);
+            let mut sentences: Vec<String> = logs.collect();
+            sentences.extend((!page.state.is_empty()).then_some(page.state));
+            page.state = sentences.join("; ");
+            return Ok(page);
+        }
+        Err(Error::Changing)
+    }
+
+    /// Reads the folder again if files of it were replaced. Returns false if none were.
+    fn refresh(&mut self, wall: Timestamp) -> Result<bool, Error> {
+        let now = Snapshot::read(&self.folder)?;
+        let is_there = |part: &Arc<Part>| now.parts.iter().any(|row| row.path == part.row.path);
+        if self.content.parts.iter().all(is_there) {
+            return Ok(false);
+        }
+        self.content = Content::read(&self.folder, wall)?;
+        Ok(true)
+    }
+
+    /// Returns the series, in the order of their names, and what could not be read.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn series(&mut self, wall: Timestamp) -> Result<(Vec<FolderSeries>, String), FolderError> {
+        let series = self.try_series(wall);
+        series.map_err(|error| FolderError::of(error, &self.folder))
+    }
+
+    fn try_series(&mut self, wall: Timestamp) -> Result<(Vec<FolderSeries>, String), Error> {
+        for _ in 0..ATTEMPTS {
+            let (totals, damage) = self.content.totals();
+            if !damage.is_empty() && self.refresh(wall)? {
+                continue;
+            }
+            let known = self.content.series.iter();
+            let known = known.filter(|one| one.id != ENGINE_SERIES);
+            let series = known.map(|one| {
+                let (rows, times) = totals.get(&one.id).copied().unwrap_or_default();
+                FolderSeries {
+                    name: one.name.clone(),
+                    data_type: one.data_type.clone(),
+                    units: one.units.clone(),
+                    rows,
+                    times: times.map(timestamps),
+                }
+            });
+            return Ok((series.collect(), damage.join("; ")));
+        }
+        Err(Error::Changing)
+    }
+
+    /// Returns the totals of the folder.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn info(&self) -> Result<FolderInfo, FolderError> {
+        let info = self.try_info();
+        info.map_err(|error| FolderError::of(error, &self.folder))
+    }
+
+    fn try_info(&self) -> Result<FolderInfo, Error> {
+        let Content {
+            series,
+            parts,
+            segments,
+            ..
+        } = &self.content;
+        let filed = parts.iter().map(|part| part.row.rows).sum::<u64>();
+        let log_rows = segments.iter().map(|one| one.count as u64).sum::<u64>();
+        let of_parts = parts
+            .iter()
+            .map(|part| (part.row.first_time, part.row.last_time));
+        let of_logs = segments.iter().flat_map(|one| one.rows.values());
+        let times = of_parts.chain(of_logs.filter_map(times_of));
+        let mut info = FolderInfo {
+            is_in_use: held::is_held(&self.folder)?,
+            series: series.iter().filter(|one| one.id != ENGINE_SERIES).count() as u64,
+            rows: filed + log_rows,
+            times: times.reduce(wider).map(timestamps),
+            files: parts.len() as u64,
+            file_bytes: parts.iter().map(|part| part.row.bytes).sum(),
+            log_rows,
+            ..FolderInfo::default()
+        };
+        for segment in segments {
+            // One that was only made up of how the last run ended has none.
+            if let Ok(found) = std::fs::metadata(log::path(&self.folder, segment.number)) {
+                info.logs += 1;
+                info.log_bytes += found.len();
+            }
+        }
+        let mut folders = vec![self.folder.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = match std::fs::read_dir(&folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                let found = match entry.metadata() {
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    found => found?,
+                };
+                if found.is_dir() {
+                    folders.push(entry.path());
+                    continue;
+                }
+                info.bytes += found.len();
+                let is_apart = folder.starts_with(self.folder.join(SET_APART));
+                info.set_apart += u64::from(is_apart);
+            }
+        }
+        Ok(info)
+    }
+}
+
+/// Folder of files that the catalogue did not have.
+pub(crate) const SET_APART: &str = "set-apart";
+
+/// Rows of each series with their first and last time.
+type Totals = HashMap<u32, (u64, Option<(i64, i64)>)>;
+
+impl Content {
+    pub(crate) fn read(folder: &Path, wall: Timestamp) -> Result<Self, Error> {
+        let mut before = snapshot_of(folder)?;
+        for _ in 0..ATTEMPTS {
+            let unsealed = Unsealed::read(folder, before.sealed(), wall);
+            let after = snapshot_of(folder)?;
+            match unsealed {
+                // Otherwise a log may have become files between the two.
+                Ok(unsealed) if after.parts == before.parts => {
+                    return Self::of(folder, after, unsealed);
+                }
+                Ok(_) => {}
+                Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            before = after;
+        }
+        Err(Error::Changing)
+    }
+
+    fn of(folder: &Path, snapshot: Snapshot, mut unsealed: Unsealed) -> Result<Self, Error> {
+        let sealed = snapshot.sealed();
+        let mut series = snapshot.series;
+        series.extend(unsealed::unknown(&unsealed.series, &series)?);
+        series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        // An engine that records is not interrupted.
+        if !held::is_held(folder)? {
+            unsealed.add_end(sealed);
+        }
+        let parts = snapshot.parts.into_iter();
+        let parts = parts.map(|row| Arc::new(Part::new(folder, row)));
+        Ok(Self {
+            series,
+            parts: Arc::new(parts.collect()),
+            segments: unsealed.segments.into_iter().map(Arc::new).collect(),
+            damaged_logs: unsealed.damaged,
+        })
+    }
+
+    /// Returns the rows of each series, and what cannot be read.
+    fn totals(&self) -> (Totals, Vec<String>) {
+        let mut damage: Vec<String> = self.damaged_logs.iter().map(DamagedLog::sentence).collect();
+        let mut totals = Totals::new();
+        let mut add = |id: u32, rows: u64, times: (i64, i64)| {
+            let (total, known) = totals.entry(id).or_default();
+            *total += rows;
+            *known = Some(known.map_or(times, |known| wider(known, times)));
+        };
+        for part in self.parts.iter() {
+            match part.spans() {
+                Ok(spans) => spans.into_iter().for_each(|(id, span)| {
+                    add(id, span.rows, (span.first_time, span.last_time));
+                }),
+                Err(error) => damage.push(format!(
+                    "{} cannot be read: {}",
+                    part.row.path,
+                    error.sentence()
+                )),
+            }
+        }
+        for (id, rows) in self.segments.iter().flat_map(|segment| &segment.rows) {
+            if let Some(times) = times_of(rows) {
+                add(*id, (rows.len() + rows.marks().len()) as u64, times);
+            }
+        }
+        (totals, damage)
+    }
+}
+
+/// Reads the catalogue of a folder that must have a history.
+fn snapshot_of(folder: &Path) -> Result<Snapshot, Error> {
+    match Snapshot::read(folder) {
+        Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => Err(absence(folder)?),
+        snapshot => snapshot,
+    }
+}
+
+/// Returns why there is no catalogue.
+pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
+    let has_folder = folder.is_dir() && !folder.join(CATALOGUE).exists();
+    let has_files = || -> Result<bool, Error> {
+        Ok(!log::segments(folder)?.is_empty() || !crate::files_in(folder)?.is_empty())
+    };
+    Ok(match has_folder && has_files()? {
+        true => Error::damaged("there is no catalogue.sqlite, but there are files"),
+        false => Error::NoHistory,
+    })
+}
+
+fn times_of(rows: &Rows) -> Option<(i64, i64)> {
+    let of_marks = rows.marks().iter().map(|mark| mark.key.time);
+    let times = rows.times().iter().copied().chain(of_marks);
+    times.map(|time| (time, time)).reduce(wider)
+}
+
+fn wider(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+fn timestamps((first, last): (i64, i64)) -> (Timestamp, Timestamp) {
+    (Timestamp::from_nanos(first), Timestamp::from_nanos(last))
+}
+
+impl fmt::Debug for HistoryFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HistoryFolder")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,225 @@
+//! Makes a new catalogue from the files and logs of a folder.
+//!
+//! Files are left as they are. Some of them may have the same rows, if the engine was killed while it
+//! moved rows from the log to files or joined files. A file is not entered if its rows are in a log
+//! that is still needed, or in a joined file. When an engine starts, it deletes these, and sets apart
+//! the files that cannot be read.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+
+use trunkline_types::Timestamp;
+
+use crate::catalogue::{Catalogue, PartRow, Series};
+use crate::compact::date_of;
+use crate::error::Error;
+use crate::folder::{FolderError, SET_APART};
+use crate::footer::{self, FileNote};
+use crate::part::{Span, UNFINISHED};
+use crate::snapshot::{CATALOGUE, CATALOGUE_LOG};
+use crate::unsealed::Unsealed;
+use crate::verify::Finding;
+use crate::{files_in, held, log};
+
+/// A new catalogue.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rebuilt {
+    /// Number of series.
+    pub series: u64,
+    /// Number of files of rows.
+    pub files: u64,
+    /// Number of updates and events in these files.
+    pub rows: u64,
+    /// Where the former catalogue is now; `None` if there was none.
+    pub former: Option<String>,
+    /// Files that were left out, with the reasons.
+    pub left_out: Vec<Finding>,
+}
+
+/// A file that can be read without the catalogue.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) row: PartRow,
+    series: Vec<(Series, Span)>,
+    segments: Vec<(u64, u64)>,
+}
+
+/// What the files and logs of a folder say.
+#[derive(Debug, Default)]
+pub(crate) struct Scanned {
+    pub(crate) parts: Vec<PartRow>,
+    pub(crate) series: Vec<Series>,
+    pub(crate) left_out: Vec<Finding>,
+}
+
+/// Writes a new catalogue. `wall` is the current time.
+///
+/// # Errors
+/// [`FolderError`]; the former catalogue is then unchanged.
+pub fn rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, FolderError> {
+    try_rebuild(folder, wall).map_err(|error| FolderError::of(error, folder))
+}
+
+fn try_rebuild(folder: &Path, wall: Timestamp) -> Result<Rebuilt, Error> {
+    let has_files = folder.is_dir()
+        && (folder.join(CATALOGUE).exists()
+            || !log::segments(folder)?.is_empty()
+            || !files_in(folder)?.is_empty());
+    if !has_files {
+        return Err(Error::NoHistory);
+    }
+    let _held = held::hold(folder)?;
+    let scanned = scan(folder, wall)?;
+    let unfinished = folder.join(UNFINISHED);
+    if unfinished.exists() {
+        std::fs::remove_dir_all(&unfinished)?;
+    }
+    std::fs::create_dir_all(&unfinished)?;
+    let new = unfinished.join(CATALOGUE);
+    let mut catalogue = Catalogue::open(&new, true)?;
+    catalogue.add_series(&scanned.series)?;
+    catalogue.replace_parts(&[], &scanned.parts)?;
+    // Moves everything to the one file.
+    catalogue.close()?;
+    File::open(&new)?.sync_all()?;
+    let former = set_apart(folder)?;
+    std::fs::rename(&new, folder.join(CATALOGUE))?;
+    File::open(folder)?.sync_all()?;
+    Ok(Rebuilt {
+        series: scanned.series.len() as u64,
+        files: scanned.parts.len() as u64,
+        rows: scanned.parts.iter().map(|part| part.rows).sum(),
+        former,
+        left_out: scanned.left_out,
+    })
+}
+
+/// Moves the catalogue to a folder of its own, and returns its path.
+fn set_apart(folder: &Path) -> Result<Option<String>, Error> {
+    let names = [CATALOGUE_LOG, "catalogue.sqlite-shm", CATALOGUE];
+    let mut names = names
+        .into_iter()
+        .filter(|name| folder.join(name).exists())
+        .peekable();
+    if names.peek().is_none() {
+        return Ok(None);
+    }
+    let apart = (1..).map(|number| format!("{SET_APART}/catalogue-{number}"));
+    let apart = apart.into_iter().find(|path| !folder.join(path).exists());
+    let apart = apart.unwrap_or_default();
+    std::fs::create_dir_all(folder.join(&apart))?;
+    for name in names {
+        std::fs::rename(folder.join(name), folder.join(&apart).join(name))?;
+    }
+    Ok(Some(format!("{apart}/{CATALOGUE}")))
+}
+
+/// Reads what the files and logs say about themselves.
+pub(crate) fn scan(folder: &Path, wall: Timestamp) -> Result<Scanned, Error> {
+    let mut scanned = Scanned::default();
+    let mut found = Vec::new();
+    let mut paths = files_in(folder)?;
+    paths.sort();
+    for path in paths {
+        match read(folder, &path) {
+            Ok(one) => found.push(one),
+            Err(error) => scanned.left_out.push(Finding::of_file(
+                &path,
+                format!("its footer cannot be read: {}", error.sentence()),
+                "restore the file from a backup, then rebuild the catalogue again",
+            )),
+        }
+    }
+    let logs: BTreeSet<u64> = log::segments(folder)?.into_iter().collect();
+    let newest = found.iter().map(|one| one.row.segment).max().unwrap_or(0);
+    let is_joined = |one: &Found| !matches!(one.segments.as_slice(), [(from, to)] if from == to);
+    let in_joined =
+        |one: &Found| is_joined(one) && one.segments.iter().any(|(_, last)| *last == newest);
+    // Segments are sealed one after the other, and joined only afterwards. So only the newest one
+    // may be in files that are not all there are of it.
+    let open = Some(newest).filter(|newest| logs.contains(newest) && !found.iter().any(in_joined));
+    let is_in_log = |one: &Found| !is_joined(one) && Some(one.row.segment) == open;
+    let is_part_of = |one: &Found, other: &Found| {
+        let contains = |(from, to): &(u64, u64)| {
+            other
+                .segments
+                .iter()
+                .any(|(first, last)| first <= from && to <= last)
+        };
+        date_of(&one.row.path) == date_of(&other.row.path)
+            // Of two with the same segments, one is entered.
+            && (one.row.path < other.row.path || one.segments != other.segments)
+            && one.row.path != other.row.path
+            && one.segments.iter().all(contains)
+    };
+    let is_entered =
+        |one: &&Found| !is_in_log(one) && !found.iter().any(|other| is_part_of(one, other));
+    let mut entered: Vec<&Found> = found.iter().filter(is_entered).collect();
+    entered.sort_by_key(|one| (one.row.segment, one.row.path.clone()));
+    for one in entered {
+        match unknown(&one.series, &scanned.series) {
+            Ok(new) => {
+                scanned.series.extend(new);
+                scanned.parts.push(one.row.clone());
+            }
+            Err(name) => scanned.left_out.push(Finding::of_file(
+                &one.row.path,
+                format!("its series {name} has another name or type in an older file"),
+                "it belongs to another history: move it there",
+            )),
+        }
+    }
+    let sealed = scanned.parts.iter().map(|part| part.segment).max();
+    let unsealed = Unsealed::read(folder, sealed.unwrap_or(0), wall)?;
+    for damaged in &unsealed.damaged {
+        scanned.left_out.extend(Finding::of_log(damaged));
+    }
+    let new = crate::unsealed::unknown(&unsealed.series, &scanned.series)?;
+    scanned.series.extend(new);
+    Ok(scanned)
+}
+
+/// Returns the series of a file that are not known yet, or the name of one that contradicts.
+fn unknown(of_file: &[(Series, Span)], known: &[Series]) -> Result<Vec<Series>, String> {
+    let mut new = Vec::new();
+    for (one, _) in of_file {
+        match known.iter().find(|known| known.id == one.id) {
+            Some(known) if known.name == one.name && known.data_type == one.data_type => {}
+            Some(_) => return Err(one.name.clone()),
+            None if one.id == crate::catalogue::ENGINE_SERIES => {}
+            None => new.push(one.clone()),
+        }
+    }
+    Ok(new)
+}
+
+fn read(folder: &Path, path: &str) -> Result<Found, Error> {
+    let footer = footer::find(&folder.join(path), &footer::copy_path(folder, path))?;
+    let content = footer.content()?;
+    let FileNote {
+        data_bytes,
+        summary,
+        segments,
+    } = content.note;
+    let spans = || content.series.iter().map(|(_, span)| span);
+    let last_time = spans().map(|span| span.last_time).max().unwrap_or(0);
+    let row = PartRow {
+        path: path.to_owned(),
+        segment: segments.last().map_or(0, |(_, last)| *last),
+        first_time: spans().map(|span| span.first_time).min().unwrap_or(0),
+        last_time,
+        rows: spans().map(|span| span.rows).sum(),
+        bytes: data_bytes + footer.bytes.len() as u64,
+        // The engine then finds out how long the rows are kept.
+        expires: last_time,
+        data_bytes,
+        footer: footer.sum(),
+        summary,
+    };
+    Ok(Found {
+        row,
+        series: content.series,
+        segments,
+    })
+}

@@ -1,0 +1,234 @@
+//! Brings a folder into order that no engine records into.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use trunkline_types::Timestamp;
+use trunkline_types::history::HistoryRule;
+
+use crate::catalogue::{Catalogue, PartRow, Series};
+use crate::compact::{self, keep_of};
+use crate::error::Error;
+use crate::folder::{FolderError, absence};
+use crate::part::Part;
+use crate::snapshot::CATALOGUE;
+use crate::unsealed::{self, DamagedLog, Unsealed};
+use crate::{held, leftovers, log, remove_if_there, seal};
+
+/// Files of one date that are joined at once, at least.
+const FILES_MIN: usize = 2;
+
+/// What was done to a folder.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Compacted {
+    /// Logs whose rows are in files now.
+    pub logs: u64,
+    /// Files that were joined, and the files that they became.
+    pub joined: u64,
+    /// See [`joined`](Self::joined).
+    pub joined_to: u64,
+    /// Rows and events that were removed because they were older than `keep`.
+    pub removed_rows: u64,
+    /// Files of which one of the two footers was written again.
+    pub repaired: u64,
+    /// Files of rows now.
+    pub files: u64,
+    /// What could not be read, and was left as it is; in sentences.
+    pub damage: Vec<String>,
+}
+
+/// Moves the rows of all logs to files, joins small files, removes rows that the rules do not keep,
+/// and writes damaged footers again. Without rules, nothing is removed. `wall` is the current time.
+/// `go_on` is called after each step; when it returns false, the rest is left undone.
+///
+/// # Errors
+/// [`FolderError`]; what was done before is kept.
+pub fn compact(
+    folder: &Path,
+    rules: &[HistoryRule],
+    wall: Timestamp,
+    go_on: &mut dyn FnMut(&Compacted) -> bool,
+) -> Result<Compacted, FolderError> {
+    let done = Tidy::open(folder, rules, wall).and_then(|mut tidy| {
+        tidy.run(go_on)?;
+        Ok(tidy.done)
+    });
+    done.map_err(|error| FolderError::of(error, folder))
+}
+
+struct Tidy<'a> {
+    folder: &'a Path,
+    rules: &'a [HistoryRule],
+    now: i64,
+    catalogue: Catalogue,
+    /// In the order of their names and ids.
+    series: Vec<Series>,
+    parts: Vec<Arc<Part>>,
+    unsealed: Unsealed,
+    done: Compacted,
+    _held: std::fs::File,
+}
+
+impl<'a> Tidy<'a> {
+    fn open(folder: &'a Path, rules: &'a [HistoryRule], wall: Timestamp) -> Result<Self, Error> {
+        if !folder.join(CATALOGUE).exists() {
+            return Err(absence(folder)?);
+        }
+        let held = held::hold(folder)?;
+        let mut catalogue = Catalogue::open(&folder.join(CATALOGUE), false)?;
+        let mut series = catalogue.series()?;
+        let rows = catalogue.parts()?;
+        let apart = leftovers::remove(folder, &rows, &log::segments(folder)?)?;
+        let mut done = Compacted::default();
+        if apart > 0 {
+            done.damage.push(leftovers::sentence(apart));
+        }
+        let sealed = rows.iter().map(|part| part.segment).max().unwrap_or(0);
+        let mut unsealed = Unsealed::read(folder, sealed, wall)?;
+        unsealed.add_end(sealed);
+        let new = unsealed::unknown(&unsealed.series, &series)?;
+        catalogue.add_series(&new)?;
+        series.extend(new);
+        series.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        done.damage
+            .extend(unsealed.damaged.iter().map(DamagedLog::sentence));
+        let parts = rows.into_iter().map(|row| Arc::new(Part::new(folder, row)));
+        Ok(Self {
+            folder,
+            rules,
+            now: wall.as_nanos(),
+            catalogue,
+            series,
+            parts: parts.collect(),
+            unsealed,
+            done,
+            _held: held,
+        })
+    }
+
+    fn run(&mut self, go_on: &mut dyn FnMut(&Compacted) -> bool) -> Result<(), Error> {
+        for part in self.parts.clone() {
+            self.repair(&part);
+        }
+        // The last of these is how the last run ended; until it is in a file, the log says so.
+        let segments = std::mem::take(&mut self.unsealed.segments);
+        for segment in segments {
+            let rules = self.rules;
+            let keep = |series: &Series| keep_of(rules, series);
+            let mut added = seal::seal(self.folder, &segment, &self.series, &keep)?;
+            if rules.is_empty() {
+                // The engine then finds out how long the rows are kept.
+                added
+                    .iter_mut()
+                    .for_each(|part| part.expires = part.last_time);
+            }
+            self.replace(&[], added)?;
+            self.done.logs += u64::from(log::path(self.folder, segment.number).exists());
+            if !go_on(&self.done) {
+                return Ok(());
+            }
+        }
+        for number in log::segments(self.folder)? {
+            remove_if_there(&log::path(self.folder, number))?;
+        }
+        if !self.rules.is_empty() {
+            self.remove_expired()?;
+        }
+        let mut skipped = BTreeSet::new();
+        while go_on(&self.done) {
+            let chosen = compact::choose(&self.parts, &skipped, FILES_MIN);
+            if chosen.is_empty() {
+                break;
+            }
+            let rules = self.rules;
+            let keep = |series: &Series| keep_of(rules, series);
+            match compact::join(self.folder, &chosen, &self.series, &keep, self.now) {
+                Ok(mut joined) => {
+                    let rows =
+                        |parts: &[Arc<Part>]| parts.iter().map(|one| one.row.rows).sum::<u64>();
+                    let left = joined.as_ref().map_or(0, |part| part.rows);
+                    self.done.joined += chosen.len() as u64;
+                    self.done.joined_to += u64::from(joined.is_some());
+                    self.done.removed_rows += rows(&chosen).saturating_sub(left);
+                    if rules.is_empty()
+                        && let Some(part) = &mut joined
+                    {
+                        let before = chosen.iter().map(|one| one.row.expires).max();
+                        part.expires = before.unwrap_or(i64::MAX);
+                    }
+                    self.replace(&chosen, joined.into_iter().collect())?;
+                }
+                Err(error @ (Error::Damaged(_) | Error::Io(_))) => {
+                    // They stay as they are; what can be read of them is read. One that is damaged
+                    // does not keep the others from being joined.
+                    let is_damaged = |part: &&Arc<Part>| !is_readable(part, &self.series);
+                    let damaged: Vec<_> = chosen.iter().filter(is_damaged).collect();
+                    if damaged.is_empty() {
+                        return Err(error);
+                    }
+                    for part in damaged {
+                        let path = &part.row.path;
+                        let sentence =
+                            format!("{path} cannot be read completely, and was not joined");
+                        self.done.damage.push(sentence);
+                        skipped.insert(path.clone());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.done.files = self.parts.len() as u64;
+        Ok(())
+    }
+
+    fn repair(&mut self, part: &Part) {
+        match part.repair() {
+            Ok(was_damaged) => self.done.repaired += u64::from(was_damaged),
+            Err(error) => {
+                let path = &part.row.path;
+                let sentence = format!("{path} cannot be read: {}", error.sentence());
+                self.done.damage.push(sentence);
+            }
+        }
+    }
+
+    fn remove_expired(&mut self) -> Result<(), Error> {
+        let rules = self.rules;
+        let keep = |series: &Series| keep_of(rules, series);
+        for part in self.parts.clone() {
+            let expires = compact::expiry(&part, &self.series, &keep);
+            if expires < self.now {
+                self.replace(std::slice::from_ref(&part), Vec::new())?;
+                self.done.removed_rows += part.row.rows;
+            }
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, removed: &[Arc<Part>], added: Vec<PartRow>) -> Result<(), Error> {
+        let paths: Vec<String> = removed.iter().map(|part| part.row.path.clone()).collect();
+        self.catalogue.replace_parts(&paths, &added)?;
+        self.parts.retain(|part| !paths.contains(&part.row.path));
+        let added = added
+            .into_iter()
+            .map(|row| Arc::new(Part::new(self.folder, row)));
+        self.parts.extend(added);
+        removed.iter().try_for_each(|part| part.remove())
+    }
+}
+
+/// Returns true if every row of a part can be read.
+fn is_readable(part: &Part, series: &[Series]) -> bool {
+    let of_engine = Series::of_engine();
+    let read = || -> Result<(), Error> {
+        for (id, span) in part.spans()? {
+            let known = series.iter().chain([&of_engine]).find(|one| one.id == id);
+            let known = known.ok_or_else(|| Error::damaged("a series is not known"))?;
+            let mut rows = known.rows();
+            part.read(known, span.first_row, span.first_row + span.rows, &mut rows)?;
+        }
+        Ok(())
+    };
+    read().is_ok()
+}

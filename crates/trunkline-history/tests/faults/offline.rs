@@ -1,0 +1,299 @@
+//! Folders that are read, and brought into order, without an engine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use trunkline_engine::history::History;
+use trunkline_history::{FolderError, HistoryFolder, compact, rebuild, verify};
+use trunkline_types::history::{HistoryEvent, HistoryRule, HistorySettings};
+use trunkline_types::{DataType, Pattern, Timestamp, Value};
+
+use crate::rig::{
+    Answer, Line, Plant, SECOND, START, all, assert_same, copy, files, files_of, flip, folder,
+    read_folder,
+};
+
+const VARIABLES: [(&str, DataType); 2] = [("n", DataType::I64), ("x", DataType::F64)];
+
+fn write(plant: &mut Plant, count: i64) -> Vec<Line> {
+    let of = |n: i64, plant: &mut Plant| match n % 2 {
+        0 => plant.write("x", &Value::F64(n as f64 / 3.0)),
+        _ => plant.write("n", &Value::I64(n)),
+    };
+    (0..count).map(|n| of(n, plant)).collect()
+}
+
+/// The names and contents of all files.
+fn contents(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let read = |path: std::path::PathBuf| {
+        let bytes = fs::read(folder.join(&path)).unwrap();
+        (path, bytes)
+    };
+    files(folder).into_iter().map(read).collect()
+}
+
+fn assert_sound(folder: &Path) {
+    let wall = Timestamp::from_nanos(START);
+    let checked = verify(folder, wall, &mut |_, _| true).unwrap();
+    assert_eq!(checked.findings, []);
+}
+
+/// H-14: a reader changes nothing, and keeps no engine from recording.
+#[test]
+fn reader_beside_an_engine_has_its_answers_and_changes_nothing() {
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+    let mut written = write(&mut plant, 100);
+    plant.seal();
+    written.extend(write(&mut plant, 50));
+    plant.record();
+    let before = contents(folder.path());
+    let found = read_folder(folder.path(), &all()).unwrap();
+    let right = plant.everything();
+    assert_same(&found.lines, &written, "beside the engine");
+    assert_eq!(found.events, right.events);
+    let mut opened = HistoryFolder::open(folder.path(), Timestamp::from_nanos(START)).unwrap();
+    let info = opened.info().unwrap();
+    assert!(info.is_in_use);
+    assert_eq!((info.files, info.logs, info.series), (1, 1, 2));
+    let (series, damage) = opened.series(Timestamp::from_nanos(START)).unwrap();
+    assert_eq!(damage, "");
+    let rows: Vec<(&str, u64)> = series
+        .iter()
+        .map(|one| (one.name.as_str(), one.rows))
+        .collect();
+    // With the event of the deployment.
+    assert_eq!(rows, [("rig/n", 76), ("rig/x", 76)]);
+    assert_sound(folder.path());
+    assert_eq!(contents(folder.path()), before, "nothing was changed");
+    written.extend(write(&mut plant, 10));
+    plant.seal();
+    assert_same(&plant.everything().lines, &written, "the engine goes on");
+}
+
+#[test]
+fn reader_of_a_killed_engine_says_that_it_was_interrupted() {
+    let (origin, killed) = (folder(), folder());
+    let mut plant = Plant::start(origin.path(), 1, START, &VARIABLES);
+    let written = write(&mut plant, 20);
+    plant.record();
+    let place = killed.path().join("killed");
+    copy(origin.path(), &place);
+    let before = contents(&place);
+    let found = read_folder(&place, &all()).unwrap();
+    assert_same(&found.lines, &written, "after a kill");
+    assert_eq!(
+        found.events_of("x").last(),
+        Some(&HistoryEvent::Interrupted)
+    );
+    assert_eq!(contents(&place), before, "nothing was changed");
+    // As the engine says at its next start.
+    let plant = Plant::start(&place, 2, plant.time, &VARIABLES);
+    let events = plant.everything().events_of("x");
+    assert!(events.contains(&HistoryEvent::Interrupted), "{events:?}");
+}
+
+/// The engine moves rows to files and joins these, after the folder was opened.
+#[test]
+fn reader_goes_on_when_its_files_are_replaced() {
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+    let mut written = Vec::new();
+    for _ in 0..6 {
+        written.extend(write(&mut plant, 20));
+        plant.seal();
+    }
+    written.extend(write(&mut plant, 20));
+    plant.record();
+    let wall = Timestamp::from_nanos(START);
+    let mut opened = HistoryFolder::open(folder.path(), wall).unwrap();
+    for _ in 0..3 {
+        written.extend(write(&mut plant, 20));
+        plant.seal();
+    }
+    // The files that the reader knows are removed.
+    plant.maintain();
+    assert_eq!(files_of(folder.path(), "parquet").len(), 2, "joined");
+    let mut answer = Answer::default();
+    answer.add(opened.read(&all(), wall).unwrap());
+    assert_eq!(answer.states, Vec::<String>::new());
+    assert_same(&answer.lines, &written, "after the files were replaced");
+}
+
+/// Rows that were acknowledged before the folder is opened are in the answer, and no row is there
+/// twice, while another thread records, moves rows to files, and joins files.
+#[test]
+fn readers_have_every_row_once_while_an_engine_moves_rows() {
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+    let acknowledged = std::sync::Mutex::new(Vec::new());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (acknowledged, is_over) = (&acknowledged, &is_over);
+        let place = folder.path();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(move || {
+                    let mut answers = 0;
+                    while !is_over.load(Ordering::Acquire) {
+                        let before: Vec<Line> = acknowledged.lock().unwrap().clone();
+                        let found = read_folder(place, &all()).unwrap();
+                        assert_eq!(found.states, Vec::<String>::new());
+                        let present: BTreeSet<&Line> = found.lines.iter().collect();
+                        assert_eq!(present.len(), found.lines.len(), "no row comes twice");
+                        assert!(before.iter().all(|line| present.contains(line)));
+                        answers += 1;
+                    }
+                    answers
+                })
+            })
+            .collect();
+        for _ in 0..150 {
+            let lines = write(&mut plant, 6);
+            plant.record_everything();
+            acknowledged.lock().unwrap().extend(lines);
+            plant.close_segment();
+            plant.maintain();
+        }
+        is_over.store(true, Ordering::Release);
+        for reader in readers {
+            assert!(reader.join().unwrap() > 0);
+        }
+    });
+}
+
+/// A folder with eight starts, of which the last one was killed.
+fn killed() -> (tempfile::TempDir, Vec<Line>, i64) {
+    let (origin, killed) = (folder(), folder());
+    let mut written = Vec::new();
+    let mut time = START;
+    for start in 1..=6 {
+        let mut plant = Plant::start(origin.path(), start, time, &VARIABLES);
+        plant.maintain();
+        written.extend(write(&mut plant, 30));
+        plant.record();
+        time = plant.time + SECOND;
+        if start < 6 {
+            plant.history.close(plant.moment().wall).unwrap();
+        }
+    }
+    copy(origin.path(), &killed.path().join("killed"));
+    (killed, written, time)
+}
+
+#[test]
+fn compacted_folder_has_the_same_rows_and_events_in_one_file() {
+    let (killed, written, time) = killed();
+    let place = killed.path().join("killed");
+    let before = read_folder(&place, &all()).unwrap();
+    let done = compact(&place, &[], Timestamp::from_nanos(time), &mut |_| true).unwrap();
+    assert_eq!((done.removed_rows, done.files), (0, 1), "{done:?}");
+    assert_eq!(done.damage, Vec::<String>::new());
+    assert_eq!(files_of(&place, "tlh"), Vec::<std::path::PathBuf>::new());
+    assert_sound(&place);
+    let after = read_folder(&place, &all()).unwrap();
+    assert_same(&after.lines, &written, "after it was compacted");
+    assert_eq!(after.events, before.events);
+    assert_eq!(
+        after.events_of("x").last(),
+        Some(&HistoryEvent::Interrupted)
+    );
+    let plant = Plant::start(&place, 9, time, &VARIABLES);
+    assert_same(&plant.everything().lines, &written, "after another start");
+}
+
+#[test]
+fn compacted_folder_loses_only_what_the_rules_do_not_keep() {
+    let (killed, written, _) = killed();
+    let place = killed.path().join("killed");
+    let rules = [HistoryRule {
+        pattern: Pattern::parse("rig/x").unwrap(),
+        settings: Some(HistorySettings {
+            keep: Some(Duration::from_secs(60)),
+            ..HistorySettings::default()
+        }),
+    }];
+    let now = START + 100 * SECOND;
+    let done = compact(&place, &rules, Timestamp::from_nanos(now), &mut |_| true).unwrap();
+    assert!(done.removed_rows > 0, "{done:?}");
+    let is_kept = |line: &&Line| line.variable == "rig/n" || line.key.time >= now - 60 * SECOND;
+    let kept: Vec<Line> = written.iter().filter(is_kept).cloned().collect();
+    assert!(kept.len() < written.len());
+    assert_same(&read_folder(&place, &all()).unwrap().lines, &kept, "kept");
+    assert_sound(&place);
+}
+
+/// One of the two footers is damaged: both are right afterwards.
+#[test]
+fn compacting_repairs_footers() {
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+    let written = write(&mut plant, 500);
+    plant.seal();
+    plant.history.close(plant.moment().wall).unwrap();
+    drop(plant);
+    let wall = Timestamp::from_nanos(START);
+    // So that there is one file, which stays.
+    compact(folder.path(), &[], wall, &mut |_| true).unwrap();
+    let part = files(folder.path()).into_iter();
+    let part = part
+        .filter(|path| path.starts_with("samples"))
+        .last()
+        .unwrap();
+    let footer = files_of(folder.path(), "footer").remove(0);
+    let bits = fs::metadata(folder.path().join(&part)).unwrap().len() * 8;
+    for (file, bit) in [(part, bits - 100), (footer, 800)] {
+        flip(&folder.path().join(file), bit);
+        let found = verify(folder.path(), wall, &mut |_, _| true)
+            .unwrap()
+            .findings;
+        assert_eq!(found.len(), 1, "{found:?}");
+        let done = compact(folder.path(), &[], wall, &mut |_| true).unwrap();
+        assert_eq!(done.repaired, 1);
+        assert_sound(folder.path());
+    }
+    assert_same(
+        &read_folder(folder.path(), &all()).unwrap().lines,
+        &written,
+        "repaired",
+    );
+}
+
+#[test]
+fn folder_of_an_engine_is_neither_compacted_nor_rebuilt() {
+    let folder = folder();
+    let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+    let written = write(&mut plant, 20);
+    plant.record();
+    let wall = Timestamp::from_nanos(START);
+    let refused = compact(folder.path(), &[], wall, &mut |_| true).unwrap_err();
+    assert!(matches!(refused, FolderError::InUse { .. }), "{refused}");
+    let refused = rebuild(folder.path(), wall).unwrap_err();
+    assert!(matches!(refused, FolderError::InUse { .. }), "{refused}");
+    assert_same(&plant.everything().lines, &written, "unchanged");
+}
+
+#[test]
+fn folder_without_a_history_is_named_as_such() {
+    let folder = folder();
+    let wall = Timestamp::from_nanos(START);
+    for place in [folder.path().to_owned(), folder.path().join("none")] {
+        let refused = [
+            HistoryFolder::open(&place, wall).map(|_| ()).unwrap_err(),
+            verify(&place, wall, &mut |_, _| true)
+                .map(|_| ())
+                .unwrap_err(),
+            compact(&place, &[], wall, &mut |_| true)
+                .map(|_| ())
+                .unwrap_err(),
+            rebuild(&place, wall).map(|_| ()).unwrap_err(),
+        ];
+        for error in refused {
+            assert!(matches!(error, FolderError::NoHistory { .. }), "{error}");
+        }
+    }
+    assert_eq!(files(folder.path()), Vec::<std::path::PathBuf>::new());
+}
