@@ -24,6 +24,7 @@
 //! - `part`: a Parquet file; `schema`: its columns; `catalogue`: which files there are.
 //! - `query`: reading; `buckets`: what a query by buckets gathers; `summary`: buckets that were
 //!   gathered when a file was written.
+//! - [`copied`]: the files of a folder, for those who copy it.
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ mod buckets;
 mod catalogue;
 mod checked;
 mod compact;
+pub mod copied;
 mod error;
 mod log;
 mod part;
@@ -145,14 +147,9 @@ impl FileHistory {
         wall: Timestamp,
     ) -> Result<Self, Error> {
         create(folder)?;
-        let held = File::create(folder.join("lock"))?;
-        match held.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::InUse),
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        let held = hold(folder)?;
         let segments = log::segments(folder)?;
-        let path = folder.join("catalogue.sqlite");
+        let path = folder.join(copied::CATALOGUE);
         let has_files = !segments.is_empty() || !files_in(folder)?.is_empty();
         if has_files && !path.exists() {
             return Err(Error::damaged(
@@ -522,6 +519,16 @@ fn remove_if_there(path: &Path) -> Result<(), Error> {
 fn create(folder: &Path) -> Result<(), Error> {
     let mut builder = DirBuilder::new();
     Ok(builder.recursive(true).mode(0o700).create(folder)?)
+}
+
+/// Locks a folder, so that no other engine records in it.
+fn hold(folder: &Path) -> Result<File, Error> {
+    let held = File::create(folder.join(copied::LOCK))?;
+    match held.try_lock() {
+        Ok(()) => Ok(held),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
 }
 
 /// Removes what a crash has left: unfinished files, and files whose rows are still in the log or in

@@ -24,6 +24,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, PageIndexPolicy};
+use parquet::file::reader::ChunkReader;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use trunkline_types::Quality;
@@ -327,6 +328,14 @@ impl Part {
             sums: Arc::new(sums),
         });
         Ok(Arc::clone(self.index.get_or_init(|| index)))
+    }
+
+    /// Reads the whole file, and compares it with its checksums.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let sums = Arc::clone(&self.index()?.sums);
+        let file = CheckedFile::new(File::open(&self.path)?, sums, self.row.data_bytes);
+        std::io::copy(&mut file.get_read(0)?, &mut std::io::sink())?;
+        Ok(())
     }
 
     /// Returns the summary of a series, if there is one whose buckets make up those of this width.
