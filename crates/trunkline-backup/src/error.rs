@@ -20,7 +20,7 @@ pub enum Error {
         error: io::Error,
     },
     /// The store cannot be copied or replaced.
-    #[error("the store {0}")]
+    #[error("{0}")]
     Store(StoreError),
     /// The history cannot be copied or replaced.
     #[error("{0}")]

@@ -10,7 +10,7 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, force, history, info, io, library, limits, ls, monitor, serve, snapshot, stream,
+    alarm, audit, backup, force, history, info, io, library, limits, ls, monitor, serve, snapshot, stream,
     tdms, why,
 };
 #[cfg(target_os = "linux")]
@@ -50,6 +50,8 @@ pub(crate) fn schema() -> Json {
         ("audit", of::<audit::Entry>()),
         ("history_interval", of::<history::Bucket>()),
         ("history_event", of::<history::Event>()),
+        ("backup", of::<backup::Done>()),
+        ("backup_finding", of::<backup::Found>()),
         ("driver", of::<io::Driver>()),
         ("limit", of::<limits::Limit>()),
         ("event", of::<Event>()),

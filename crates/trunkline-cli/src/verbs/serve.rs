@@ -17,7 +17,7 @@ use trunkline::{Engine, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
-use super::io;
+use super::{backup, io};
 use crate::output::record::{JsonSchema, Serialize, json};
 use crate::problem::folder_reason;
 use crate::terminal::{padded, width};
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 /// Where an engine listens.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ListenArgs {
     /// Listen on this address instead of the configured one: an IP address, a port, or both; port 0
     /// is any free port; unix:PATH is a Unix socket; PATH must be absolute and end in .sock. May be
@@ -119,7 +119,7 @@ impl ServeEvent {
     }
 }
 
-fn name_of(plan: &DeploymentPlan) -> &str {
+pub(super) fn name_of(plan: &DeploymentPlan) -> &str {
     plan.engine.name.as_deref().unwrap_or("trunkline")
 }
 
@@ -131,6 +131,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     apply(&mut plan, &args.listen);
     let (store, advice) = store(args.store.as_deref(), &plan)?;
     plan.set_store(store);
+    backup::check_restored(&plan)?;
     if let Some(advice) = advice {
         context.terminal.note(&advice)?;
     }
@@ -220,7 +221,7 @@ fn not_kept(error: &StoreError) -> String {
 
 /// Returns the place where the engine keeps what survives a restart, and a remark about it for the
 /// user.
-fn store(
+pub(super) fn store(
     given: Option<&Path>,
     plan: &DeploymentPlan,
 ) -> Result<(StoreChoice, Option<String>), Problem> {

@@ -90,6 +90,14 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb::reading("audit", READ),
     Verb::reading("history", &[0, 1, 2, 3, 4, 5, 7, 130]),
     Verb::group(
+        "backup",
+        &[
+            Verb::writing("create", &[0, 1, 2, 8, 130]),
+            Verb::reading("verify", &[0, 1, 2, 8, 130]),
+            Verb::writing("restore", &[0, 1, 2, 8, 130]),
+        ],
+    ),
+    Verb::group(
         "stream",
         &[
             Verb::writing("write", STREAM),
