@@ -101,7 +101,7 @@ fn check_there(places: &Places) -> Result<(), Error> {
     }
     if !wanted.iter().any(|path| path.exists()) {
         let names = wanted.iter().map(|path| path.display().to_string());
-        return Err(Error::NotThere(names.collect::<Vec<_>>().join(" nor ")));
+        return Err(Error::NotThere(names.collect::<Vec<_>>().join(" and no ")));
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub enum Error {
     )]
     Nothing,
     /// The engine has never run.
-    #[error("there is neither {0}; start the engine once, or name the configuration that it uses")]
+    #[error("there is no {0}; start the engine once, or name the configuration that it uses")]
     NotThere(String),
     /// The destination is a folder with other files.
     #[error("{} has other files and is not a backup; name a new or an empty folder", .0.display())]

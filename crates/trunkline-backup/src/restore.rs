@@ -324,3 +324,66 @@ fn remove_any(path: &Path) -> Result<(), Error> {
         Ok(_) => remove_file_if_there(path),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The content of each file of a place, with the old or the new one.
+    fn content(folder: &Path) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let file = if path.is_dir() { path.join("in") } else { path };
+            found.push((name, fs::read_to_string(file).unwrap()));
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn restore_that_was_killed_after_any_move_is_completed() {
+        let now = Timestamp::from_nanos(1_790_000_000_000_000_000);
+        let mut all = Vec::new();
+        for kill in 0..=8 {
+            let folder = tempfile::tempdir().unwrap();
+            let (store, history) = (folder.path().join("p.db"), folder.path().join("p.history"));
+            for (suffix, text) in [("", "old"), (COPYING, "new")] {
+                fs::write(with_suffix(&store, suffix), text).unwrap();
+                fs::create_dir(with_suffix(&history, suffix)).unwrap();
+                fs::write(with_suffix(&history, suffix).join("in"), text).unwrap();
+            }
+            fs::write(with_suffix(&store, "-wal"), "old log").unwrap();
+            let places = Places {
+                store: Some(store.clone()),
+                history: Some(history.clone()),
+                spool: None,
+            };
+            assert_eq!(unfinished_restore(&places), None);
+            let moves = plan(Some(&store), Some(&history), None, now);
+            let note = with_suffix(&store, NOTE);
+            write_note(&note, Path::new("b"), moves.clone()).unwrap();
+            for one in moves.iter().take(kill) {
+                move_to(one).unwrap();
+            }
+            assert_eq!(unfinished_restore(&places), Some(note));
+            let done = restore(Path::new("none"), &places, true, now, &mut |_| true).unwrap();
+            assert_eq!(done.manifest, None);
+            assert_eq!(unfinished_restore(&places), None);
+            all.push(content(folder.path()));
+        }
+        let old = "replaced-20260921T125320Z";
+        let of = |name: String, text: &str| (name, text.to_owned());
+        let expected = vec![
+            of("p.db".to_owned(), "new"),
+            of(format!("p.db.{old}"), "old"),
+            of(format!("p.db.{old}-wal"), "old log"),
+            of("p.history".to_owned(), "new"),
+            of(format!("p.history.{old}"), "old"),
+        ];
+        for (kill, found) in all.into_iter().enumerate() {
+            assert_eq!(found, expected, "killed after {kill} moves");
+        }
+    }
+}

@@ -242,9 +242,14 @@ impl FileHistory {
         };
         history.set_series(series);
         // Before anything is removed that shows how the last run ended.
-        lock(&history.recorder).commit_start(wall, &mut |id, rows| {
+        let begun = lock(&history.recorder).commit_start(wall, &mut |id, rows| {
             lock(&history.stored).tail.open.add(id, rows, wall);
-        })?;
+        });
+        if let Err(error) = begun {
+            // The next attempt creates another one.
+            let _ = std::fs::remove_file(log::path(folder, newest + 1));
+            return Err(error);
+        }
         for number in old {
             remove_if_there(&log::path(folder, number))?;
         }
