@@ -373,7 +373,7 @@ mod tests {
             assert_eq!(unfinished_restore(&places), None);
             all.push(content(folder.path()));
         }
-        let old = "replaced-20260921T125320Z";
+        let old = "replaced-20260921T141320Z";
         let of = |name: String, text: &str| (name, text.to_owned());
         let expected = vec![
             of("p.db".to_owned(), "new"),
