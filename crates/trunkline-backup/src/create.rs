@@ -49,7 +49,6 @@ pub fn create(
     let places = Places {
         store: places.store.as_deref().map(real),
         history: places.history.as_deref().map(real),
-        spool: places.spool.as_deref().map(real),
     };
     check_there(&places)?;
     let _lock = prepare(backup, &places)?;
@@ -81,7 +80,9 @@ pub fn create(
         let _ = fs::remove_dir_all(&of_run);
     }
     copied?;
-    let Run { manifest, copied, .. } = run;
+    let Run {
+        manifest, copied, ..
+    } = run;
     remove_leftovers(backup, Some(&manifest))?;
     Ok(Created { manifest, copied })
 }
@@ -111,12 +112,14 @@ fn prepare(backup: &Path, places: &Places) -> Result<File, Error> {
     // The folder may not exist yet, but the one above it does, or is created.
     create_folder(&folder_of(backup))?;
     let above = real(&folder_of(backup));
-    let place = backup.file_name().map_or(above.clone(), |name| above.join(name));
+    let place = backup
+        .file_name()
+        .map_or(above.clone(), |name| above.join(name));
     let place = real(&place);
-    for folder in [&places.history, &places.spool].into_iter().flatten() {
-        if place.starts_with(folder) || folder.starts_with(&place) {
-            return Err(Error::Inside(backup.to_owned()));
-        }
+    if let Some(history) = &places.history
+        && (place.starts_with(history) || history.starts_with(&place))
+    {
+        return Err(Error::Inside(backup.to_owned()));
     }
     create_folder(backup)?;
     let lock = backup.join(BACKUP_LOCK);
@@ -142,7 +145,9 @@ fn remove_leftovers(backup: &Path, manifest: Option<&Manifest>) -> Result<(), Er
     for folder in fs::read_dir(backup).map_err(Error::io(backup))? {
         let folder = folder.map_err(Error::io(backup))?;
         let name = folder.file_name();
-        let is_run = name.to_str().is_some_and(|name| name.parse::<u64>().is_ok());
+        let is_run = name
+            .to_str()
+            .is_some_and(|name| name.parse::<u64>().is_ok());
         if is_run {
             prune(&folder.path(), &known)?;
         }
@@ -189,7 +194,7 @@ struct Run<'a, 'w> {
 impl Run<'_, '_> {
     fn copy_all(&mut self, places: &Places) -> Result<(), Error> {
         if let Some(history) = places.history.as_deref().filter(|folder| folder.exists()) {
-            self.copy_history(history, places.spool.as_deref())?;
+            self.copy_history(history)?;
         }
         if let Some(store) = places.store.as_deref().filter(|store| store.exists()) {
             self.copy_store(store)?;
@@ -208,7 +213,9 @@ impl Run<'_, '_> {
         let place = of_run.join(path);
         let folder = folder_of(&place);
         create_folder(&folder)?;
-        let new = folder.ancestors().take_while(|above| above.starts_with(&of_run));
+        let new = folder
+            .ancestors()
+            .take_while(|above| above.starts_with(&of_run));
         self.folders.extend(new.map(Path::to_owned));
         Ok(place)
     }
@@ -287,10 +294,8 @@ impl Run<'_, '_> {
     }
 
     /// Copies the logs first, then the catalogue, then what it lists.
-    fn copy_history(&mut self, folder: &Path, spool: Option<&Path>) -> Result<(), Error> {
-        for place in [Some(folder), spool].into_iter().flatten() {
-            self.copy_logs(place)?;
-        }
+    fn copy_history(&mut self, folder: &Path) -> Result<(), Error> {
+        self.copy_logs(folder)?;
         let path = format!("{HISTORY}{}", copied::CATALOGUE);
         let mut files = Files::default();
         let mut before = None;
@@ -424,7 +429,9 @@ impl Run<'_, '_> {
     /// The entry of a file that the older backup has, if it was intact.
     fn kept(&self, path: &str, identity: Option<u32>) -> Option<Entry> {
         let older = self.older?;
-        let at = older.files.binary_search_by(|entry| entry.path.as_str().cmp(path));
+        let at = older
+            .files
+            .binary_search_by(|entry| entry.path.as_str().cmp(path));
         let entry = older.files.get(at.ok()?)?;
         let is_damaged = older.damage.iter().any(|finding| finding.path == path);
         let file = fs::metadata(entry.place(self.backup)).ok()?;

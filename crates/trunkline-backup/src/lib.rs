@@ -45,8 +45,6 @@ pub struct Places {
     pub store: Option<PathBuf>,
     /// The folder of the history; `None` if the engine records none.
     pub history: Option<PathBuf>,
-    /// The folder that the history is recorded in while its own cannot be written.
-    pub spool: Option<PathBuf>,
 }
 
 /// How far a command has come.

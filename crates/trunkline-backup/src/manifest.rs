@@ -81,7 +81,9 @@ impl Entry {
     /// A path that leads out of the backup is not used.
     fn is_inside(&self) -> bool {
         let path = Path::new(&self.path);
-        let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        let is_plain = path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
         is_plain && (self.path == STORE || self.path.starts_with(HISTORY))
     }
 }
@@ -140,7 +142,10 @@ impl Manifest {
             return Err(Error::Newer(backup.to_owned()));
         }
         if let Some(entry) = manifest.files.iter().find(|entry| !entry.is_inside()) {
-            return Err(damaged(format!("{:?} is not a path in a backup", entry.path)));
+            return Err(damaged(format!(
+                "{:?} is not a path in a backup",
+                entry.path
+            )));
         }
         Ok(Some(manifest))
     }

@@ -91,7 +91,10 @@ pub fn restore(
         });
     }
     let has_store = manifest.files.iter().any(|entry| entry.path == STORE);
-    let has_history = manifest.files.iter().any(|entry| entry.path.starts_with(HISTORY));
+    let has_history = manifest
+        .files
+        .iter()
+        .any(|entry| entry.path.starts_with(HISTORY));
     let of = |has: bool, place: &Option<PathBuf>, what| match (has, place) {
         (true, None) => Err(Error::NoPlace(what)),
         (true, Some(place)) => Ok(Some(real(place))),
@@ -99,8 +102,7 @@ pub fn restore(
     };
     let store = of(has_store, &places.store, "store")?;
     let history = of(has_history, &places.history, "history")?;
-    let spool = places.spool.as_deref().filter(|_| has_history).map(real);
-    let moves = plan(store.as_deref(), history.as_deref(), spool.as_deref(), now);
+    let moves = plan(store.as_deref(), history.as_deref(), now);
     let first = [&store, &history].into_iter().flatten().next();
     let Some(first) = first else {
         return Err(Error::NoBackup(backup.to_owned()));
@@ -113,7 +115,13 @@ pub fn restore(
     {
         return Err(Error::Exists(one.from.clone()));
     }
-    let copied = copy_beside(backup, &manifest, store.as_deref(), history.as_deref(), watch);
+    let copied = copy_beside(
+        backup,
+        &manifest,
+        store.as_deref(),
+        history.as_deref(),
+        watch,
+    );
     if let Err(error) = copied {
         for place in [&store, &history].into_iter().flatten() {
             // The next restore removes what cannot be removed now.
@@ -154,12 +162,7 @@ fn take_locks(
 }
 
 /// Returns the moves, in the order in which they are made: everything old first.
-fn plan(
-    store: Option<&Path>,
-    history: Option<&Path>,
-    spool: Option<&Path>,
-    now: Timestamp,
-) -> Vec<Move> {
+fn plan(store: Option<&Path>, history: Option<&Path>, now: Timestamp) -> Vec<Move> {
     let time: String = now
         .to_string()
         .chars()
@@ -182,7 +185,7 @@ fn plan(
             aside(with_suffix(store, end), with_suffix(&old, end));
         }
     }
-    for folder in [history, spool].into_iter().flatten() {
+    if let Some(folder) = history {
         aside(folder.to_owned(), with_suffix(folder, &suffix));
     }
     for place in [store, history].into_iter().flatten() {
@@ -282,7 +285,10 @@ fn complete(note: &Path) -> Result<Vec<PathBuf>, Error> {
         .map_err(|error| Error::io(note)(std::io::Error::other(error.to_string())))?;
     let mut aside = Vec::new();
     // Once the new files begin to come into their places, what is there is not old.
-    let has_begun = content.moves.iter().any(|one| !one.is_aside && !one.from.exists());
+    let has_begun = content
+        .moves
+        .iter()
+        .any(|one| !one.is_aside && !one.from.exists());
     for one in &content.moves {
         if one.is_aside && !has_begun {
             move_to(one)?;
@@ -358,10 +364,9 @@ mod tests {
             let places = Places {
                 store: Some(store.clone()),
                 history: Some(history.clone()),
-                spool: None,
             };
             assert_eq!(unfinished_restore(&places), None);
-            let moves = plan(Some(&store), Some(&history), None, now);
+            let moves = plan(Some(&store), Some(&history), now);
             let note = with_suffix(&store, NOTE);
             write_note(&note, Path::new("b"), moves.clone()).unwrap();
             for one in moves.iter().take(kill) {

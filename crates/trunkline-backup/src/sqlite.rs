@@ -36,7 +36,12 @@ fn state(database: &Path) -> Result<State, Error> {
     match read {
         Ok(()) => Ok(State::Growing(identity, head)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
-            let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+            let times = [
+                file.mtime(),
+                file.mtime_nsec(),
+                file.ctime(),
+                file.ctime_nsec(),
+            ];
             Ok(State::Alone(identity, file.len(), times))
         }
         Err(error) => Err(Error::io(&log)(error)),

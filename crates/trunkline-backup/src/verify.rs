@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use crate::Watch;
 use crate::error::Error;
 use crate::files::{Meter, Sum, sum_of};
 use crate::manifest::{Entry, Finding, Manifest};
-use crate::Watch;
 
 /// The result of [`verify`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +56,9 @@ pub(crate) fn compare(
 pub(crate) fn difference(entry: &Entry, sum: Sum) -> Option<String> {
     if sum.bytes != entry.bytes {
         let (is, was) = (sum.bytes, entry.bytes);
-        return Some(format!("it has {is} bytes, and had {was} when it was copied"));
+        return Some(format!(
+            "it has {is} bytes, and had {was} when it was copied"
+        ));
     }
     let is_same = sum.crc32c == entry.crc32c;
     (!is_same).then(|| "its checksum does not match".to_owned())

@@ -40,7 +40,6 @@ impl Site {
         Places {
             store: Some(self.path(name).join("plant.db")),
             history: Some(self.path(name).join("plant.history")),
-            spool: None,
         }
     }
 
@@ -246,10 +245,7 @@ fn interrupted_backup_leaves_the_older_one_complete() {
     for at in 0..8 {
         assert!(matches!(stopped_at(&site, at), Err(Error::Interrupted)));
         let verified = verify(&site.backup(), &mut always);
-        assert!(
-            matches!(verified, Err(Error::NoBackup(_))),
-            "{verified:?}"
-        );
+        assert!(matches!(verified, Err(Error::NoBackup(_))), "{verified:?}");
     }
     site.create(&mut always).unwrap();
     let old = lines.clone();

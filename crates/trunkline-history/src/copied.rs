@@ -55,7 +55,10 @@ pub fn damage_of_log(log: &LogFile) -> Result<String, HistoryError> {
     let folder = log.path.parent().unwrap_or(Path::new(""));
     match log::recover(&log.path, log.segment) {
         Ok(recovered) if recovered.damage.is_empty() => Ok(String::new()),
-        Ok(recovered) => Ok(format!("it is damaged in {} places", recovered.damage.len())),
+        Ok(recovered) => Ok(format!(
+            "it is damaged in {} places",
+            recovered.damage.len()
+        )),
         Err(Error::Damaged(what)) => Ok(what),
         Err(error) => Err(error.of(folder)),
     }
@@ -129,7 +132,9 @@ fn try_settle(path: &Path) -> Result<Vec<Listed>, Error> {
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
     if mode != "delete" {
-        return Err(Error::damaged(format!("its catalogue: the journal stays \"{mode}\"")));
+        return Err(Error::damaged(format!(
+            "its catalogue: the journal stays \"{mode}\""
+        )));
     }
     Ok(rows.into_iter().map(|row| Listed { row }).collect())
 }

@@ -127,7 +127,9 @@ impl HistoryHost {
                 waiting.handles.push(*handle);
             }
         }
-        waiting.since.get_or_insert_with(|| self.shared.clock.wall());
+        waiting
+            .since
+            .get_or_insert_with(|| self.shared.clock.wall());
         drop(waiting);
         self.shared.follow_waiting();
         // First readings wait without waking the thread.

@@ -10,8 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, backup, force, history, info, io, library, limits, ls, monitor, serve, snapshot, stream,
-    tdms, why,
+    alarm, audit, backup, force, history, info, io, library, limits, ls, monitor, serve, snapshot,
+    stream, tdms, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};

@@ -51,14 +51,14 @@ variables = "**"
 "#;
 
 /// An engine that records, in its own folder. It can be killed, and served again at its place.
-struct Recorded {
-    engine: Running,
-    url: String,
-    folder: TempDir,
+pub(crate) struct Recorded {
+    pub(crate) engine: Running,
+    pub(crate) url: String,
+    pub(crate) folder: TempDir,
 }
 
 impl Recorded {
-    fn start(config: &str) -> Self {
+    pub(crate) fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("plant.toml"), config).unwrap();
         let (engine, url) = serve(&mut serve_command(&folder, "127.0.0.1:0"));
@@ -69,41 +69,41 @@ impl Recorded {
         }
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.engine.child.kill().unwrap();
         exit_code(&mut self.engine.child, "the engine");
     }
 
-    fn serve_again(&mut self) {
+    pub(crate) fn serve_again(&mut self) {
         let address = self.url.strip_prefix("tl://").unwrap().to_owned();
         (self.engine, self.url) = serve(&mut serve_command(&self.folder, &address));
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = command(arguments);
         command.env("TRUNKLINE_URL", &self.url);
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         finish(&mut self.command(arguments), "")
     }
 
     /// Runs a command that must succeed.
-    fn done(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn done(&self, arguments: &[&str]) -> Output {
         let output = self.run(arguments);
         assert_eq!(output.code, Some(0), "{arguments:?}: {}", output.err);
         output
     }
 
-    fn put(&self, name: &str, values: impl IntoIterator<Item = u64>) {
+    pub(crate) fn put(&self, name: &str, values: impl IntoIterator<Item = u64>) {
         for value in values {
             self.done(&["put", name, &value.to_string()]);
         }
     }
 
     /// Readings and events of the last hour.
-    fn history(&self, name: &str) -> (Vec<Json>, Vec<Json>) {
+    pub(crate) fn history(&self, name: &str) -> (Vec<Json>, Vec<Json>) {
         let shown = self.done(&["history", name, "--json"]);
         let events = checked(&shown.err, Some("history_event"));
         // There may be many, which takes long to check.
@@ -114,7 +114,7 @@ impl Recorded {
     }
 
     /// Waits until a reading of a variable meets a condition.
-    fn wait(&self, name: &str, condition: &str) {
+    pub(crate) fn wait(&self, name: &str, condition: &str) {
         self.done(&["monitor", name, "--until", condition]);
     }
 }
@@ -133,7 +133,7 @@ fn serve(command: &mut Command) -> (Running, String) {
 }
 
 /// Whole numbers that readings have.
-fn numbers(readings: &[Json]) -> Vec<u64> {
+pub(crate) fn numbers(readings: &[Json]) -> Vec<u64> {
     let number = |reading: &Json| {
         let value = &reading["value"];
         value
@@ -144,7 +144,7 @@ fn numbers(readings: &[Json]) -> Vec<u64> {
     readings.iter().map(number).collect()
 }
 
-fn words<'a>(events: &'a [Json], key: &str) -> Vec<&'a str> {
+pub(crate) fn words<'a>(events: &'a [Json], key: &str) -> Vec<&'a str> {
     let word = |event: &'a Json| event[key].as_str().unwrap();
     events.iter().map(word).collect()
 }

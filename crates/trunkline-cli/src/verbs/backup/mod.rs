@@ -244,7 +244,10 @@ fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
     let aside = restored.aside.iter();
     let aside: Vec<String> = aside.map(|path| path.display().to_string()).collect();
     for path in &restored.aside {
-        context.remark(&format!("what was there before is now {}", escaped_path(path)))?;
+        context.remark(&format!(
+            "what was there before is now {}",
+            escaped_path(path)
+        ))?;
     }
     let mut done = done(&args.backup, outcome, restored.manifest.as_ref());
     (done.copied_files, done.copied_bytes) = (done.files, done.bytes);
@@ -271,10 +274,12 @@ impl EngineArgs {
     fn plan(&self) -> Result<Result<DeploymentPlan, Problem>, ConfigErrors> {
         let mut plan = config::load(&self.files)?;
         serve::apply(&mut plan, &serve::ListenArgs::default());
-        Ok(serve::store(self.store.as_deref(), &plan).map(|(store, _)| {
-            plan.set_store(store);
-            plan
-        }))
+        Ok(
+            serve::store(self.store.as_deref(), &plan).map(|(store, _)| {
+                plan.set_store(store);
+                plan
+            }),
+        )
     }
 }
 
@@ -286,7 +291,6 @@ pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
             StoreChoice::Off | StoreChoice::Unsaid => None,
         },
         history: plan.history.as_ref().map(|history| history.folder.clone()),
-        spool: None,
     }
 }
 
