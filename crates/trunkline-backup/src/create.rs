@@ -61,9 +61,11 @@ pub fn create(
             engine: older.engine.clone(),
         });
     }
-    remove_leftovers(backup, older.as_ref())?;
+    if older.is_some() {
+        remove_leftovers(backup, older.as_ref())?;
+    }
     let mut manifest = Manifest::new(engine, now.to_string());
-    manifest.run = older.as_ref().map_or(1, |older| older.run + 1);
+    manifest.run = next_run(backup)?;
     let of_run = backup.join(manifest.run.to_string());
     create_folder(&of_run)?;
     let mut run = Run {
@@ -75,7 +77,7 @@ pub fn create(
         copied: (0, 0),
     };
     let copied = run.copy_all(&places).and_then(|()| run.finish());
-    if copied.is_err() {
+    if copied.is_err() && Manifest::read(backup).is_ok_and(|now| now == older) {
         // What was copied so far takes room. If it cannot be removed, the next run does it.
         let _ = fs::remove_dir_all(&of_run);
     }
@@ -87,9 +89,33 @@ pub fn create(
     Ok(Created { manifest, copied })
 }
 
-/// The place that a link leads to.
+/// The number of the next run. A folder without a manifest may have files that are worth something,
+/// so no number is used twice.
+fn next_run(backup: &Path) -> Result<u64, Error> {
+    let mut newest = 0;
+    for folder in fs::read_dir(backup).map_err(Error::io(backup))? {
+        let name = folder.map_err(Error::io(backup))?.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
+        newest = newest.max(number.unwrap_or(0));
+    }
+    Ok(newest.saturating_add(1))
+}
+
+/// The absolute place that a path leads to, which may be empty now.
 pub(crate) fn real(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    let target = match fs::read_link(path) {
+        Ok(target) => folder_of(path).join(target),
+        Err(_) => path.to_owned(),
+    };
+    let folder = folder_of(&target);
+    let folder = fs::canonicalize(&folder).or_else(|_| std::path::absolute(&folder));
+    match (folder, target.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => target,
+    }
 }
 
 fn check_there(places: &Places) -> Result<(), Error> {
@@ -109,13 +135,7 @@ fn check_there(places: &Places) -> Result<(), Error> {
 
 /// Creates the folder of the backup, and locks it.
 fn prepare(backup: &Path, places: &Places) -> Result<File, Error> {
-    // The folder may not exist yet, but the one above it does, or is created.
-    create_folder(&folder_of(backup))?;
-    let above = real(&folder_of(backup));
-    let place = backup
-        .file_name()
-        .map_or(above.clone(), |name| above.join(name));
-    let place = real(&place);
+    let place = real(backup);
     if let Some(history) = &places.history
         && (place.starts_with(history) || history.starts_with(&place))
     {
