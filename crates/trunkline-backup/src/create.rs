@@ -35,7 +35,9 @@ pub struct Created {
 /// Copies the files of an engine to a folder. If the folder is a backup of the engine, only files
 /// that it lacks are copied, and it is replaced in one step at the end.
 ///
-/// The engine may run. Everything that it has acknowledged before the call is in the backup.
+/// The engine may run, in another process: when a process closes a file, the system drops the locks
+/// that it has on the file, also those of SQLite. Everything that the engine had stored before the
+/// call is in the backup.
 ///
 /// # Errors
 /// [`Error`]; an older backup in the folder is unchanged.
@@ -252,13 +254,7 @@ impl Run<'_, '_> {
         let sum = sum_of(&place, &mut self.meter)?;
         let is_as_written = expected.is_none_or(|expected| expected == sum);
         if !is_as_written {
-            return Err(Error::Damaged {
-                backup: self.backup.to_owned(),
-                findings: vec![Finding {
-                    path: path.to_owned(),
-                    what: "it cannot be read as it was written; check the disk".to_owned(),
-                }],
-            });
+            return Err(Error::Unreliable(place));
         }
         self.copied.0 += 1;
         self.copied.1 += sum.bytes;

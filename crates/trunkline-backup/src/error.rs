@@ -51,6 +51,9 @@ pub enum Error {
         /// Name of the engine.
         engine: String,
     },
+    /// The disk of the backup does not keep what was written.
+    #[error("{} cannot be read as it was written; check the disk of the backup", .0.display())]
+    Unreliable(PathBuf),
     /// The database is changed faster than it can be copied.
     #[error(
         "{} changed all the time while it was copied; try again when the engine has less to store",

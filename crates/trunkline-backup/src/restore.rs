@@ -290,9 +290,7 @@ fn complete(note: &Path) -> Result<Vec<PathBuf>, Error> {
         .iter()
         .any(|one| !one.is_aside && !one.from.exists());
     for one in &content.moves {
-        if one.is_aside && !has_begun {
-            move_to(one)?;
-        } else if !one.is_aside {
+        if !(one.is_aside && has_begun) {
             move_to(one)?;
         }
         if one.is_aside && one.to.exists() {

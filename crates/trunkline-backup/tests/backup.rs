@@ -264,6 +264,52 @@ fn interrupted_backup_leaves_the_older_one_complete() {
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "the new one");
 }
 
+/// As after a kill of the command: a run without an end.
+#[test]
+fn files_of_an_unfinished_run_are_removed_by_the_next_one() {
+    let site = Site::new();
+    let (_plant, lines) = filled(&site);
+    for round in 0..2 {
+        let unfinished = site.backup().join("7/history/samples");
+        fs::create_dir_all(&unfinished).unwrap();
+        fs::write(unfinished.join("half"), "half").unwrap();
+        fs::write(site.backup().join("backup.lock"), "").unwrap();
+        fs::write(site.backup().join("manifest.json.new"), "{").unwrap();
+        site.create(&mut always).unwrap();
+        assert_eq!(site.findings(), []);
+        assert!(!unfinished.exists());
+        let names = fs::read_dir(site.backup()).unwrap();
+        assert_eq!(names.count(), 3 + round, "lock, manifest, and runs");
+    }
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
+}
+
+#[test]
+fn interrupted_restore_changes_nothing() {
+    let site = Site::new();
+    let (plant, _) = filled(&site);
+    site.create(&mut always).unwrap();
+    drop(plant);
+    let places = site.places("plant");
+    let before = rig::files(&site.path("plant"));
+    for at in 0.. {
+        let calls = Cell::new(0);
+        let mut watch = |_| {
+            calls.set(calls.get() + 1);
+            calls.get() <= at
+        };
+        match restore(&site.backup(), &places, true, NOW, &mut watch) {
+            Err(error) => assert!(matches!(error, Error::Interrupted), "{error}"),
+            Ok(_) => {
+                assert!(at > 10, "{at} pieces");
+                break;
+            }
+        }
+        // The lock is empty.
+        assert_eq!(rig::files(&site.path("plant")), before, "{at}");
+    }
+}
+
 /// R7: every kind of file, and the manifest.
 #[test]
 fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {

@@ -372,12 +372,13 @@ fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
             // The catalogue needs no room then.
             let reader = Connection::open(folder.path().join("catalogue.sqlite")).unwrap();
             let read = || {
-                let count = reader.query_row("SELECT count(*) FROM series", [], |row| row.get(0));
+                let sql = "SELECT count(*) FROM series";
+                let count: rusqlite::Result<i64> = reader.query_row(sql, [], |row| row.get(0));
                 count.unwrap()
             };
             assert_eq!(read(), 2);
             let mut failures = 0;
-            for room in 0..400 {
+            for room in 0..400_u64 {
                 let open = || Plant::open(folder.path(), 2 + room, time, &VARIABLES).map(drop);
                 match limited(room, open) {
                     Err(_) => failures += 1,

@@ -344,6 +344,7 @@ fn of(error: Error, context: &Context) -> CliError {
         | Error::Inside(_)
         | Error::InUse(_)
         | Error::OtherEngine { .. }
+        | Error::Unreliable(_)
         | Error::Changing(_)
         | Error::Replaced(_) => (Exit::Failed, "not-written"),
     };
