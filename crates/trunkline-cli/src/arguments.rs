@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Audit(verbs::audit::Args),
     History(verbs::history::Args),
     #[command(subcommand, disable_help_subcommand = true)]
+    Backup(verbs::backup::Subcommand),
+    #[command(subcommand, disable_help_subcommand = true)]
     Stream(verbs::stream::Subcommand),
     #[cfg(target_os = "linux")]
     #[command(subcommand, disable_help_subcommand = true)]

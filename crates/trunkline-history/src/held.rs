@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::error::Error;
 
+/// Name of the file that is locked, in the folder of a history.
+pub const LOCK: &str = "lock";
 /// Attempts to get the lock, and the pause between two of them: [`is_held`] of another process has
 /// it for a moment.
 const ATTEMPTS: u32 = 10;
@@ -18,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// # Errors
 /// [`Error::InUse`].
 pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
-    let file = File::create(folder.join("lock"))?;
+    let file = File::create(folder.join(LOCK))?;
     for attempt in 1.. {
         match file.try_lock() {
             Ok(()) => break,
@@ -32,7 +34,7 @@ pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
 
 /// Returns true if an engine records into the folder, or a command changes it.
 pub(crate) fn is_held(folder: &Path) -> Result<bool, Error> {
-    let file = match File::open(folder.join("lock")) {
+    let file = match File::open(folder.join(LOCK)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         file => file?,
     };

@@ -31,6 +31,7 @@
 //! - [`arrow_batch`]: rows for other programs.
 //! - `query`: reading; `buckets`: what a query by buckets gathers; `summary`: buckets that were
 //!   gathered when a file was written.
+//! - [`copied`]: the files of a folder, for those who copy it.
 
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod buckets;
 mod catalogue;
 mod checked;
 mod compact;
+pub mod copied;
 mod error;
 mod export;
 mod folder;
@@ -171,7 +173,7 @@ impl FileHistory {
         create(folder)?;
         let held = held::hold(folder)?;
         let segments = log::segments(folder)?;
-        let path = folder.join("catalogue.sqlite");
+        let path = folder.join(copied::CATALOGUE);
         let has_files = !segments.is_empty() || !files_in(folder)?.is_empty();
         if has_files && !path.exists() {
             return Err(absence(folder)?);
@@ -235,9 +237,14 @@ impl FileHistory {
         };
         history.set_series(series);
         // Before anything is removed that shows how the last run ended.
-        lock(&history.recorder).commit_start(wall, &mut |id, rows| {
+        let begun = lock(&history.recorder).commit_start(wall, &mut |id, rows| {
             lock(&history.stored).tail.open.add(id, rows, wall);
-        })?;
+        });
+        if let Err(error) = begun {
+            // The next attempt creates another one.
+            let _ = std::fs::remove_file(log::path(folder, newest + 1));
+            return Err(error);
+        }
         for number in old {
             remove_if_there(&log::path(folder, number))?;
         }

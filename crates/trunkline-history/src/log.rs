@@ -77,8 +77,17 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<u64>, Error> {
 }
 
 impl Log {
-    /// Creates the log of a new segment.
+    /// Creates the log of a new segment. If that fails, it leaves no file.
     pub(crate) fn create(folder: &Path, segment: u64) -> Result<Self, Error> {
+        let created = Self::try_create(folder, segment);
+        if created.is_err() {
+            // If it stays, it is a log without rows.
+            let _ = std::fs::remove_file(path(folder, segment));
+        }
+        created
+    }
+
+    fn try_create(folder: &Path, segment: u64) -> Result<Self, Error> {
         let path = path(folder, segment);
         let mut file = OpenOptions::new()
             .write(true)

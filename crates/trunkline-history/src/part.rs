@@ -28,6 +28,7 @@ use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::reader::ChunkReader;
 use parquet::schema::types::ColumnPath;
 use trunkline_types::Quality;
 use trunkline_types::history::Rows;
@@ -459,6 +460,14 @@ impl Part {
     /// The path of the copy of the footer within the folder of the history.
     pub(crate) fn copy_name(&self, folder: &Path) -> String {
         inside(folder, &self.footer_path)
+    }
+
+    /// Reads the whole file, and compares it with its checksums.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let sums = Arc::clone(&self.index()?.sums);
+        let file = CheckedFile::new(File::open(&self.path)?, sums, self.row.data_bytes);
+        std::io::copy(&mut file.get_read(0)?, &mut std::io::sink())?;
+        Ok(())
     }
 
     /// Returns the summary of a series, if there is one whose buckets make up those of this width.

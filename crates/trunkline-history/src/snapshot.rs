@@ -10,7 +10,8 @@ use std::path::Path;
 use crate::catalogue::{Catalogue, PartRow, Series};
 use crate::error::Error;
 
-pub(crate) const CATALOGUE: &str = "catalogue.sqlite";
+/// Name of the catalogue in the folder of a history.
+pub const CATALOGUE: &str = "catalogue.sqlite";
 pub(crate) const CATALOGUE_LOG: &str = "catalogue.sqlite-wal";
 /// Attempts to read one state of a folder that changes.
 pub(crate) const ATTEMPTS: u32 = 20;

@@ -23,12 +23,14 @@
 //! - `schema`: the tables, and the migration of older files.
 //! - `library`: libraries and their variables; `retained`: values; `audit`: the audit entries;
 //!   `alarm`: states of alarms and the entries of their journal; `log`: what both logs share.
+//! - `copied`: what a backup needs, for files that no engine uses.
 //! - `error`: translates SQLite's errors into errors with a remedy.
 
 #![forbid(unsafe_code)]
 
 mod alarm;
 mod audit;
+mod copied;
 mod creation;
 mod damage;
 mod error;
@@ -51,6 +53,8 @@ use trunkline_engine::store::{
 };
 use trunkline_types::alarm::{AlarmEntry, AlarmJournalPage, AlarmJournalQuery, KeptAlarm};
 use trunkline_types::{AuditEntry, AuditPage, AuditQuery, LibraryDefinition};
+
+pub use crate::copied::{StoreContents, StoreLock, settle};
 
 use crate::error::Error;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use trunkline_config::HistoryConfig;
 use trunkline_engine::history::{History, HistoryError, HistoryFigures};
+use trunkline_engine::store::StoreErrorKind;
 use trunkline_engine::{Engine as Core, Wake};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::history::{
@@ -47,10 +48,11 @@ pub(crate) struct HistoryHost {
 }
 
 struct Shared {
-    history: Box<dyn History>,
+    /// Empty as long as the history cannot be opened because of its disk.
+    history: OnceLock<Box<dyn History>>,
+    open: Box<dyn Fn() -> Result<Box<dyn History>, HistoryError> + Send + Sync>,
     clock: Clock,
-    /// Variables that could not be followed yet.
-    waiting: Mutex<Vec<u32>>,
+    waiting: Mutex<Waiting>,
     recording: Mutex<Option<HistoryError>>,
     /// When the recorder must be called next, even if nothing wakes it.
     next: Mutex<Option<Tick>>,
@@ -58,9 +60,19 @@ struct Shared {
     maintainer: Arc<OnceLock<Weak<Housekeeper>>>,
 }
 
+/// Variables that could not be followed yet.
+#[derive(Default)]
+struct Waiting {
+    handles: Vec<u32>,
+    /// When the first of them was to be followed.
+    since: Option<Timestamp>,
+}
+
 impl HistoryHost {
+    /// Opens the history, or starts without it if its disk is full or fails; it is then opened later.
+    ///
     /// # Errors
-    /// The history cannot be opened.
+    /// The history cannot be opened for another reason.
     pub(crate) fn start(
         config: &HistoryConfig,
         open: OpenHistory,
@@ -69,13 +81,23 @@ impl HistoryHost {
     ) -> Result<Self, HistoryStartError> {
         let recorder: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         let maintainer: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
-        let wake = Box::new(WakeThread(Arc::clone(&recorder)));
-        let (_, wall) = clock.moment();
+        let (_, started) = clock.moment();
+        let (config, core, woken) = (config.clone(), core.clone(), Arc::clone(&recorder));
+        let open = move || {
+            let wake = Box::new(WakeThread(Arc::clone(&woken)));
+            open(&config.folder, config.rules.clone(), &core, wake, started)
+        };
+        let (history, recording) = match open() {
+            Ok(history) => (OnceLock::from(history), None),
+            Err(error) if may_pass(&error) => (OnceLock::new(), Some(error)),
+            Err(error) => return Err(error.into()),
+        };
         let shared = Arc::new(Shared {
-            history: open(&config.folder, config.rules.clone(), core, wake, wall)?,
+            history,
+            open: Box::new(open),
             clock,
             waiting: Mutex::default(),
-            recording: Mutex::default(),
+            recording: Mutex::new(recording),
             next: Mutex::default(),
             maintenance: Mutex::default(),
             maintainer: Arc::clone(&maintainer),
@@ -101,10 +123,13 @@ impl HistoryHost {
     pub(crate) fn follow(&self, handles: &[u32]) {
         let mut waiting = lock(&self.shared.waiting);
         for handle in handles {
-            if !waiting.contains(handle) {
-                waiting.push(*handle);
+            if !waiting.handles.contains(handle) {
+                waiting.handles.push(*handle);
             }
         }
+        waiting
+            .since
+            .get_or_insert_with(|| self.shared.clock.wall());
         drop(waiting);
         self.shared.follow_waiting();
         // First readings wait without waking the thread.
@@ -118,7 +143,8 @@ impl HistoryHost {
         // longer until then.
         let is_cheap = query.form == HistoryForm::Rows;
         if is_cheap
-            && let Ok(page) = self.shared.history.read(&query, wall)
+            && let Some(history) = self.shared.history.get()
+            && let Ok(page) = history.read(&query, wall)
             && page.next.is_some()
         {
             let until = self.shared.clock.now().saturating_add(AHEAD);
@@ -136,7 +162,12 @@ impl HistoryHost {
         }
         self.flush();
         let (_, wall) = self.shared.clock.moment();
-        let page = self.shared.history.read(query, wall)?;
+        let page = match (self.shared.history.get(), self.error()) {
+            (Some(history), _) => history.read(query, wall)?,
+            (None, Some(error)) => return Err(error),
+            // It was opened at this moment, and has nothing yet.
+            (None, None) => HistoryPage::default(),
+        };
         Ok(self.with_state(page))
     }
 
@@ -163,7 +194,13 @@ impl HistoryHost {
 
     /// Explains whether and how a variable is recorded.
     pub(crate) fn explain(&self, variable: &str) -> WhyStep {
-        let Some(settings) = self.shared.history.settings(variable) else {
+        let history = self.shared.history.get();
+        if let (None, Some(error)) = (history, self.error()) {
+            let sentence = format!("nothing is recorded now: {error}");
+            let next = "recording begins when the history can be written";
+            return WhyStep::fault(WhyStage::Consumer, sentence, next);
+        }
+        let Some(settings) = history.and_then(|history| history.settings(variable)) else {
             let sentence =
                 "it is not recorded: no [[history]] section selects it, or one excludes it";
             let next = "to record it, add its name to the configuration of the engine";
@@ -186,7 +223,8 @@ impl HistoryHost {
     }
 
     pub(crate) fn figures(&self) -> HistoryFigures {
-        self.shared.history.figures()
+        let history = self.shared.history.get();
+        history.map(|history| history.figures()).unwrap_or_default()
     }
 
     /// Records what happened until now.
@@ -200,7 +238,9 @@ impl HistoryHost {
     /// Records what happened until now, that the engine stops, and nothing that happens later.
     pub(crate) fn close(&self) {
         let (_, wall) = self.shared.clock.moment();
-        *lock(&self.shared.recording) = self.shared.history.close(wall).err();
+        if let Some(history) = self.shared.history.get() {
+            *lock(&self.shared.recording) = history.close(wall).err();
+        }
     }
 }
 
@@ -210,6 +250,26 @@ pub(crate) enum HistoryStartError {
     History(#[from] HistoryError),
     #[error("{0}")]
     Thread(#[from] io::Error),
+}
+
+/// Returns true if the history may be opened later although it cannot be opened now: its disk is full,
+/// fails or cannot be written. Other faults need a decision of people.
+fn may_pass(error: &HistoryError) -> bool {
+    match error {
+        HistoryError::Files { kind, .. } => match kind {
+            StoreErrorKind::Full
+            | StoreErrorKind::NoMemory
+            | StoreErrorKind::ReadOnly
+            | StoreErrorKind::CannotOpen(_)
+            | StoreErrorKind::Failed(_) => true,
+            StoreErrorKind::Damaged(_)
+            | StoreErrorKind::Newer { .. }
+            | StoreErrorKind::InUse
+            | StoreErrorKind::Folder
+            | StoreErrorKind::Replaced => false,
+        },
+        HistoryError::Query(_) => false,
+    }
 }
 
 /// Describes how a variable is recorded.
@@ -243,8 +303,14 @@ fn sentence_of(settings: &HistorySettings) -> String {
 impl Shared {
     /// Records what is due, and returns the time of the next turn.
     fn record_turn(&self, now: Tick, due: Option<Tick>) -> Option<Tick> {
+        let Some(history) = self.history.get() else {
+            return match due {
+                Some(due) if now < due => Some(due),
+                _ => Some(self.try_open(now)),
+            };
+        };
         let soon = now.saturating_add(GATHER);
-        let retry = (!lock(&self.waiting).is_empty()).then(|| now.saturating_add(RETRY));
+        let retry = (!lock(&self.waiting).handles.is_empty()).then(|| now.saturating_add(RETRY));
         let due = Tick::earliest([
             due,
             *lock(&self.next),
@@ -253,10 +319,10 @@ impl Shared {
         match due {
             Some(due) if due <= now => match self.record() {
                 Ok(Some(next)) => Some(next),
-                Ok(None) => (!self.history.is_idle()).then_some(soon),
+                Ok(None) => (!history.is_idle()).then_some(soon),
                 Err(()) => Some(now.saturating_add(RETRY)),
             },
-            due if self.history.is_idle() => due,
+            due if history.is_idle() => due,
             // Failed steps are tried again only when they are due.
             Some(due) if lock(&self.recording).is_some() => Some(due),
             Some(due) => Some(due.min(soon)),
@@ -264,21 +330,40 @@ impl Shared {
         }
     }
 
+    /// Tries to open the history, and returns the time of the next turn.
+    fn try_open(&self, now: Tick) -> Tick {
+        match (self.open)() {
+            Ok(history) => {
+                // Only this thread opens it, so it is not set yet.
+                let _ = self.history.set(history);
+                self.follow_waiting();
+                now
+            }
+            Err(error) => {
+                *lock(&self.recording) = Some(error);
+                now.saturating_add(RETRY)
+            }
+        }
+    }
+
     /// Records what happened, and returns when the next call is due. The error is kept.
     fn record(&self) -> Result<Option<Tick>, ()> {
+        let Some(history) = self.history.get() else {
+            return Err(());
+        };
         self.follow_waiting();
         let (now, wall) = self.clock.moment();
-        let result = self.history.record(Moment { now, wall });
+        let result = history.record(Moment { now, wall });
         let next = result.as_ref().map(|next| *next).map_err(|_| ());
         let failed = result.err();
         // Before the other lock, since `follow_waiting` takes them in this order.
-        let follows_all = lock(&self.waiting).is_empty();
+        let follows_all = lock(&self.waiting).handles.is_empty();
         if failed.is_some() || follows_all {
             *lock(&self.recording) = failed;
         }
         *lock(&self.next) = next.unwrap_or(None);
         if let Some(maintainer) = self.maintainer.get().and_then(Weak::upgrade)
-            && self.history.is_maintenance_due()
+            && history.is_maintenance_due()
         {
             maintainer.wake();
         }
@@ -287,23 +372,29 @@ impl Shared {
 
     /// Records everything that happened until this call, apart from what cannot be recorded now.
     fn record_all(&self) {
+        let Some(history) = self.history.get() else {
+            return;
+        };
         while let Ok(Some(next)) = self.record() {
             let (now, _) = self.clock.moment();
-            if next > now || self.history.is_idle() {
+            if next > now || history.is_idle() {
                 break;
             }
         }
     }
 
     fn follow_waiting(&self) {
-        let mut waiting = lock(&self.waiting);
-        if waiting.is_empty() {
+        let Some(history) = self.history.get() else {
             return;
-        }
-        let (_, wall) = self.clock.moment();
-        let result = self.history.follow(&waiting, wall);
+        };
+        let mut waiting = lock(&self.waiting);
+        let Some(since) = waiting.since else {
+            return;
+        };
+        // What happened since then and cannot be recorded any more is missing from that time on.
+        let result = history.follow(&waiting.handles, since);
         if result.is_ok() {
-            waiting.clear();
+            *waiting = Waiting::default();
         }
         drop(waiting);
         if let Err(error) = result {
@@ -312,12 +403,15 @@ impl Shared {
     }
 
     fn maintain_turn(&self, now: Tick, due: Option<Tick>, recorder: &WakeThread) -> Option<Tick> {
+        let Some(history) = self.history.get() else {
+            return Some(now.saturating_add(RETRY));
+        };
         let is_failing = lock(&self.maintenance).is_some();
         if is_failing && let Some(due) = due.filter(|due| now < *due) {
             return Some(due);
         }
         let (_, wall) = self.clock.moment();
-        let result = self.history.maintain(wall);
+        let result = history.maintain(wall);
         let next = match &result {
             Ok(true) => {
                 // It may have waited for this.

@@ -140,6 +140,8 @@ pub(crate) const TABLE: &[Row] = &[
         "dependencies: columnar storage"),
     row(IO, 3, Only(&[TYPES, RING, ENGINE]), Forbid,
         "dependencies: reads of the machine; boundary for drivers"),
+    row("trunkline-backup", 4, Only(&[TYPES, ENGINE, "trunkline-store", "trunkline-history"]), Forbid,
+        "separate use: copies what an engine keeps, without one"),
     row(BOILER, 4, Only(&[TYPES, IO]), Forbid,
         "separate use: a simulated plant, for programs that want one"),
     row("trunkline-io-net", 4, Only(&[IO, CLIENT, NET]), Reviewed,

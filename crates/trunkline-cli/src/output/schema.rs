@@ -10,8 +10,8 @@ use super::reading::Reading;
 use super::readings::Written;
 use crate::Problem;
 use crate::verbs::{
-    alarm, audit, force, history, info, io, library, limits, ls, monitor, serve, snapshot, stream,
-    tdms, why,
+    alarm, audit, backup, force, history, info, io, library, limits, ls, monitor, serve, snapshot,
+    stream, tdms, why,
 };
 #[cfg(target_os = "linux")]
 use crate::verbs::{play, record};
@@ -54,6 +54,8 @@ pub(crate) fn schema() -> Json {
         ("history_folder", of::<history::Totals>()),
         ("history_finding", of::<history::Found>()),
         ("history_done", of::<history::FolderEvent>()),
+        ("backup", of::<backup::Done>()),
+        ("backup_finding", of::<backup::Found>()),
         ("driver", of::<io::Driver>()),
         ("limit", of::<limits::Limit>()),
         ("event", of::<Event>()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod alarm;
 pub(crate) mod audit;
+pub(crate) mod backup;
 pub(crate) mod completion;
 pub(crate) mod demo;
 pub(crate) mod deploy;
@@ -77,6 +78,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> Result<Exit, CliError
         Command::Alarm(command) => alarm::run(command, context),
         Command::Audit(args) => audit::run(args, context),
         Command::History(args) => history::run(args, context),
+        Command::Backup(command) => backup::run(command, context),
         Command::Stream(args) => stream::run(args, context),
         #[cfg(target_os = "linux")]
         Command::Record(args) => record::run(args, context),

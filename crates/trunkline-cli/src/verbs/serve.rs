@@ -10,14 +10,14 @@ use std::time::Duration;
 use trunkline::engine::StartError;
 use trunkline::io::{DriverError, SettingError};
 use trunkline::recording::HistoryError;
-use trunkline::store::{StoreError, StoreErrorKind};
+use trunkline::store::StoreErrorKind;
 use trunkline::types::ListenAddress;
 use trunkline::types::url::DEFAULT_PORT;
 use trunkline::{Engine, config};
 use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
 use trunkline_net::server::{BindError, raise_descriptor_limit};
 
-use super::io;
+use super::{backup, io};
 use crate::output::record::{JsonSchema, Serialize, json};
 use crate::problem::folder_reason;
 use crate::terminal::{padded, width};
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 /// Where an engine listens.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ListenArgs {
     /// Listen on this address instead of the configured one: an IP address, a port, or both; port 0
     /// is any free port; unix:PATH is a Unix socket; PATH must be absolute and end in .sock. May be
@@ -119,7 +119,7 @@ impl ServeEvent {
     }
 }
 
-fn name_of(plan: &DeploymentPlan) -> &str {
+pub(super) fn name_of(plan: &DeploymentPlan) -> &str {
     plan.engine.name.as_deref().unwrap_or("trunkline")
 }
 
@@ -131,6 +131,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     apply(&mut plan, &args.listen);
     let (store, advice) = store(args.store.as_deref(), &plan)?;
     plan.set_store(store);
+    backup::check_restored(&plan)?;
     if let Some(advice) = advice {
         context.terminal.note(&advice)?;
     }
@@ -138,9 +139,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     raise_descriptor_limit(plan.engine.limits.sessions_max as usize);
     let engine = start(&plan, context)?;
     announce(&engine, &plan, context)?;
-    let told = engine.store_error();
-    warn_of_store(&engine, told.as_ref(), context)?;
-    let watch = watch_store(&engine, told, context)?;
+    let told = failures(&engine);
+    for sentence in told.iter().flatten().cloned().chain(engine.store_damage()) {
+        context.alarm(&format!("*** {sentence}"))?;
+    }
+    let watch = watch_failures(&engine, told, context)?;
     context.interrupted.wait_for_first();
     drop(watch);
     engine.shutdown(GRACE);
@@ -182,31 +185,48 @@ fn start(plan: &DeploymentPlan, context: &Context) -> Result<Engine, CliError> {
         .map_err(|error| of_start(&error, plan).into())
 }
 
-/// Reports on standard error when values can no longer be stored, and when they can again; `before`
+/// What is reported when the store, and the history, work again.
+const RECOVERED: [&str; 2] = [
+    "the store works again and keeps everything",
+    "the history is recorded again",
+];
+
+/// Describes the current failures of the store and the history.
+fn failures(engine: &Engine) -> [Option<String>; 2] {
+    let store = engine.store_error().map(|error| {
+        format!("new values and orders will not survive a restart: {error}; the engine tries again")
+    });
+    let history = engine
+        .history_error()
+        .map(|error| format!("updates are not recorded now: {error}; the engine tries again"));
+    [store, history]
+}
+
+/// Reports on standard error when the store or the history fails, and when it works again; `before`
 /// was reported already. Ends when the sender is dropped.
-fn watch_store(
+fn watch_failures(
     engine: &Engine,
-    mut before: Option<StoreError>,
+    mut before: [Option<String>; 2],
     context: &Context,
 ) -> Result<mpsc::Sender<()>, CliError> {
     let (watch, ended) = mpsc::channel();
     let (engine, terminal) = (engine.clone(), context.terminal.clone());
     let look = move || {
         while ended.recv_timeout(STORE_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let error = engine.store_error();
-            let sentence = match (&before, &error) {
-                (Some(_), None) => "*** the store works again and keeps everything".to_owned(),
-                (before, Some(error)) if before.as_ref() != Some(error) => {
-                    format!("*** {}", not_kept(error))
-                }
-                _ => continue,
-            };
-            before = error;
-            // A closed standard error is no reason to stop serving.
-            let _ = terminal.note(&sentence);
+            let now = failures(&engine);
+            for ((before, now), recovered) in before.iter().zip(&now).zip(RECOVERED) {
+                let sentence = match (before, now) {
+                    (Some(_), None) => recovered,
+                    (before, Some(sentence)) if before.as_ref() != Some(sentence) => sentence,
+                    _ => continue,
+                };
+                // A closed standard error is no reason to stop serving.
+                let _ = terminal.note(&format!("*** {sentence}"));
+            }
+            before = now;
         }
     };
-    let thread = std::thread::Builder::new().name("store-watch".to_owned());
+    let thread = std::thread::Builder::new().name("failure-watch".to_owned());
     thread.spawn(look).map_err(|error| {
         let sentence = format!("the system cannot start another thread: {error}");
         Problem::failed("system", sentence)
@@ -214,13 +234,9 @@ fn watch_store(
     Ok(watch)
 }
 
-fn not_kept(error: &StoreError) -> String {
-    format!("new values and orders will not survive a restart: {error}; the engine tries again")
-}
-
 /// Returns the place where the engine keeps what survives a restart, and a remark about it for the
 /// user.
-fn store(
+pub(super) fn store(
     given: Option<&Path>,
     plan: &DeploymentPlan,
 ) -> Result<(StoreChoice, Option<String>), Problem> {
@@ -366,19 +382,6 @@ pub(super) fn warn(
         )),
         _ => Ok(()),
     }
-}
-
-/// Warns about values that the store does not keep, or no longer has.
-fn warn_of_store(
-    engine: &Engine,
-    error: Option<&StoreError>,
-    context: &Context,
-) -> Result<(), CliError> {
-    let error = error.map(not_kept);
-    for sentence in error.into_iter().chain(engine.store_damage()) {
-        context.alarm(&format!("*** {sentence}"))?;
-    }
-    Ok(())
 }
 
 pub(super) fn urls(engine: &Engine) -> Vec<String> {

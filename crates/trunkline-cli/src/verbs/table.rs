@@ -107,6 +107,14 @@ pub(crate) const VERBS: &[Verb] = &[
         )
     },
     Verb::group(
+        "backup",
+        &[
+            Verb::writing("create", &[0, 1, 2, 8, 130]),
+            Verb::reading("verify", &[0, 1, 2, 8, 130]),
+            Verb::writing("restore", &[0, 1, 2, 8, 130]),
+        ],
+    ),
+    Verb::group(
         "stream",
         &[
             Verb::writing("write", STREAM),

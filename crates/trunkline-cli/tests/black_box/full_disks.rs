@@ -443,3 +443,70 @@ fn engine_on_a_full_disk_starts_and_retains_values_later() {
     );
     assert_eq!(read.out, "7.0\n");
 }
+
+/// An engine whose history has no room at the start serves its variables, raises the alarm, and
+/// records as soon as there is room. What it could not record is counted.
+///
+/// Behaviour: H-14.
+#[test]
+fn engine_with_a_history_on_a_full_disk_starts_and_records_later() {
+    const TEST: &str = "full_disks::engine_with_a_history_on_a_full_disk_starts_and_records_later";
+    let Some(folder) = small_disk(TEST, 4 << 20) else {
+        return;
+    };
+    let history = folder.join("plant.history");
+    let config = format!(
+        "[engine]\nhistory = \"{}\"\n[library]\nname = \"bench\"\n[[variable]]\nname = \"x\"\n\
+         type = \"i64\"\n[[history]]\nvariables = \"**\"\n",
+        history.display()
+    );
+    let elsewhere = tempfile::tempdir().unwrap();
+    let bench = elsewhere.path().join("bench.toml");
+    std::fs::write(&bench, config).unwrap();
+    let full = folder.join("full");
+    let mut ballast = File::create(&full).unwrap();
+    while ballast.write_all(&[1; 4096]).is_ok() {}
+    drop(ballast);
+    let engine = Running::start(&["serve", bench.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let line = engine.line_with("Listening on tl://");
+    let url = line
+        .split(' ')
+        .find(|word| word.starts_with("tl://"))
+        .unwrap();
+    engine.error_with("updates are not recorded now: the history");
+    let run = |arguments: &[&str]| {
+        crate::rig::finish(crate::rig::command(arguments).env("TRUNKLINE_URL", url), "")
+    };
+    for value in 1..=3 {
+        assert_eq!(run(&["put", "bench/x", &value.to_string()]).code, Some(0));
+    }
+    let until = [
+        "monitor",
+        "_engine/history/failing",
+        "--until",
+        "value = true",
+    ];
+    assert_eq!(run(&until).code, Some(0));
+    let alarms = run(&["alarm", "ls", "_engine/history/failing", "--json"]);
+    assert_eq!(lines(&alarms.out)[0]["state"], "unacknowledged");
+    let refused = run(&["history", "bench/x"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("full"), "{}", refused.err);
+    std::fs::remove_file(&full).unwrap();
+    engine.error_with("the history is recorded again");
+    assert_eq!(run(&["put", "bench/x", "4"]).code, Some(0));
+    let shown = run(&["history", "bench/x", "--json"]);
+    let values: Vec<_> = lines(&shown.out)
+        .iter()
+        .map(|one| one["value"].clone())
+        .collect();
+    assert_eq!(values, [3, 4]);
+    let events: Vec<String> = lines(&shown.err)
+        .iter()
+        .map(|event| format!("{} {}", event["event"], event["count"]))
+        .collect();
+    assert!(events.contains(&"\"lost\" 2".to_owned()), "{events:?}");
+    let logs = std::fs::read_dir(&history).unwrap();
+    let is_log = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "tlh");
+    assert_eq!(logs.filter(|one| is_log(one.as_ref().unwrap())).count(), 1);
+}

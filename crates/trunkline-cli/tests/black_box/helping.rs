@@ -36,6 +36,7 @@ fn help_describes_every_command_option_and_key_for_programs() {
         "alarm",
         "audit",
         "history",
+        "backup",
         "stream",
         "record",
         "play",

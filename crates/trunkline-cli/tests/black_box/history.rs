@@ -52,7 +52,7 @@ variables = "**"
 
 /// An engine that records, in its own folder. It can be killed, and served again at its place.
 pub struct Recorded {
-    engine: Running,
+    pub engine: Running,
     pub url: String,
     pub folder: TempDir,
 }

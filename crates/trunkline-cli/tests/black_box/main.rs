@@ -8,6 +8,7 @@
 mod alarms;
 mod aliases;
 mod audit;
+mod backups;
 mod browsing;
 #[cfg(target_os = "linux")]
 mod cut_recordings;

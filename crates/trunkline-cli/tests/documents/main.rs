@@ -107,6 +107,7 @@ pages! {
     readme: "README.md",
     add_an_io_server: "docs/how-to/add-an-io-server.md",
     alarms: "docs/how-to/alarms.md",
+    back_up_and_restore: "docs/how-to/back-up-and-restore.md",
     alias_a_variable: "docs/how-to/alias-a-variable.md",
     deploy_a_library: "docs/how-to/deploy-a-library.md",
     find_out_why: "docs/how-to/find-out-why.md",

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
+use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trunkline_engine::history::History;
 use trunkline_engine::{Wakes, Write};
@@ -354,4 +355,45 @@ fn updates_that_were_dropped_are_counted_exactly() {
         }
         assert_eq!(missing, lost);
     });
+}
+
+/// H-14: the disk is full at every byte that the start writes to the log.
+#[test]
+fn history_that_has_no_room_at_the_start_is_opened_later_as_it_was() {
+    in_own_process(
+        "history_that_has_no_room_at_the_start_is_opened_later_as_it_was",
+        || {
+            let folder = folder();
+            let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
+            let written = some_writes(&mut plant, 20);
+            plant.record();
+            let time = plant.time;
+            drop(plant);
+            // The catalogue needs no room then.
+            let reader = Connection::open(folder.path().join("catalogue.sqlite")).unwrap();
+            let read = || {
+                let sql = "SELECT count(*) FROM series";
+                let count: rusqlite::Result<i64> = reader.query_row(sql, [], |row| row.get(0));
+                count.unwrap()
+            };
+            assert_eq!(read(), 2);
+            let mut failures = 0;
+            for room in 0..400_u64 {
+                let open = || Plant::open(folder.path(), 2 + room, time, &VARIABLES).map(drop);
+                match limited(room, open) {
+                    Err(_) => failures += 1,
+                    Ok(()) => break,
+                }
+                assert_eq!(files_of(folder.path(), "tlh").len(), 1, "{room} bytes");
+            }
+            assert!((30..400).contains(&failures), "{failures} failures");
+            assert_eq!(read(), 2);
+            let plant = Plant::start(folder.path(), 1000, time, &VARIABLES);
+            let found = plant.everything();
+            assert_same(&found.lines, &written, "after all attempts");
+            assert_eq!(found.states, Vec::<String>::new());
+            plant.seal();
+            assert_same(&plant.everything().lines, &written, "from files");
+        },
+    );
 }

@@ -1,5 +1,6 @@
 //! Library operations of an in-process engine.
 
+use trunkline_engine::history::HistoryError;
 use trunkline_engine::store::StoreError;
 use trunkline_engine::{AuditRoom, Deployed, LibraryState, Report};
 use trunkline_types::alarm::{AlarmJournalPage, AlarmJournalQuery};
@@ -151,6 +152,12 @@ impl Engine {
     /// memory; they are stored when it recovers.
     pub fn store_error(&self) -> Option<StoreError> {
         self.inner.deployments.store_error()
+    }
+
+    /// Returns the current failure of the history, if any. While it fails, updates wait in memory as
+    /// long as there is room. If it could not be opened yet, nothing is recorded.
+    pub fn history_error(&self) -> Option<HistoryError> {
+        self.inner.deployments.history()?.error()
     }
 
     /// Describes, in one sentence, the damaged and therefore unused contents of the store; `None`

@@ -1,0 +1,519 @@
+//! Makes a backup, or renews one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use trunkline_engine::history::HistoryError;
+use trunkline_engine::store::StoreErrorKind;
+use trunkline_history::copied::{self, LOCK, Listed, UNFINISHED};
+use trunkline_types::Timestamp;
+
+use crate::error::Error;
+use crate::files::{
+    Meter, Sum, copy, create_file, create_folder, folder_of, remove_file_if_there,
+    remove_folder_if_there, sum_of, sync_folder,
+};
+use crate::manifest::{Entry, Finding, HISTORY, Manifest, STORE};
+use crate::sqlite::copy_database;
+use crate::{Places, Watch};
+
+/// How often the catalogue is read again because a file that it lists was replaced.
+const CATALOGUES_MAX: u32 = 100;
+const BACKUP_LOCK: &str = "backup.lock";
+
+/// The result of [`create`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Created {
+    /// The manifest of the new backup.
+    pub manifest: Manifest,
+    /// Number and bytes of the files that were copied. The others were in the backup already.
+    pub copied: (u64, u64),
+}
+
+/// Copies the files of an engine to a folder. If the folder is a backup of the engine, only files
+/// that it lacks are copied, and it is replaced in one step at the end.
+///
+/// The engine may run, in another process: when a process closes a file, the system drops the locks
+/// that it has on the file, also those of SQLite. Everything that the engine had stored before the
+/// call is in the backup.
+///
+/// # Errors
+/// [`Error`]; an older backup in the folder is unchanged.
+pub fn create(
+    backup: &Path,
+    engine: &str,
+    places: &Places,
+    now: Timestamp,
+    watch: &mut Watch<'_>,
+) -> Result<Created, Error> {
+    let places = Places {
+        store: places.store.as_deref().map(real),
+        history: places.history.as_deref().map(real),
+    };
+    check_there(&places)?;
+    let _lock = prepare(backup, &places)?;
+    let older = Manifest::read(backup)?;
+    if let Some(older) = &older
+        && older.engine != engine
+    {
+        return Err(Error::OtherEngine {
+            path: backup.to_owned(),
+            engine: older.engine.clone(),
+        });
+    }
+    if older.is_some() {
+        remove_leftovers(backup, older.as_ref())?;
+    }
+    let mut manifest = Manifest::new(engine, now.to_string());
+    manifest.run = next_run(backup)?;
+    let of_run = backup.join(manifest.run.to_string());
+    create_folder(&of_run)?;
+    let mut run = Run {
+        backup,
+        older: older.as_ref(),
+        manifest,
+        meter: Meter::new(None, watch),
+        folders: HashSet::from([backup.to_owned(), of_run.clone()]),
+        copied: (0, 0),
+    };
+    let copied = run.copy_all(&places).and_then(|()| run.finish());
+    if copied.is_err() && Manifest::read(backup).is_ok_and(|now| now == older) {
+        // What was copied so far takes room. If it cannot be removed, the next run does it.
+        let _ = fs::remove_dir_all(&of_run);
+    }
+    copied?;
+    let Run {
+        manifest, copied, ..
+    } = run;
+    remove_leftovers(backup, Some(&manifest))?;
+    Ok(Created { manifest, copied })
+}
+
+/// The number of the next run. A folder without a manifest may have files that are worth something,
+/// so no number is used twice.
+fn next_run(backup: &Path) -> Result<u64, Error> {
+    let mut newest = 0;
+    for folder in fs::read_dir(backup).map_err(Error::io(backup))? {
+        let name = folder.map_err(Error::io(backup))?.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
+        newest = newest.max(number.unwrap_or(0));
+    }
+    Ok(newest.saturating_add(1))
+}
+
+/// The absolute place that a path leads to, which may be empty now.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    let target = match fs::read_link(path) {
+        Ok(target) => folder_of(path).join(target),
+        Err(_) => path.to_owned(),
+    };
+    let folder = folder_of(&target);
+    let folder = fs::canonicalize(&folder).or_else(|_| std::path::absolute(&folder));
+    match (folder, target.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => target,
+    }
+}
+
+fn check_there(places: &Places) -> Result<(), Error> {
+    let wanted: Vec<&Path> = [&places.store, &places.history]
+        .into_iter()
+        .filter_map(Option::as_deref)
+        .collect();
+    if wanted.is_empty() {
+        return Err(Error::Nothing);
+    }
+    if !wanted.iter().any(|path| path.exists()) {
+        let names = wanted.iter().map(|path| path.display().to_string());
+        return Err(Error::NotThere(names.collect::<Vec<_>>().join(" and no ")));
+    }
+    Ok(())
+}
+
+/// Creates the folder of the backup, and locks it.
+fn prepare(backup: &Path, places: &Places) -> Result<File, Error> {
+    let place = real(backup);
+    if let Some(history) = &places.history
+        && (place.starts_with(history) || history.starts_with(&place))
+    {
+        return Err(Error::Inside(backup.to_owned()));
+    }
+    create_folder(backup)?;
+    let lock = backup.join(BACKUP_LOCK);
+    if !lock.exists() {
+        let mut content = fs::read_dir(backup).map_err(Error::io(backup))?;
+        if content.next().is_some() {
+            return Err(Error::NotEmpty(backup.to_owned()));
+        }
+    }
+    let file = create_file(&lock).map_err(Error::io(&lock))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse(backup.to_owned())),
+        Err(TryLockError::Error(error)) => Err(Error::io(&lock)(error)),
+    }
+}
+
+/// Removes files that the manifest does not have, which an earlier run or an older backup has left.
+fn remove_leftovers(backup: &Path, manifest: Option<&Manifest>) -> Result<(), Error> {
+    let files = manifest.map_or(&[][..], |manifest| &manifest.files);
+    let known: HashSet<PathBuf> = files.iter().map(|entry| entry.place(backup)).collect();
+    remove_file_if_there(&backup.join("manifest.json.new"))?;
+    for folder in fs::read_dir(backup).map_err(Error::io(backup))? {
+        let folder = folder.map_err(Error::io(backup))?;
+        let name = folder.file_name();
+        let is_run = name
+            .to_str()
+            .is_some_and(|name| name.parse::<u64>().is_ok());
+        if is_run {
+            prune(&folder.path(), &known)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes all files but these, and folders that become empty. Returns true if the folder is removed.
+fn prune(folder: &Path, known: &HashSet<PathBuf>) -> Result<bool, Error> {
+    let mut is_empty = true;
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let entry = entry.map_err(Error::io(folder))?;
+        let path = entry.path();
+        if entry.file_type().map_err(Error::io(&path))?.is_dir() {
+            is_empty &= prune(&path, known)?;
+        } else if known.contains(&path) {
+            is_empty = false;
+        } else {
+            remove_file_if_there(&path)?;
+        }
+    }
+    if is_empty {
+        remove_folder_if_there(folder)?;
+    }
+    Ok(is_empty)
+}
+
+/// The files that were copied with one of the catalogues of this run, by path and identity, and what
+/// is damaged in them.
+#[derive(Default)]
+struct Files(HashMap<(String, Option<u32>), (Entry, Option<Finding>)>);
+
+/// A backup that is being made.
+struct Run<'a, 'w> {
+    backup: &'a Path,
+    older: Option<&'a Manifest>,
+    manifest: Manifest,
+    meter: Meter<'a, 'w>,
+    /// Folders with new names, which must become durable.
+    folders: HashSet<PathBuf>,
+    copied: (u64, u64),
+}
+
+impl Run<'_, '_> {
+    fn copy_all(&mut self, places: &Places) -> Result<(), Error> {
+        if let Some(history) = places.history.as_deref().filter(|folder| folder.exists()) {
+            self.copy_history(history)?;
+        }
+        if let Some(store) = places.store.as_deref().filter(|store| store.exists()) {
+            self.copy_store(store)?;
+        }
+        Ok(())
+    }
+
+    /// The folder of this run's files.
+    fn of_run(&self) -> PathBuf {
+        self.backup.join(self.manifest.run.to_string())
+    }
+
+    /// Prepares the place of a file in this run.
+    fn place(&mut self, path: &str) -> Result<PathBuf, Error> {
+        let of_run = self.of_run();
+        let place = of_run.join(path);
+        let folder = folder_of(&place);
+        create_folder(&folder)?;
+        let new = folder
+            .ancestors()
+            .take_while(|above| above.starts_with(&of_run));
+        self.folders.extend(new.map(Path::to_owned));
+        Ok(place)
+    }
+
+    /// Returns the entry of a file that was copied, after reading it again. `expected` is what was
+    /// read from the original, unless it was changed since.
+    fn entry(
+        &mut self,
+        path: &str,
+        expected: Option<Sum>,
+        identity: Option<u32>,
+    ) -> Result<Entry, Error> {
+        let place = self.place(path)?;
+        let sum = sum_of(&place, &mut self.meter)?;
+        let is_as_written = expected.is_none_or(|expected| expected == sum);
+        if !is_as_written {
+            return Err(Error::Unreliable(place));
+        }
+        self.copied.0 += 1;
+        self.copied.1 += sum.bytes;
+        self.meter.end_file();
+        Ok(Entry {
+            path: path.to_owned(),
+            run: self.manifest.run,
+            bytes: sum.bytes,
+            crc32c: sum.crc32c,
+            identity,
+        })
+    }
+
+    fn add(&mut self, path: &str, expected: Option<Sum>) -> Result<(), Error> {
+        let entry = self.entry(path, expected, None)?;
+        self.manifest.files.push(entry);
+        Ok(())
+    }
+
+    fn note_damage(&mut self, path: &str, what: impl Into<String>) {
+        self.manifest.damage.push(Finding {
+            path: path.to_owned(),
+            what: what.into(),
+        });
+    }
+
+    fn copy_store(&mut self, store: &Path) -> Result<(), Error> {
+        let place = self.place(STORE)?;
+        copy_database(store, &place, &mut self.meter)?;
+        let contents = trunkline_store::settle(&place).map_err(|mut error| {
+            error.location = store.display().to_string();
+            Error::Store(error)
+        })?;
+        self.manifest.engine_id = contents
+            .engine_id
+            .map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
+            .unwrap_or_default();
+        if let Some(older) = self.older
+            && !older.engine_id.is_empty()
+            && !self.manifest.engine_id.is_empty()
+            && older.engine_id != self.manifest.engine_id
+        {
+            return Err(Error::OtherEngine {
+                path: self.backup.to_owned(),
+                engine: older.engine.clone(),
+            });
+        }
+        for one in contents.damage {
+            let what = format!("the {} {} is damaged", one.kind, one.name);
+            self.note_damage(STORE, what);
+        }
+        self.add(STORE, None)
+    }
+
+    /// Copies the logs first, then the catalogue, then what it lists.
+    fn copy_history(&mut self, folder: &Path) -> Result<(), Error> {
+        self.copy_logs(folder)?;
+        let path = format!("{HISTORY}{}", copied::CATALOGUE);
+        let mut files = Files::default();
+        let mut before = None;
+        for _ in 0..CATALOGUES_MAX {
+            let catalogue = folder.join(copied::CATALOGUE);
+            if !catalogue.exists() {
+                return self.without_catalogue(folder);
+            }
+            let copy = self.place(&path)?;
+            copy_database(&catalogue, &copy, &mut self.meter)?;
+            let listed = copied::settle_catalogue(&copy).map_err(|error| of(error, folder))?;
+            // A file that the same catalogue lists again is not replaced by another one.
+            let is_same = before.as_ref() == Some(&listed);
+            if self.copy_listed(folder, &listed, is_same, &mut files)? {
+                return self.add(&path, None);
+            }
+            before = Some(listed);
+        }
+        Err(Error::Replaced(folder.to_owned()))
+    }
+
+    /// The engine creates the catalogue before anything else.
+    fn without_catalogue(&mut self, folder: &Path) -> Result<(), Error> {
+        let has_samples = folder.join("samples").exists();
+        let mut paths = self.manifest.files.iter().map(|entry| &entry.path);
+        if has_samples || paths.any(|path| path.starts_with(HISTORY)) {
+            let what = "there is no catalogue.sqlite, but there are files";
+            let kind = StoreErrorKind::Damaged(what.to_owned());
+            return Err(Error::History(HistoryError::Files {
+                location: folder.display().to_string(),
+                kind,
+            }));
+        }
+        Ok(())
+    }
+
+    fn copy_logs(&mut self, folder: &Path) -> Result<(), Error> {
+        for log in copied::logs(folder).map_err(Error::History)? {
+            let name = log.path.file_name().unwrap_or_default().to_string_lossy();
+            let path = format!("{HISTORY}{name}");
+            let place = self.place(&path)?;
+            let sum = match copy(&log.path, &place, &mut self.meter) {
+                Ok(sum) => sum,
+                // Its rows are in files by now, which the catalogue lists.
+                Err(error) if error.is_not_found() => continue,
+                Err(error) => return Err(error),
+            };
+            let mut of_copy = log.clone();
+            of_copy.path = place;
+            let damage = copied::damage_of_log(&of_copy).map_err(Error::History)?;
+            if !damage.is_empty() {
+                self.note_damage(&path, damage);
+            }
+            self.add(&path, Some(sum))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the files that the catalogue lists, those that belong to them, and others that the
+    /// catalogue does not know. Returns false if a file was replaced meanwhile, so that the catalogue
+    /// must be read again; with `is_last`, such a file is reported as missing.
+    fn copy_listed(
+        &mut self,
+        folder: &Path,
+        listed: &[Listed],
+        is_last: bool,
+        files: &mut Files,
+    ) -> Result<bool, Error> {
+        let by_stem: HashMap<&str, &Listed> = listed.iter().map(|one| (one.stem(), one)).collect();
+        let mut wanted: BTreeMap<String, Option<&Listed>> = BTreeMap::new();
+        for inside in walk(folder)? {
+            match copied::stem_of(&inside) {
+                // A file without an entry is a leftover, or newer than the catalogue.
+                Some(stem) => {
+                    if let Some(one) = by_stem.get(stem) {
+                        wanted.insert(inside, Some(*one));
+                    }
+                }
+                None => {
+                    wanted.insert(inside, None);
+                }
+            }
+        }
+        for one in listed {
+            wanted.insert(one.path().to_owned(), Some(one));
+        }
+        let (mut entries, mut damage) = (Vec::new(), Vec::new());
+        for (inside, of) in wanted {
+            let path = format!("{HISTORY}{inside}");
+            let identity = of.map(Listed::identity);
+            let known = self.kept(&path, identity);
+            if let Some(entry) = known {
+                entries.push(entry);
+                continue;
+            }
+            let key = (path.clone(), identity);
+            if let Some((entry, what)) = files.0.get(&key).filter(|_| identity.is_some()) {
+                entries.push(entry.clone());
+                damage.extend(what.clone());
+                continue;
+            }
+            let place = self.place(&path)?;
+            let sum = match copy(&folder.join(&inside), &place, &mut self.meter) {
+                Ok(sum) => sum,
+                Err(error) if error.is_not_found() && is_last => {
+                    let what = "the catalogue lists it, but it is missing".to_owned();
+                    damage.push(Finding { path, what });
+                    continue;
+                }
+                Err(error) if error.is_not_found() => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let what = match of.filter(|one| one.path() == inside) {
+                Some(one) => one.damage(&self.of_run().join(HISTORY)),
+                None => String::new(),
+            };
+            let what = (!what.is_empty()).then(|| Finding {
+                path: path.clone(),
+                what,
+            });
+            let entry = self.entry(&path, Some(sum), identity)?;
+            files.0.insert(key, (entry.clone(), what.clone()));
+            entries.push(entry);
+            damage.extend(what);
+        }
+        self.manifest.files.extend(entries);
+        self.manifest.damage.extend(damage);
+        Ok(true)
+    }
+
+    /// The entry of a file that the older backup has, if it was intact.
+    fn kept(&self, path: &str, identity: Option<u32>) -> Option<Entry> {
+        let older = self.older?;
+        let at = older
+            .files
+            .binary_search_by(|entry| entry.path.as_str().cmp(path));
+        let entry = older.files.get(at.ok()?)?;
+        let is_damaged = older.damage.iter().any(|finding| finding.path == path);
+        let file = fs::metadata(entry.place(self.backup)).ok()?;
+        let is_same = identity.is_some()
+            && entry.identity == identity
+            && file.is_file()
+            && file.len() == entry.bytes;
+        (is_same && !is_damaged).then(|| entry.clone())
+    }
+
+    /// Makes everything durable, and then replaces the manifest.
+    fn finish(&mut self) -> Result<(), Error> {
+        self.manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
+        for folder in &self.folders {
+            sync_folder(folder)?;
+        }
+        self.manifest.write(self.backup)
+    }
+}
+
+/// An error of the copy as one of the original.
+fn of(error: HistoryError, folder: &Path) -> Error {
+    Error::History(match error {
+        HistoryError::Files { kind, .. } => HistoryError::Files {
+            location: folder.display().to_string(),
+            kind,
+        },
+        other @ HistoryError::Query(_) => other,
+    })
+}
+
+/// Returns the files of a history apart from its logs and its catalogue, as paths within the folder.
+fn walk(folder: &Path) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(inside) = folders.pop() {
+        let place = folder.join(&inside);
+        let entries = match fs::read_dir(&place) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries.map_err(Error::io(&place))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(Error::io(&place))?;
+            let path = inside.join(entry.file_name());
+            let Some(name) = path.to_str().map(str::to_owned) else {
+                continue;
+            };
+            let is_top = inside.as_os_str().is_empty();
+            let is_own = is_top
+                && (name == LOCK
+                    || name == UNFINISHED
+                    || name.starts_with(copied::CATALOGUE)
+                    || name.ends_with(".tlh"));
+            let kind = match entry.file_type() {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                kind => kind.map_err(Error::io(&entry.path()))?,
+            };
+            if is_own {
+                continue;
+            } else if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

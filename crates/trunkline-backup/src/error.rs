@@ -1,0 +1,142 @@
+//! Why a backup cannot be made, read or restored, each with its remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trunkline_engine::history::HistoryError;
+use trunkline_engine::store::StoreError;
+
+use crate::manifest::Finding;
+
+/// Prints as a sentence with its remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder cannot be read or written.
+    #[error("{}: {}", path.display(), reason(error))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The store cannot be copied or replaced.
+    #[error("{0}")]
+    Store(StoreError),
+    /// The history cannot be copied or replaced.
+    #[error("{0}")]
+    History(HistoryError),
+    /// The engine has neither a store nor a history.
+    #[error(
+        "the engine of this configuration has neither a store nor a history, so there is nothing \
+         to copy; name the configuration that `trunkline serve` uses, and its --store"
+    )]
+    Nothing,
+    /// The engine has never run.
+    #[error("there is no {0}; start the engine once, or name the configuration that it uses")]
+    NotThere(String),
+    /// The destination is a folder with other files.
+    #[error("{} has other files and is not a backup; name a new or an empty folder", .0.display())]
+    NotEmpty(PathBuf),
+    /// The destination lies in the history, or the other way round.
+    #[error("{} is a part of the engine's own files; name another folder", .0.display())]
+    Inside(PathBuf),
+    /// Another command writes this backup.
+    #[error("{} is in use by another command; wait until it has ended", .0.display())]
+    InUse(PathBuf),
+    /// The backup is one of another engine.
+    #[error("{} is a backup of another engine, {engine}; name another folder", path.display())]
+    OtherEngine {
+        /// The backup.
+        path: PathBuf,
+        /// Name of the engine.
+        engine: String,
+    },
+    /// The disk of the backup does not keep what was written.
+    #[error("{} cannot be read as it was written; check the disk of the backup", .0.display())]
+    Unreliable(PathBuf),
+    /// The database is changed faster than it can be copied.
+    #[error(
+        "{} changed all the time while it was copied; try again when the engine has less to store",
+        .0.display()
+    )]
+    Changing(PathBuf),
+    /// The history's files are replaced faster than they can be copied.
+    #[error("files of the history {} were replaced again and again; try again", .0.display())]
+    Replaced(PathBuf),
+    /// There is no complete backup.
+    #[error("{} is not a backup: it has no manifest.json; name the folder of a backup", .0.display())]
+    NoBackup(PathBuf),
+    /// A newer version has made the backup.
+    #[error("{} was made by a newer version; use that version", .0.display())]
+    Newer(PathBuf),
+    /// The manifest is damaged.
+    #[error("{} is damaged ({what}); use another backup", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Files of the backup are damaged.
+    #[error("{} is damaged, and nothing was changed; use another backup", backup.display())]
+    Damaged {
+        /// The backup.
+        backup: PathBuf,
+        /// The files, and what is wrong with them.
+        findings: Vec<Finding>,
+    },
+    /// The configuration has no place for a part of the backup.
+    #[error("the backup has a {0}, but the configuration has none; add it to the configuration")]
+    NoPlace(&'static str),
+    /// There are files in the place.
+    #[error("{} exists; --replace moves it aside", .0.display())]
+    Exists(PathBuf),
+    /// An earlier restore was cut off after it had begun to replace files.
+    #[error(
+        "a restore was interrupted, see {}; run the same `trunkline backup restore` again to \
+         complete it", .0.display()
+    )]
+    Unfinished(PathBuf),
+    /// The restore cannot be completed.
+    #[error("{} cannot be moved to {}: {why}; move it yourself, then run the command again",
+        from.display(), to.display())]
+    Stuck {
+        /// What must be moved.
+        from: PathBuf,
+        /// The place that it must be moved to.
+        to: PathBuf,
+        /// What prevents it.
+        why: String,
+    },
+    /// The caller has ended the command.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        |error| Self::Io {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// Returns true if a file is missing.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "its disk is full; make room, then try again".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "this user has no permission; use the user of the engine".to_owned()
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "its disk is read-only".to_owned(),
+        io::ErrorKind::NotFound => "it is missing".to_owned(),
+        _ => error.to_string(),
+    }
+}

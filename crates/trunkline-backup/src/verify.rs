@@ -1,0 +1,65 @@
+//! Compares the files of a backup with its manifest.
+
+use std::path::Path;
+
+use crate::Watch;
+use crate::error::Error;
+use crate::files::{Meter, Sum, sum_of};
+use crate::manifest::{Entry, Finding, Manifest};
+
+/// The result of [`verify`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// The manifest of the backup.
+    pub manifest: Manifest,
+    /// Files that are damaged or missing: in the backup, and already when they were copied.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads every file of a backup.
+///
+/// # Errors
+/// [`Error`] if there is no backup, its manifest is damaged, or a file cannot be read although it
+/// is there.
+pub fn verify(backup: &Path, watch: &mut Watch<'_>) -> Result<Verified, Error> {
+    let manifest = Manifest::read(backup)?.ok_or_else(|| Error::NoBackup(backup.to_owned()))?;
+    let mut findings = compare(backup, &manifest, watch)?;
+    findings.extend(manifest.damage.iter().cloned());
+    Ok(Verified { manifest, findings })
+}
+
+/// Returns the files that do not match the manifest.
+pub(crate) fn compare(
+    backup: &Path,
+    manifest: &Manifest,
+    watch: &mut Watch<'_>,
+) -> Result<Vec<Finding>, Error> {
+    let mut meter = Meter::new(Some(manifest.bytes()), watch);
+    let mut findings = Vec::new();
+    for entry in &manifest.files {
+        let what = match sum_of(&entry.place(backup), &mut meter) {
+            Ok(sum) => difference(entry, sum),
+            Err(error) if error.is_not_found() => Some("it is missing".to_owned()),
+            Err(Error::Io { error, .. }) => Some(format!("it cannot be read: {error}")),
+            Err(error) => return Err(error),
+        };
+        meter.end_file();
+        findings.extend(what.map(|what| Finding {
+            path: entry.path.clone(),
+            what,
+        }));
+    }
+    Ok(findings)
+}
+
+/// Says how a file differs from its entry; `None` if it does not.
+pub(crate) fn difference(entry: &Entry, sum: Sum) -> Option<String> {
+    if sum.bytes != entry.bytes {
+        let (is, was) = (sum.bytes, entry.bytes);
+        return Some(format!(
+            "it has {is} bytes, and had {was} when it was copied"
+        ));
+    }
+    let is_same = sum.crc32c == entry.crc32c;
+    (!is_same).then(|| "its checksum does not match".to_owned())
+}

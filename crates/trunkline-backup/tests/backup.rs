@@ -1,0 +1,466 @@
+//! Backups of a store and a history that are in use, damage in backups, and restores.
+
+#[path = "../../trunkline-history/tests/rig/mod.rs"]
+mod rig;
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{TryRecvError, channel};
+
+use tempfile::TempDir;
+use trunkline_backup::{Error, Finding, Places, Progress, create, restore, verify};
+use trunkline_engine::Encoded;
+use trunkline_engine::store::{RetainedValue, Store};
+use trunkline_store::SqliteStore;
+use trunkline_types::{DataType, Quality, Timestamp, Value};
+
+use rig::{Line, Plant, START, flip};
+
+const VARIABLES: [(&str, DataType); 2] = [("x", DataType::F64), ("text", DataType::String)];
+const NOW: Timestamp = Timestamp::from_nanos(START);
+
+/// An engine's files, and the place of a backup.
+struct Site {
+    folder: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        Self {
+            folder: rig::folder(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn places(&self, name: &str) -> Places {
+        Places {
+            store: Some(self.path(name).join("plant.db")),
+            history: Some(self.path(name).join("plant.history")),
+        }
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.path("backup")
+    }
+
+    /// Returns the number and the bytes of the files that were copied.
+    fn create(&self, watch: &mut dyn FnMut(Progress) -> bool) -> Result<(u64, u64), Error> {
+        let created = create(&self.backup(), "plant", &self.places("plant"), NOW, watch)?;
+        assert_eq!(created.manifest.damage, []);
+        Ok(created.copied)
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        verify(&self.backup(), &mut always).unwrap().findings
+    }
+}
+
+fn always(_: Progress) -> bool {
+    true
+}
+
+fn retained(value: u64) -> RetainedValue {
+    RetainedValue {
+        name: "rig/x".to_owned(),
+        data_type: DataType::U64,
+        value: Encoded::from_value(&Value::U64(value)),
+        source_timestamp: NOW,
+        quality: Quality::GOOD,
+    }
+}
+
+/// The retained value of a store.
+fn value_in(store: &Path) -> u64 {
+    let mut store = SqliteStore::open(store).unwrap();
+    let all = store.retained("rig").unwrap();
+    let bytes = all.first().unwrap().value.as_slice();
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+/// A store, and a history with two files and a log.
+fn filled(site: &Site) -> (Plant, Vec<Line>) {
+    fs::create_dir(site.path("plant")).unwrap();
+    let places = site.places("plant");
+    let mut store = SqliteStore::open(places.store.unwrap()).unwrap();
+    store.retain(&[retained(7)]).unwrap();
+    let mut plant = Plant::start(&places.history.unwrap(), 1, START, &VARIABLES);
+    let mut lines = Vec::new();
+    for segment in 0..3 {
+        for n in 0..600 {
+            lines.push(plant.write("x", &Value::F64(f64::from(segment * 1000 + n))));
+        }
+        plant.record();
+        if segment < 2 {
+            plant.seal();
+        }
+    }
+    (plant, lines)
+}
+
+/// The rows of a history after a restore, opened by an engine.
+fn restored_lines(site: &Site, name: &str) -> Vec<Line> {
+    let _ = fs::remove_dir_all(site.path(name));
+    fs::create_dir(site.path(name)).unwrap();
+    let places = site.places(name);
+    restore(&site.backup(), &places, false, NOW, &mut always).unwrap();
+    let plant = Plant::start(&places.history.unwrap(), 9, START + 1, &VARIABLES);
+    let found = plant.everything();
+    assert_eq!(found.states, Vec::<String>::new());
+    assert_eq!(found.lost(), 0);
+    found.lines
+}
+
+/// The engine records, moves rows to files and joins files between any two pieces that are copied:
+/// the backup has what was recorded before it began, and a beginning of what came later.
+///
+/// Behaviour: H-16.
+#[test]
+fn backup_is_consistent_whatever_the_engine_does_meanwhile() {
+    for step in 0..40_u32 {
+        let site = Site::new();
+        let (mut plant, mut lines) = filled(&site);
+        let before = lines.len();
+        let mut calls = 0;
+        let mut act = |_| {
+            calls += 1;
+            // Something else at the same place in each round.
+            match (calls + step) % 7 {
+                0 | 3 => {
+                    lines.push(plant.write("x", &Value::F64(f64::from(calls))));
+                    plant.record();
+                }
+                5 => plant.close_segment(),
+                6 => plant.maintain(),
+                1 if step % 3 == 0 => {
+                    // Enough small files to be joined.
+                    for n in 0..8 {
+                        lines.push(plant.write("x", &Value::F64(f64::from(n))));
+                        plant.seal();
+                    }
+                }
+                _ => {}
+            }
+            calls < 5000
+        };
+        site.create(&mut act).unwrap();
+        assert!(calls > 5, "{calls} calls");
+        assert_eq!(site.findings(), []);
+        let found = restored_lines(&site, "elsewhere");
+        assert!(found.len() >= before, "{step}: {} of {before}", found.len());
+        lines.truncate(found.len());
+        rig::assert_same(&found, &lines, &format!("round {step}"));
+    }
+}
+
+/// The store of an engine is locked and written all the time.
+#[test]
+fn store_in_use_is_copied_as_of_one_moment() {
+    let site = Site::new();
+    fs::create_dir(site.path("plant")).unwrap();
+    let path = site.places("plant").store.unwrap();
+    let mut store = SqliteStore::open(&path).unwrap();
+    let (acknowledged, acks) = channel();
+    let (stop, stopped) = channel::<()>();
+    let writer = std::thread::spawn(move || {
+        let mut value = 0;
+        while stopped.try_recv() == Err(TryRecvError::Empty) {
+            value += 1;
+            store.retain(&[retained(value)]).unwrap();
+            acknowledged.send(value).unwrap();
+        }
+        value
+    });
+    let mut newest = acks.recv().unwrap();
+    let mut last = 0;
+    for round in 0..30 {
+        newest = acks.try_iter().last().unwrap_or(newest);
+        site.create(&mut always).unwrap();
+        assert_eq!(site.findings(), []);
+        let name = format!("restored-{round}");
+        fs::create_dir(site.path(&name)).unwrap();
+        let places = site.places(&name);
+        restore(&site.backup(), &places, false, NOW, &mut always).unwrap();
+        let found = value_in(&places.store.unwrap());
+        assert!(found >= newest, "{found} after {newest}");
+        assert!(found >= last, "{found} after {last}");
+        last = found;
+    }
+    drop(stop);
+    assert!(writer.join().unwrap() >= last);
+}
+
+/// Behaviour: H-16.
+#[test]
+fn renewed_backup_copies_only_files_that_it_lacks() {
+    let site = Site::new();
+    let (mut plant, mut lines) = filled(&site);
+    let first = site.create(&mut always).unwrap();
+    // A store, a catalogue, a log, two files and their summaries.
+    assert_eq!(first.0, 7);
+    let again = site.create(&mut always).unwrap();
+    assert_eq!(again.0, 3, "the store, the catalogue and the log");
+    lines.push(plant.write("x", &Value::F64(1.0)));
+    plant.seal();
+    let third = site.create(&mut always).unwrap();
+    assert_eq!(third.0, 5, "and a new file with its summary");
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
+    // Nothing is left of what is no longer part of it.
+    let places = rig::files(&site.backup());
+    assert_eq!(places.len(), 9 + 2, "{places:?}");
+}
+
+/// A file of another history has the name of one in the backup.
+#[test]
+fn file_with_the_same_name_and_other_contents_is_copied() {
+    let site = Site::new();
+    let (plant, _) = filled(&site);
+    site.create(&mut always).unwrap();
+    drop(plant);
+    let history = site.places("plant").history.unwrap();
+    fs::remove_dir_all(&history).unwrap();
+    let mut plant = Plant::start(&history, 2, START, &VARIABLES);
+    let line = plant.write("text", &Value::String("another".into()));
+    plant.seal();
+    site.create(&mut always).unwrap();
+    assert_eq!(site.findings(), []);
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &[line], "restored");
+}
+
+#[test]
+fn interrupted_backup_leaves_the_older_one_complete() {
+    let site = Site::new();
+    let (mut plant, mut lines) = filled(&site);
+    let stopped_at = |site: &Site, at: u32| {
+        let calls = Cell::new(0);
+        site.create(&mut |_| {
+            calls.set(calls.get() + 1);
+            calls.get() <= at
+        })
+    };
+    // Without an older one there is none.
+    for at in 0..8 {
+        assert!(matches!(stopped_at(&site, at), Err(Error::Interrupted)));
+        let verified = verify(&site.backup(), &mut always);
+        assert!(matches!(verified, Err(Error::NoBackup(_))), "{verified:?}");
+    }
+    site.create(&mut always).unwrap();
+    let old = lines.clone();
+    lines.push(plant.write("x", &Value::F64(-1.0)));
+    plant.seal();
+    let mut at = 0;
+    while let Err(error) = stopped_at(&site, at) {
+        assert!(matches!(error, Error::Interrupted), "{error}");
+        assert_eq!(site.findings(), []);
+        if at % 3 == 0 {
+            rig::assert_same(&restored_lines(&site, "elsewhere"), &old, "the older one");
+        }
+        at += 1;
+    }
+    assert!(at > 5, "{at} places");
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "the new one");
+}
+
+/// As after a kill of the command: a run without an end.
+#[test]
+fn files_of_an_unfinished_run_are_removed_by_the_next_one() {
+    let site = Site::new();
+    let (_plant, lines) = filled(&site);
+    for round in 0..2 {
+        let unfinished = site.backup().join("7/history/samples");
+        fs::create_dir_all(&unfinished).unwrap();
+        fs::write(unfinished.join("half"), "half").unwrap();
+        fs::write(site.backup().join("backup.lock"), "").unwrap();
+        fs::write(site.backup().join("manifest.json.new"), "{").unwrap();
+        site.create(&mut always).unwrap();
+        assert_eq!(site.findings(), []);
+        assert!(!unfinished.exists());
+        let names = fs::read_dir(site.backup()).unwrap();
+        assert_eq!(names.count(), 3 + round, "lock, manifest, and runs");
+    }
+    rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
+}
+
+#[test]
+fn interrupted_restore_changes_nothing() {
+    let site = Site::new();
+    let (plant, _) = filled(&site);
+    site.create(&mut always).unwrap();
+    drop(plant);
+    let places = site.places("plant");
+    let before = rig::files(&site.path("plant"));
+    for at in 0.. {
+        let calls = Cell::new(0);
+        let mut watch = |_| {
+            calls.set(calls.get() + 1);
+            calls.get() <= at
+        };
+        match restore(&site.backup(), &places, true, NOW, &mut watch) {
+            Err(error) => assert!(matches!(error, Error::Interrupted), "{error}"),
+            Ok(_) => {
+                assert!(at > 10, "{at} pieces");
+                break;
+            }
+        }
+        // The lock is empty.
+        assert_eq!(rig::files(&site.path("plant")), before, "{at}");
+    }
+}
+
+/// R7: every kind of file, and the manifest.
+#[test]
+fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {
+    let site = Site::new();
+    let (plant, _) = filled(&site);
+    site.create(&mut always).unwrap();
+    drop(plant);
+    let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
+    assert_eq!(manifest.files.len(), 7);
+    for entry in &manifest.files {
+        let path = site.backup().join(entry.run.to_string()).join(&entry.path);
+        let whole = fs::read(&path).unwrap();
+        let bits = 8 * whole.len() as u64;
+        for bit in [0, bits / 3, bits - 1] {
+            flip(&path, bit);
+            let findings = site.findings();
+            let named: Vec<&str> = findings.iter().map(|one| one.path.as_str()).collect();
+            assert_eq!(named, [entry.path.as_str()], "bit {bit}");
+            flip(&path, bit);
+        }
+        fs::write(&path, whole.get(1..).unwrap()).unwrap();
+        assert_eq!(site.findings().len(), 1);
+        fs::remove_file(&path).unwrap();
+        let what = "it is missing".to_owned();
+        let path_of = entry.path.clone();
+        let missing = Finding {
+            path: path_of,
+            what,
+        };
+        assert_eq!(site.findings(), [missing]);
+        let places = site.places("elsewhere");
+        let refused = restore(&site.backup(), &places, true, NOW, &mut always);
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+        assert!(!site.path("elsewhere").exists());
+        fs::write(&path, whole).unwrap();
+    }
+    let path = site.backup().join("manifest.json");
+    let whole = fs::read_to_string(&path).unwrap();
+    for (old, new) in [
+        ("\"plant\"", "\"plans\""),
+        ("history/log-", "history/lok-"),
+        ("\"run\": 1", "\"run\": 2"),
+        ("{", ""),
+        ("store.db", "../../store.db"),
+    ] {
+        assert!(whole.contains(old), "{old}");
+        fs::write(&path, whole.replacen(old, new, 1)).unwrap();
+        let refused = verify(&site.backup(), &mut always);
+        assert!(
+            matches!(refused, Err(Error::Manifest { .. })),
+            "{refused:?}"
+        );
+    }
+    fs::write(&path, whole).unwrap();
+    assert_eq!(site.findings(), []);
+}
+
+/// Damage of the engine's own files does not prevent a backup of the rest, and replaces no intact
+/// copy.
+#[test]
+fn damage_before_the_copy_is_reported() {
+    let site = Site::new();
+    let (plant, _) = filled(&site);
+    site.create(&mut always).unwrap();
+    let history = site.places("plant").history.unwrap();
+    let files = rig::files_of(&history, "parquet");
+    let file = files.iter().find(|path| path.starts_with("samples"));
+    let file = file.unwrap();
+    flip(&history.join(file), 1000);
+    // The backup has an intact copy already.
+    site.create(&mut always).unwrap();
+    assert_eq!(site.findings(), []);
+    fs::remove_dir_all(site.backup()).unwrap();
+    let places = site.places("plant");
+    let created = create(&site.backup(), "plant", &places, NOW, &mut always).unwrap();
+    let path = format!("history/{}", file.display());
+    let damage = created.manifest.damage;
+    let named: Vec<&str> = damage.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(named, [path.as_str()]);
+    assert_eq!(site.findings(), damage);
+    drop(plant);
+}
+
+#[test]
+fn restore_refuses_files_in_use_and_files_that_exist() {
+    let site = Site::new();
+    let (plant, lines) = filled(&site);
+    site.create(&mut always).unwrap();
+    let places = site.places("plant");
+    let sut = |may_replace| restore(&site.backup(), &places, may_replace, NOW, &mut always);
+    let in_use = sut(true).unwrap_err().to_string();
+    assert!(in_use.contains("in use by another engine"), "{in_use}");
+    drop(plant);
+    let running = SqliteStore::open(places.store.as_ref().unwrap()).unwrap();
+    let in_use = sut(true).unwrap_err().to_string();
+    assert!(in_use.contains("in use by another engine"), "{in_use}");
+    drop(running);
+    let exists = sut(false).unwrap_err();
+    assert!(matches!(exists, Error::Exists(_)), "{exists}");
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(site.path("plant")).unwrap();
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry).into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["plant.db", "plant.history"]);
+    let done = sut(true).unwrap();
+    assert_eq!(done.aside.len(), 2, "{:?}", done.aside);
+    assert_eq!(names().len(), 4);
+    for history in [places.history.as_ref().unwrap(), &done.aside[1]] {
+        let plant = Plant::start(history, 3, START + 1, &VARIABLES);
+        rig::assert_same(&plant.everything().lines, &lines, "both are usable");
+    }
+    assert_eq!(value_in(places.store.as_ref().unwrap()), 7);
+    assert_eq!(value_in(&done.aside[0]), 7);
+}
+
+#[test]
+fn destinations_that_are_not_backups_are_left_alone() {
+    let site = Site::new();
+    let (plant, _) = filled(&site);
+    let places = site.places("plant");
+    let sut = |place: &Path, engine| create(place, engine, &places, NOW, &mut always);
+    let history = places.history.clone().unwrap();
+    for inside in [history.clone(), history.join("b"), site.path("plant")] {
+        let refused = sut(&inside, "plant");
+        assert!(matches!(refused, Err(Error::Inside(_))), "{refused:?}");
+    }
+    fs::create_dir(site.path("full")).unwrap();
+    fs::write(site.path("full").join("mine"), "x").unwrap();
+    let refused = sut(&site.path("full"), "plant");
+    assert!(matches!(refused, Err(Error::NotEmpty(_))), "{refused:?}");
+    assert_eq!(fs::read_dir(site.path("full")).unwrap().count(), 1);
+    site.create(&mut always).unwrap();
+    let refused = sut(&site.backup(), "another");
+    assert!(
+        matches!(refused, Err(Error::OtherEngine { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(site.findings(), []);
+    drop(plant);
+    let none = create(
+        &site.path("b"),
+        "plant",
+        &site.places("none"),
+        NOW,
+        &mut always,
+    );
+    assert!(matches!(none, Err(Error::NotThere(_))), "{none:?}");
+    assert!(!site.path("b").exists());
+}

@@ -1,0 +1,361 @@
+//! `backup`: copies what an engine keeps, checks the copy, and restores it.
+
+use std::path::{Path, PathBuf};
+
+use trunkline::config;
+use trunkline_backup::{Error, Finding, Manifest, Places, Progress};
+use trunkline_config::{ConfigErrors, DeploymentPlan, StoreChoice};
+use trunkline_types::Tick;
+
+use super::progress::Meter;
+use super::serve;
+use super::stream::units::{bytes_text, rate_text};
+use crate::output::record::{JsonSchema, Record, Serialize};
+use crate::terminal::{Style, escaped_path};
+use crate::{CliError, Context, Exit, Problem, counted};
+
+/// Copy what an engine keeps to another place, and restore it
+#[derive(Clone, Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    Create(CreateArgs),
+    Verify(VerifyArgs),
+    Restore(RestoreArgs),
+}
+
+/// Copy the store and the history of an engine to a folder, while it runs or not
+///
+/// If the folder is a backup of the engine already, it is renewed: only files of the history that it
+/// lacks are copied, and the older backup is complete until the new one is. Everything that the
+/// engine has acknowledged before the command starts is in the backup. Configuration files are not.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CreateArgs {
+    /// The folder of the backup; it is created if there is none
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+/// Read all files of a backup, and list those that are damaged or missing
+///
+/// If there are some, the exit code is 8.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// The folder of the backup
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+}
+
+/// Put a backup in the place of the store and the history of an engine, which must be stopped
+///
+/// All files of the backup are checked first. The places are those of the configuration. If the
+/// command is killed, run it again; until it is complete, the engine refuses to start.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    /// The folder of the backup
+    #[arg(value_name = "BACKUP")]
+    backup: PathBuf,
+
+    #[command(flatten)]
+    engine: EngineArgs,
+
+    /// Move an existing store and history aside; their names then end in .replaced- and the time
+    #[arg(long)]
+    replace: bool,
+}
+
+/// The engine, as for `serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct EngineArgs {
+    /// The configuration files of the engine, as for `trunkline serve`
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The store of the engine, if `trunkline serve` has this option
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+/// A line of `backup create` and `backup restore`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A backup, version 1")]
+pub(crate) struct Done {
+    /// The folder of the backup.
+    backup: String,
+    /// `created`; `restored`; `completed`: an interrupted restore was completed.
+    #[schemars(extend("enum" = ["created", "restored", "completed"]))]
+    outcome: &'static str,
+    /// Name of the engine that it is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<String>,
+    /// When the copy began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    taken: Option<String>,
+    /// Number of files of the backup.
+    files: u64,
+    /// Bytes of these files.
+    bytes: u64,
+    /// Number of files that were copied; the others were in the backup already.
+    copied_files: u64,
+    /// Bytes of these files.
+    copied_bytes: u64,
+    /// Where the files are that a restore has moved aside. Left out when there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    aside: Vec<String>,
+}
+
+impl Record for Done {
+    const COLUMNS: &'static [&'static str] = &["backup", "outcome", "files", "copied"];
+    const IS_HEADED: bool = false;
+
+    fn cell(&self, column: &str) -> Option<String> {
+        match column {
+            "files" if self.outcome == "completed" => Some(String::new()),
+            "files" => Some(format!(
+                "{}, {}",
+                counted(self.files, "file"),
+                bytes_text(self.bytes as f64)
+            )),
+            "copied" if self.outcome == "created" => Some(format!(
+                "{} copied, {}",
+                counted(self.copied_files, "file"),
+                bytes_text(self.copied_bytes as f64)
+            )),
+            "copied" => Some(String::new()),
+            _ => None,
+        }
+    }
+}
+
+/// A line of `backup verify`, and of what `backup create` has found damaged.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A finding of `backup verify`, version 1")]
+pub(crate) struct Found {
+    /// Path of the file, as in the manifest of the backup.
+    path: String,
+    /// What is wrong.
+    what: String,
+}
+
+impl Record for Found {
+    const COLUMNS: &'static [&'static str] = &["path", "what"];
+    const IS_HEADED: bool = false;
+
+    fn style(&self) -> Style {
+        Style::Bad
+    }
+}
+
+impl From<&Finding> for Found {
+    fn from(finding: &Finding) -> Self {
+        Self {
+            path: finding.path.clone(),
+            what: finding.what.clone(),
+        }
+    }
+}
+
+pub(crate) fn run(command: &Subcommand, context: &Context) -> Result<Exit, CliError> {
+    let context = &context.for_file_output();
+    // A first Ctrl-C is handled between two pieces of a file.
+    context.interrupted.end_in_order(1);
+    let done = match command {
+        Subcommand::Create(args) => create(args, context),
+        Subcommand::Verify(args) => verify(args, context),
+        Subcommand::Restore(args) => restore(args, context),
+    };
+    context.terminal.end_progress();
+    done
+}
+
+fn create(args: &CreateArgs, context: &Context) -> Result<Exit, CliError> {
+    let plan = match args.engine.plan() {
+        Ok(plan) => plan?,
+        Err(errors) => return serve::show_errors(&errors, context),
+    };
+    let name = serve::name_of(&plan);
+    let now = context.clock.wall();
+    let created = trunkline_backup::create(
+        &args.backup,
+        name,
+        &places_of(&plan),
+        now,
+        &mut watch(context, "copied"),
+    );
+    let created = created.map_err(|error| of(error, context))?;
+    context.terminal.end_progress();
+    let (copied_files, copied_bytes) = created.copied;
+    context.list([Done {
+        copied_files,
+        copied_bytes,
+        ..done(&args.backup, "created", Some(&created.manifest))
+    }])?;
+    let damage = &created.manifest.damage;
+    for finding in damage {
+        let sentence = format!("it was damaged before it was copied: {}", finding.what);
+        let problem = Problem::new(Exit::ProblemsFound, "damaged", sentence);
+        context.show(&problem.of(&finding.path), 0)?;
+    }
+    Ok(Exit::ProblemsFound.when(!damage.is_empty()))
+}
+
+fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
+    let verified = trunkline_backup::verify(&args.backup, &mut watch(context, "read"));
+    let verified = verified.map_err(|error| of(error, context))?;
+    context.terminal.end_progress();
+    context.list(verified.findings.iter().map(Found::from))?;
+    let manifest = &verified.manifest;
+    let of = format!(
+        "{} of {}, {}",
+        counted(manifest.files.len() as u64, "file"),
+        manifest.taken,
+        bytes_text(manifest.bytes() as f64)
+    );
+    match verified.findings.len() as u64 {
+        0 => context.remark(&format!("{of}: all are intact"))?,
+        count => {
+            let findings = counted(count, "finding");
+            context.remark(&format!("{of}: {findings}"))?;
+        }
+    }
+    Ok(Exit::ProblemsFound.when(!verified.findings.is_empty()))
+}
+
+fn restore(args: &RestoreArgs, context: &Context) -> Result<Exit, CliError> {
+    let plan = match args.engine.plan() {
+        Ok(plan) => plan?,
+        Err(errors) => return serve::show_errors(&errors, context),
+    };
+    let restored = trunkline_backup::restore(
+        &args.backup,
+        &places_of(&plan),
+        args.replace,
+        context.clock.wall(),
+        &mut watch(context, "read and copied"),
+    );
+    let restored = restored.map_err(|error| of(error, context))?;
+    context.terminal.end_progress();
+    let outcome = match restored.manifest {
+        Some(_) => "restored",
+        None => "completed",
+    };
+    let aside = restored.aside.iter();
+    let aside: Vec<String> = aside.map(|path| path.display().to_string()).collect();
+    for path in &restored.aside {
+        context.remark(&format!(
+            "what was there before is now {}",
+            escaped_path(path)
+        ))?;
+    }
+    let mut done = done(&args.backup, outcome, restored.manifest.as_ref());
+    (done.copied_files, done.copied_bytes) = (done.files, done.bytes);
+    context.list([Done { aside, ..done }])?;
+    Ok(Exit::Done)
+}
+
+fn done(backup: &Path, outcome: &'static str, manifest: Option<&Manifest>) -> Done {
+    Done {
+        backup: backup.display().to_string(),
+        outcome,
+        engine: manifest.map(|manifest| manifest.engine.clone()),
+        taken: manifest.map(|manifest| manifest.taken.clone()),
+        files: manifest.map_or(0, |manifest| manifest.files.len() as u64),
+        bytes: manifest.map_or(0, Manifest::bytes),
+        copied_files: 0,
+        copied_bytes: 0,
+        aside: Vec::new(),
+    }
+}
+
+impl EngineArgs {
+    /// Returns the configuration that `serve` would use.
+    fn plan(&self) -> Result<Result<DeploymentPlan, Problem>, ConfigErrors> {
+        let mut plan = config::load(&self.files)?;
+        serve::apply(&mut plan, &serve::ListenArgs::default());
+        Ok(
+            serve::store(self.store.as_deref(), &plan).map(|(store, _)| {
+                plan.set_store(store);
+                plan
+            }),
+        )
+    }
+}
+
+/// Returns where the engine of a configuration has its files.
+pub(super) fn places_of(plan: &DeploymentPlan) -> Places {
+    Places {
+        store: match &plan.engine.store {
+            StoreChoice::File(path) => Some(path.clone()),
+            StoreChoice::Off | StoreChoice::Unsaid => None,
+        },
+        history: plan.history.as_ref().map(|history| history.folder.clone()),
+    }
+}
+
+/// Refuses to start an engine with files that a restore has replaced in part.
+pub(super) fn check_restored(plan: &DeploymentPlan) -> Result<(), Problem> {
+    match trunkline_backup::unfinished_restore(&places_of(plan)) {
+        None => Ok(()),
+        Some(note) => Err(Problem::failed(
+            "unfinished-restore",
+            Error::Unfinished(note).to_string(),
+        )),
+    }
+}
+
+/// Shows the progress on a terminal, and ends the work after Ctrl-C.
+fn watch<'c>(context: &'c Context, verb: &'static str) -> impl FnMut(Progress) -> bool + 'c {
+    let start: Tick = context.clock.now();
+    let mut meter = Meter::new(start);
+    move |progress| {
+        let now = context.clock.now();
+        if let Some(rate) = meter.rate(now, progress.bytes, &context.terminal) {
+            let of = progress.of_bytes.map_or_else(String::new, |bytes| {
+                format!(" of {}", bytes_text(bytes as f64))
+            });
+            let line = format!(
+                "{} {verb}, {}{of}, {}",
+                counted(progress.files, "file"),
+                bytes_text(progress.bytes as f64),
+                rate_text(rate)
+            );
+            context.terminal.progress(&line);
+        }
+        !context.interrupted.is_so()
+    }
+}
+
+/// Shows the single findings of an error, and returns the error.
+fn of(error: Error, context: &Context) -> CliError {
+    let (exit, code) = match &error {
+        Error::Interrupted => (Exit::Interrupted, "interrupted"),
+        Error::Nothing | Error::NoPlace(_) => (Exit::Usage, "usage"),
+        Error::Damaged { .. } | Error::Manifest { .. } => (Exit::ProblemsFound, "damaged"),
+        Error::Exists(_) => (Exit::Failed, "exists"),
+        Error::Unfinished(_) | Error::Stuck { .. } => (Exit::Failed, "unfinished-restore"),
+        Error::Store(_) => (Exit::Failed, "store"),
+        Error::History(_) => (Exit::Failed, "history"),
+        Error::NotThere(_) => (Exit::Failed, "not-there"),
+        Error::NoBackup(_) | Error::Newer(_) => (Exit::Failed, "not-readable"),
+        Error::Io { .. }
+        | Error::NotEmpty(_)
+        | Error::Inside(_)
+        | Error::InUse(_)
+        | Error::OtherEngine { .. }
+        | Error::Unreliable(_)
+        | Error::Changing(_)
+        | Error::Replaced(_) => (Exit::Failed, "not-written"),
+    };
+    context.terminal.end_progress();
+    if let Error::Damaged { findings, .. } = &error {
+        for finding in findings {
+            let problem = Problem::new(Exit::ProblemsFound, "damaged", &finding.what);
+            if let Err(stop) = context.show(&problem.of(&finding.path), 0) {
+                return stop;
+            }
+        }
+    }
+    Problem::new(exit, code, error.to_string()).into()
+}

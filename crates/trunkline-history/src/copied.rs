@@ -1,0 +1,158 @@
+//! The files of a history for those who copy it: what a copy needs, and whether it is intact.
+//!
+//! A copy is consistent if it has the logs as they were first, then the catalogue, then the files
+//! that this catalogue lists: when the copy is opened, a log whose segment is in the catalogue is
+//! dropped.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use trunkline_engine::history::HistoryError;
+
+use crate::catalogue::{Catalogue, PartRow};
+use crate::error::Error;
+pub use crate::held::LOCK;
+use crate::part::Part;
+pub use crate::snapshot::CATALOGUE;
+use crate::{held, log, part};
+
+/// Name of the folder with files that are being written.
+pub const UNFINISHED: &str = part::UNFINISHED;
+
+/// A log of a history.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogFile {
+    /// Number of its segment.
+    pub segment: u64,
+    /// Its place.
+    pub path: PathBuf,
+}
+
+/// Returns the logs in a folder, in ascending order of their segments; none if there is no folder.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn logs(folder: &Path) -> Result<Vec<LogFile>, HistoryError> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let segments = log::segments(folder).map_err(|error| error.of(folder))?;
+    let logs = segments.into_iter().map(|segment| LogFile {
+        segment,
+        path: log::path(folder, segment),
+    });
+    Ok(logs.collect())
+}
+
+/// Returns what is damaged in a log; empty if nothing is. A commit that was cut off is no damage.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn damage_of_log(log: &LogFile) -> Result<String, HistoryError> {
+    let folder = log.path.parent().unwrap_or(Path::new(""));
+    match log::recover(&log.path, log.segment) {
+        Ok(recovered) if recovered.damage.is_empty() => Ok(String::new()),
+        Ok(recovered) => Ok(format!(
+            "it is damaged in {} places",
+            recovered.damage.len()
+        )),
+        Err(Error::Damaged(what)) => Ok(what),
+        Err(error) => Err(error.of(folder)),
+    }
+}
+
+/// A Parquet file that a catalogue lists.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    row: PartRow,
+}
+
+impl Listed {
+    /// Path within the folder of the history, such as `samples/date=2026-11-28/0000000011.parquet`.
+    pub fn path(&self) -> &str {
+        &self.row.path
+    }
+
+    /// Length of the file.
+    pub fn bytes(&self) -> u64 {
+        self.row.bytes
+    }
+
+    /// A checksum that differs if the contents do.
+    pub fn identity(&self) -> u32 {
+        self.row.footer
+    }
+
+    /// The part of the path that the file shares with those that belong to it, such as its summary:
+    /// the folder of the date, and the name without its extension.
+    pub fn stem(&self) -> &str {
+        stem_of(&self.row.path).unwrap_or_default()
+    }
+
+    /// Returns what is damaged in the file at `folder`; empty if nothing is. Reads all of it.
+    pub fn damage(&self, folder: &Path) -> String {
+        match Part::new(folder, self.row.clone()).check() {
+            Ok(()) => String::new(),
+            Err(error) => error.sentence(),
+        }
+    }
+}
+
+/// Returns the date and name of a file in a folder such as `samples` or `summaries`, without the
+/// extension; `None` if the path is not of that form.
+pub fn stem_of(path: &str) -> Option<&str> {
+    let (_, inside) = path.split_once('/')?;
+    let (stem, _) = inside.split_once('.')?;
+    inside.starts_with("date=").then_some(stem)
+}
+
+/// Checks a copy of a catalogue and its write-ahead log, makes it one file, and returns the Parquet
+/// files that it lists.
+///
+/// # Errors
+/// The copy is not a catalogue, or it is damaged or of a newer version.
+pub fn settle_catalogue(path: &Path) -> Result<Vec<Listed>, HistoryError> {
+    try_settle(path).map_err(|error| error.of(path))
+}
+
+fn try_settle(path: &Path) -> Result<Vec<Listed>, Error> {
+    let mut catalogue = Catalogue::open(path, false)?;
+    catalogue.series()?;
+    let rows = catalogue.parts()?;
+    drop(catalogue);
+    let connection = Connection::open(path)?;
+    let verdict: String =
+        connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        return Err(Error::damaged(format!("its catalogue: {verdict}")));
+    }
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "DELETE", |row| row.get(0))?;
+    if mode != "delete" {
+        return Err(Error::damaged(format!(
+            "its catalogue: the journal stays \"{mode}\""
+        )));
+    }
+    Ok(rows.into_iter().map(|row| Listed { row }).collect())
+}
+
+/// A lock that keeps engines from recording in a folder, until it is dropped.
+#[derive(Debug)]
+pub struct FolderLock {
+    _file: File,
+}
+
+impl FolderLock {
+    /// Locks the folder of a history. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// An engine records in the folder.
+    pub fn take(folder: &Path) -> Result<Option<Self>, HistoryError> {
+        if !folder.exists() {
+            return Ok(None);
+        }
+        let held = held::hold(folder).map_err(|error| error.of(folder))?;
+        Ok(Some(Self { _file: held }))
+    }
+}
