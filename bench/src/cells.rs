@@ -39,6 +39,7 @@ pub fn run_role(name: &str, settings: &Settings) -> Outcome<()> {
     match name {
         "engine" => return hosting::serve(settings),
         "same_host-engine" => return same_host::serve(settings),
+        "history-engine" => return history::restart::serve(settings),
         "clients-engine" => return clients::serve(settings),
         "clients-stopped" => {
             // Clients are near ends; so are these.

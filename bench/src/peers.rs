@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::{
-    call_cost, footprint, recorder, round_trip_grid, same_host, streams, tdms, updates_to_one,
+    call_cost, footprint, history, recorder, round_trip_grid, same_host, streams, tdms,
+    updates_to_one,
 };
 
 /// Environment variable that names the folder of the programs.
@@ -59,7 +60,7 @@ const fn peer(
 }
 
 /// All other systems; `bench/report.toml` has their names for the report.
-pub const PEERS: [Peer; 14] = [
+pub const PEERS: [Peer; 17] = [
     peer("redis", "rust", &[EVERYWHERE, STREAMED]),
     peer("mosquitto", "rust", &[EVERYWHERE, STREAMED]),
     peer("nats", "rust", &[CALLED, STREAMED]),
@@ -74,6 +75,9 @@ pub const PEERS: [Peer; 14] = [
     peer("aeron", "aeron", &[&[same_host::SCENARIO], STREAMED]),
     peer("nptdms", "nptdms", &[FILES, &[recorder::SCENARIO]]),
     peer("hdf5", "python", &[&[recorder::SCENARIO]]),
+    peer("questdb", "questdb", &[&[history::SCENARIO]]),
+    peer("influxdb", "influxdb", &[&[history::SCENARIO]]),
+    peer(history::DUCKDB, "python", &[&[history::SCENARIO]]),
 ];
 
 /// Returns the systems measured in a scenario.

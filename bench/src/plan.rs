@@ -203,12 +203,20 @@ impl Extent {
             cells.extend(self.footprint_cells());
         }
         cells.extend(self.other_cells().into_iter().filter(|cell| wanted(cell.0)));
+        // Gigabytes are made only once; the engine is killed and started several times there.
+        if repeat == 1 && wanted(history::SCENARIO) {
+            let gb = if self == Extent::Quick { 0.1 } else { 10.0 };
+            let settings = Settings::default().with("what", "restart").with("gb", gb);
+            cells.push((history::SCENARIO, &[TRUNKLINE], settings));
+        }
         let mut steps = Vec::new();
         for (scenario, systems, settings) in cells {
             let mut systems = systems.to_vec();
             if with_peers && systems != LOCAL_TRANSPORTS && self.has_peers(scenario, &settings) {
-                let takes_part =
-                    |peer: &&peers::Peer| streams::plan::has_peer(self, scenario, peer, &settings);
+                let takes_part = |peer: &&peers::Peer| match scenario {
+                    history::SCENARIO => history::has_peer(peer, &settings),
+                    _ => streams::plan::has_peer(self, scenario, peer, &settings),
+                };
                 let peers = peers::of(scenario).filter(takes_part);
                 systems.extend(peers.map(|peer| peer.system));
             }
@@ -381,7 +389,8 @@ mod tests {
     fn systems_of_a_cell_run_in_turn_and_rotate() {
         let first = Extent::Default.steps(1, &[], false);
         let second = Extent::Default.steps(2, &[], false);
-        assert_eq!(first.len(), second.len());
+        // Only the first repeat restarts an engine with gigabytes of history.
+        assert_eq!(first.len(), second.len() + 1);
         assert_eq!((first[0].system, first[1].system), (RAW, TRUNKLINE));
         assert_eq!((second[1].system, second[2].system), (TRUNKLINE, RAW));
         assert_eq!(first[0].settings, first[1].settings);
@@ -401,8 +410,9 @@ mod tests {
         // Recorder: seven chunk sizes with five systems, four of them with one more; four numbers
         // of devices with two systems. TDMS: four ways to read, and writing.
         let files = 7 * 5 + 4 + 4 * 2 + (4 + 1) * 2;
-        // One cell of alarms. History: two numbers of variables with two systems, and reading.
-        let alarms = 1 + 2 * 2 + 1;
+        // One cell of alarms. History: two numbers of variables with two systems, reading, and
+        // a restart.
+        let alarms = 1 + 2 * 2 + 1 + 1;
         assert_eq!(
             first.len(),
             published + 6 + memory + others + streams + files + alarms
@@ -429,6 +439,9 @@ mod tests {
             (1, 3)
         );
         assert_eq!((of("hdf5", "recorder"), of("redis", "recorder")), (7, 0));
+        // History: databases record, and DuckDB reads.
+        let histories = ["questdb", "influxdb", "duckdb"].map(|system| of(system, "history"));
+        assert_eq!(histories, [2, 2, 1]);
         // Streams: same host; all call sizes over a network; fewer with a server between the ends.
         let calls = (
             of("aeron", "stream_throughput"),

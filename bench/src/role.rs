@@ -44,6 +44,13 @@ impl Role {
         })
     }
 
+    /// Kills the process, and waits until it has ended.
+    pub fn kill(&mut self) -> Outcome<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

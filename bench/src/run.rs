@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Outcome;
+use crate::history;
 use crate::machine::{Machine, load_percent};
 use crate::peers;
 use crate::plan::{Extent, SCENARIOS, Step};
@@ -20,11 +21,15 @@ use crate::recorder;
 use crate::stages;
 
 /// Longer than any process of a cell runs.
-const CELL_MAX: Duration = Duration::from_secs(900);
+const CELL_MAX: Duration = Duration::from_secs(1800);
 /// Longest time that a cell of another system may take.
 const PEER_MAX: Duration = Duration::from_secs(45);
+/// The same in the history, where servers start and catch up, and files are made first.
+const HISTORY_MAX: Duration = Duration::from_secs(300);
 /// A cell of another system that takes longer is measured once.
 const PEER_LONG: Duration = Duration::from_secs(12);
+/// The same in the history, for as long as that.
+const HISTORY_LONG: Duration = Duration::from_secs(60);
 /// Load, in hundredths, above which other programs disturb the run.
 const QUIET_LOAD_PERCENT: u64 = 30;
 
@@ -67,7 +72,8 @@ pub fn measure(
             let begun = Instant::now();
             let rows = rows_of(&step);
             let is_peer = peers::named(step.system);
-            if is_peer.is_some_and(|peer| begun.elapsed() > PEER_LONG || peer.program().is_err()) {
+            if is_peer.is_some_and(|peer| begun.elapsed() > long(&step) || peer.program().is_err())
+            {
                 once.insert(step);
             }
             for mut row in rows {
@@ -130,11 +136,20 @@ fn rows_of(step: &Step) -> Vec<Row> {
     })
 }
 
+/// Returns the time after which a cell of another system is not measured again.
+fn long(step: &Step) -> Duration {
+    match step.scenario {
+        history::SCENARIO => HISTORY_LONG,
+        _ => PEER_LONG,
+    }
+}
+
 fn run_step(step: &Step) -> Outcome<Vec<Row>> {
     let (program, most) = match peers::named(step.system) {
         None => (std::env::current_exe()?, CELL_MAX),
-        // In this scenario a cell of this program starts the other system.
+        // In these scenarios a cell of this program starts the other system.
         Some(_) if step.scenario == recorder::SCENARIO => (std::env::current_exe()?, PEER_MAX),
+        Some(_) if step.scenario == history::SCENARIO => (std::env::current_exe()?, HISTORY_MAX),
         Some(peer) => (peer.program()?, PEER_MAX),
     };
     let mut child = Command::new(program)
