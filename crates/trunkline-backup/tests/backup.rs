@@ -135,7 +135,8 @@ fn backup_is_consistent_whatever_the_engine_does_meanwhile() {
                 }
                 5 => plant.close_segment(),
                 6 => plant.maintain(),
-                1 if step % 3 == 0 => {
+                // A backup gives up if files are joined for ever before it has copied them.
+                1 if step % 3 == 0 && calls < 100 => {
                     // Enough small files to be joined.
                     for n in 0..8 {
                         lines.push(plant.write("x", &Value::F64(f64::from(n))));
@@ -199,18 +200,18 @@ fn renewed_backup_copies_only_files_that_it_lacks() {
     let site = Site::new();
     let (mut plant, mut lines) = filled(&site);
     let first = site.create(&mut always).unwrap();
-    // A store, a catalogue, a log, two files and their summaries.
-    assert_eq!(first.0, 7);
+    // A store, a catalogue, a log, two files, their summaries and second footers.
+    assert_eq!(first.0, 9);
     let again = site.create(&mut always).unwrap();
     assert_eq!(again.0, 3, "the store, the catalogue and the log");
     lines.push(plant.write("x", &Value::F64(1.0)));
     plant.seal();
     let third = site.create(&mut always).unwrap();
-    assert_eq!(third.0, 5, "and a new file with its summary");
+    assert_eq!(third.0, 6, "and a new file with its summary and footer");
     rig::assert_same(&restored_lines(&site, "elsewhere"), &lines, "restored");
     // Nothing is left of what is no longer part of it.
     let places = rig::files(&site.backup());
-    assert_eq!(places.len(), 9 + 2, "{places:?}");
+    assert_eq!(places.len(), 12 + 2, "{places:?}");
 }
 
 /// A file of another history has the name of one in the backup.
@@ -318,7 +319,7 @@ fn damage_in_a_backup_is_found_and_named_and_prevents_a_restore() {
     site.create(&mut always).unwrap();
     drop(plant);
     let manifest = verify(&site.backup(), &mut always).unwrap().manifest;
-    assert_eq!(manifest.files.len(), 7);
+    assert_eq!(manifest.files.len(), 9);
     for entry in &manifest.files {
         let path = site.backup().join(entry.run.to_string()).join(&entry.path);
         let whole = fs::read(&path).unwrap();
