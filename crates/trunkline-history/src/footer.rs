@@ -284,8 +284,8 @@ pub(crate) fn find(path: &Path, copy: &Path) -> Result<Footer, Error> {
     let key_values = metadata.file_metadata().key_value_metadata();
     let note = key_values.into_iter().flatten();
     let note = note.filter(|one| one.key == FILE_KEY);
-    let note = note.filter_map(|one| FileNote::parse(one.value.as_deref()?));
-    let note = note.last();
+    let mut note = note.filter_map(|one| FileNote::parse(one.value.as_deref()?));
+    let note = note.next_back();
     let note = note.ok_or_else(|| Error::damaged("the file does not say what it has"))?;
     if note.data_bytes > len {
         return Err(too_short());

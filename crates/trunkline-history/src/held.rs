@@ -3,17 +3,13 @@
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::thread;
-use std::time::Duration;
 
 use crate::error::Error;
 
 /// Name of the file that is locked, in the folder of a history.
 pub const LOCK: &str = "lock";
-/// Attempts to get the lock, and the pause between two of them: [`is_held`] of another process has
-/// it for a moment.
-const ATTEMPTS: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(10);
+/// Attempts to get the lock while only [`is_held`] of other processes has it, for a moment each.
+const ATTEMPTS: u32 = 10_000;
 
 /// Locks the folder until the file is dropped.
 ///
@@ -21,15 +17,26 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// [`Error::InUse`].
 pub(crate) fn hold(folder: &Path) -> Result<File, Error> {
     let file = File::create(folder.join(LOCK))?;
-    for attempt in 1.. {
-        match file.try_lock() {
-            Ok(()) => break,
-            Err(TryLockError::WouldBlock) if attempt < ATTEMPTS => thread::sleep(PAUSE),
-            Err(TryLockError::WouldBlock) => return Err(Error::InUse),
-            Err(TryLockError::Error(error)) => return Err(error.into()),
+    for _ in 0..ATTEMPTS {
+        if is_free(file.try_lock())? {
+            return Ok(file);
         }
+        // An engine does not share its lock.
+        if !is_free(file.try_lock_shared())? {
+            break;
+        }
+        file.unlock()?;
+        std::thread::yield_now();
     }
-    Ok(file)
+    Err(Error::InUse)
+}
+
+fn is_free(locked: Result<(), TryLockError>) -> Result<bool, Error> {
+    match locked {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
 }
 
 /// Returns true if an engine records into the folder, or a command changes it.
@@ -38,9 +45,5 @@ pub(crate) fn is_held(folder: &Path) -> Result<bool, Error> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         file => file?,
     };
-    match file.try_lock_shared() {
-        Ok(()) => Ok(false),
-        Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(error)) => Err(error.into()),
-    }
+    Ok(!is_free(file.try_lock_shared())?)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use trunkline_engine::history::History;
@@ -129,8 +129,8 @@ fn reader_goes_on_when_its_files_are_replaced() {
 fn readers_have_every_row_once_while_an_engine_moves_rows() {
     let folder = folder();
     let mut plant = Plant::start(folder.path(), 1, START, &VARIABLES);
-    let acknowledged = std::sync::Mutex::new(Vec::new());
-    let is_over = AtomicBool::new(false);
+    let acknowledged = Mutex::new(Vec::new());
+    let is_over = Mutex::new(false);
     std::thread::scope(|scope| {
         let (acknowledged, is_over) = (&acknowledged, &is_over);
         let place = folder.path();
@@ -138,7 +138,7 @@ fn readers_have_every_row_once_while_an_engine_moves_rows() {
             .map(|_| {
                 scope.spawn(move || {
                     let mut answers = 0;
-                    while !is_over.load(Ordering::Acquire) {
+                    while !*is_over.lock().unwrap() {
                         let before: Vec<Line> = acknowledged.lock().unwrap().clone();
                         let found = read_folder(place, &all()).unwrap();
                         assert_eq!(found.states, Vec::<String>::new());
@@ -158,7 +158,7 @@ fn readers_have_every_row_once_while_an_engine_moves_rows() {
             plant.close_segment();
             plant.maintain();
         }
-        is_over.store(true, Ordering::Release);
+        *is_over.lock().unwrap() = true;
         for reader in readers {
             assert!(reader.join().unwrap() > 0);
         }
@@ -238,11 +238,8 @@ fn compacting_repairs_footers() {
     let wall = Timestamp::from_nanos(START);
     // So that there is one file, which stays.
     compact(folder.path(), &[], wall, &mut |_| true).unwrap();
-    let part = files(folder.path()).into_iter();
-    let part = part
-        .filter(|path| path.starts_with("samples"))
-        .last()
-        .unwrap();
+    let mut parts = files(folder.path()).into_iter();
+    let part = parts.find(|path| path.starts_with("samples")).unwrap();
     let footer = files_of(folder.path(), "footer").remove(0);
     let bits = fs::metadata(folder.path().join(&part)).unwrap().len() * 8;
     for (file, bit) in [(part, bits - 100), (footer, 800)] {

@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     let Some(written) = write(&range, path, form, args.force, context)? else {
         return Ok(Exit::Interrupted);
     };
-    context.tell(&FolderEvent::HistoryExported {
+    context.tell(&FolderEvent::Exported {
         file: path.display().to_string(),
         rows: written.rows,
         variables: written.names.len() as u64,
@@ -302,7 +302,7 @@ impl From<ParquetError> for Failed {
 }
 
 enum Sink {
-    Csv(BufWriter<Out>, ValueStyle),
+    Csv(Box<BufWriter<Out>>, ValueStyle),
     Parquet(Box<ArrowWriter<BufWriter<Out>>>),
     Arrow(Box<FileWriter<BufWriter<Out>>>),
     #[cfg(target_os = "linux")]
@@ -316,7 +316,7 @@ impl Sink {
             ExportForm::Csv => {
                 let mut out = buffered(out);
                 writeln!(out, "{}", csv::line(&csv::HEADER))?;
-                Self::Csv(out, context.settings.values.for_programs())
+                Self::Csv(Box::new(out), context.settings.values.for_programs())
             }
             ExportForm::Parquet => {
                 let properties = WriterProperties::builder()
@@ -371,7 +371,7 @@ impl Sink {
 
     fn finish(self) -> Result<Out, Failed> {
         let buffered = match self {
-            Self::Csv(out, _) => out,
+            Self::Csv(out, _) => *out,
             Self::Parquet(writer) => writer.into_inner()?,
             Self::Arrow(mut writer) => {
                 writer.finish()?;

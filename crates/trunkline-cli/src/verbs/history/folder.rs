@@ -316,11 +316,12 @@ impl Found {
 
 /// The result of a command for a folder, on standard error.
 #[derive(Debug, Serialize, JsonSchema)]
-#[serde(tag = "event", rename_all = "kebab-case")]
+#[serde(tag = "event")]
 #[schemars(title = "What was done with a history, version 1")]
 pub(crate) enum FolderEvent {
     /// `history verify`: the folder was checked.
-    HistoryVerified {
+    #[serde(rename = "history-verified")]
+    Verified {
         /// The folder.
         folder: String,
         /// Number of files of rows.
@@ -335,7 +336,8 @@ pub(crate) enum FolderEvent {
         findings: u64,
     },
     /// `history compact`: the folder is in order.
-    HistoryCompacted {
+    #[serde(rename = "history-compacted")]
+    Compacted {
         /// The folder.
         folder: String,
         /// Logs whose rows are in files now.
@@ -352,7 +354,8 @@ pub(crate) enum FolderEvent {
         files: u64,
     },
     /// `history rebuild`: the folder has a new catalogue.
-    HistoryRebuilt {
+    #[serde(rename = "history-rebuilt")]
+    Rebuilt {
         /// The folder.
         folder: String,
         /// Number of variables; one that had several types counts once for each.
@@ -368,7 +371,8 @@ pub(crate) enum FolderEvent {
         left_out: u64,
     },
     /// `history export`: the file is complete.
-    HistoryExported {
+    #[serde(rename = "history-exported")]
+    Exported {
         /// The file.
         file: String,
         /// Number of updates.
@@ -385,7 +389,7 @@ impl Notice for FolderEvent {}
 impl Display for FolderEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HistoryVerified {
+            Self::Verified {
                 folder,
                 files,
                 logs,
@@ -405,7 +409,7 @@ impl Display for FolderEvent {
                     count => counted(*count, "finding"),
                 }
             ),
-            Self::HistoryCompacted {
+            Self::Compacted {
                 folder,
                 logs,
                 joined,
@@ -423,7 +427,7 @@ impl Display for FolderEvent {
                 counted(*repaired, "footer"),
                 counted(*files, "file"),
             ),
-            Self::HistoryRebuilt {
+            Self::Rebuilt {
                 folder,
                 variables,
                 files,
@@ -447,7 +451,7 @@ impl Display for FolderEvent {
                     None => Ok(()),
                 }
             }
-            Self::HistoryExported {
+            Self::Exported {
                 file,
                 rows,
                 variables,
@@ -487,7 +491,7 @@ pub(super) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
         return Ok(Exit::Interrupted);
     }
     let findings = verified.findings.len() as u64 + verified.findings_dropped;
-    context.tell(&FolderEvent::HistoryVerified {
+    context.tell(&FolderEvent::Verified {
         folder: args.folder.display().to_string(),
         files: verified.files,
         logs: verified.logs,
@@ -526,7 +530,7 @@ pub(super) fn compact(args: &CompactArgs, context: &Context) -> Result<Exit, Cli
     for sentence in &done.damage {
         context.tell_as("history-fault", sentence)?;
     }
-    context.tell(&FolderEvent::HistoryCompacted {
+    context.tell(&FolderEvent::Compacted {
         folder: args.folder.display().to_string(),
         logs: done.logs,
         joined: done.joined,
@@ -564,7 +568,7 @@ pub(super) fn rebuild(args: &RebuildArgs, context: &Context) -> Result<Exit, Cli
     let rebuilt = rebuilt.map_err(|error| problem(&error))?;
     let left_out = rebuilt.left_out.len() as u64;
     context.list(rebuilt.left_out.iter().map(|one| Found::new(one, context)))?;
-    context.tell(&FolderEvent::HistoryRebuilt {
+    context.tell(&FolderEvent::Rebuilt {
         folder: args.folder.display().to_string(),
         variables: rebuilt.series,
         files: rebuilt.files,
