@@ -299,6 +299,8 @@ pub(super) fn record(system: &str, settings: &Settings, placement: &str) -> Outc
     let (count, ms): (usize, u64) = (settings.value("vars")?, settings.value("ms")?);
     let case = format!("what=record vars={count}");
     let mut row = Row::new(SCENARIO, system, case, placement);
+    // While no server needs the CPUs.
+    row.figure("formatted_per_s", formatted_per_s(Kind::of(system)?, count));
     let folder = crate::streams::disk::folder()?;
     let server = Server::start(system, folder.path())?;
     // A program for the virtual machine of Java is compiled while it runs.
@@ -315,7 +317,6 @@ pub(super) fn record(system: &str, settings: &Settings, placement: &str) -> Outc
     let lost = (before + acknowledged).saturating_sub(there);
     row.figure("samples_per_s", acknowledged as f64 / seconds);
     row.figure("acknowledged_per_s", acknowledged as f64 / written_s);
-    row.figure("formatted_per_s", formatted_per_s(server.kind, count));
     row.figure("lost", lost as f64);
     row.require(there == before + acknowledged, || {
         format!(
