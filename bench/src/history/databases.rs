@@ -183,11 +183,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Writes for a time. Returns the number of samples that were acknowledged.
-    fn write(&self, count: usize, time: Duration) -> Outcome<u64> {
+    /// Writes for a time, with one connection for each of the `lines`. Returns the number of samples
+    /// that were acknowledged.
+    fn write(&self, lines: &mut [Lines], time: Duration) -> Outcome<u64> {
         let end = Instant::now() + time;
-        let write = |number: usize| -> Result<u64, String> {
-            let mut lines = Lines::new(count, number);
+        let write = |lines: &mut Lines| -> Result<u64, String> {
             let mut connection = Connection::open(self.port).map_err(|error| error.to_string())?;
             let mut acknowledged = 0;
             while Instant::now() < end {
@@ -203,8 +203,9 @@ impl Server {
         };
         thread::scope(|scope| {
             let write = &write;
-            let threads: Vec<_> = (0..CONNECTIONS)
-                .map(|number| scope.spawn(move || write(number)))
+            let threads: Vec<_> = lines
+                .iter_mut()
+                .map(|lines| scope.spawn(move || write(lines)))
                 .collect();
             let mut sum = 0;
             for thread in threads {
@@ -299,23 +300,27 @@ pub(super) fn record(system: &str, settings: &Settings, placement: &str) -> Outc
     let (count, ms): (usize, u64) = (settings.value("vars")?, settings.value("ms")?);
     let case = format!("what=record vars={count}");
     let mut row = Row::new(SCENARIO, system, case, placement);
+    // While no server needs the CPUs.
+    row.figure("formatted_per_s", formatted_per_s(Kind::of(system)?, count));
     let folder = crate::streams::disk::folder()?;
     let server = Server::start(system, folder.path())?;
+    let mut lines: Vec<Lines> = (0..CONNECTIONS)
+        .map(|number| Lines::new(count, number))
+        .collect();
     // A program for the virtual machine of Java is compiled while it runs.
-    let before = server.write(count, Duration::from_millis(ms / 2))?;
+    let before = server.write(&mut lines, Duration::from_millis(ms / 2))?;
     let counted = server.wait_for(before)?;
     row.require(counted == before, || {
         format!("{before} samples were acknowledged at first, {counted} are there")
     });
     let start = Instant::now();
-    let acknowledged = server.write(count, Duration::from_millis(ms))?;
+    let acknowledged = server.write(&mut lines, Duration::from_millis(ms))?;
     let written_s = start.elapsed().as_secs_f64();
     let there = server.wait_for(before + acknowledged)?;
     let seconds = start.elapsed().as_secs_f64();
     let lost = (before + acknowledged).saturating_sub(there);
     row.figure("samples_per_s", acknowledged as f64 / seconds);
     row.figure("acknowledged_per_s", acknowledged as f64 / written_s);
-    row.figure("formatted_per_s", formatted_per_s(server.kind, count));
     row.figure("lost", lost as f64);
     row.require(there == before + acknowledged, || {
         format!(

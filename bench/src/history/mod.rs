@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trunkline::config::{DeploymentPlan, HistoryConfig};
 use trunkline::io::Drivers;
 use trunkline::types::history::{
-    HistoryForm, HistoryPage, HistoryQuery, HistoryRule, HistorySettings,
+    HistoryForm, HistoryPage, HistoryQuery, HistoryRule, HistorySettings, SeriesData,
 };
 use trunkline::types::{Contract, DataType, Pattern};
 use trunkline::{Client, Engine, Event, SubscribeOptions, Subscription};
@@ -217,11 +217,16 @@ fn last() -> Outcome<HistoryQuery> {
     })
 }
 
-/// Asks for all pages. Returns the time in milliseconds, and the number of rows or buckets.
+/// Asks for all pages. Returns the time in milliseconds, and the number of rows or buckets; events
+/// are not rows.
 fn ask(client: &Client, query: &HistoryQuery) -> Outcome<(f64, usize)> {
     let mut count = 0;
     let ms = ask_each(client, query, &mut |page| {
-        count += page.series.iter().map(|one| one.data.len()).sum::<usize>();
+        let lengths = page.series.iter().map(|one| match &one.data {
+            SeriesData::Rows(rows) => rows.len(),
+            SeriesData::Buckets { buckets, .. } => buckets.len(),
+        });
+        count += lengths.sum::<usize>();
     })?;
     Ok((ms, count))
 }

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use trunkline::config::{DeploymentPlan, HistoryConfig};
 use trunkline::io::Drivers;
-use trunkline::types::history::{HistoryForm, HistoryQuery};
+use trunkline::types::history::{HistoryForm, HistoryQuery, SeriesData};
 use trunkline::types::{Contract, DataType, LibraryDefinition, Pattern, Timestamp};
 use trunkline::{Client, Engine, SubscribeOptions};
 
 use super::{
-    PER_CALL, RECORDED, SCENARIO, SECOND, Signal, TIMEOUT, ask, every_update, last, made, median,
-    milliseconds, nanos, next_of,
+    PER_CALL, RECORDED, SCENARIO, SECOND, Signal, TIMEOUT, ask, ask_each, every_update, last, made,
+    median, milliseconds, nanos, next_of,
 };
 use crate::Outcome;
 use crate::hosting::{self, Manner, name, url};
@@ -85,9 +85,9 @@ fn minute(client: &Client, killed: i64) -> Outcome<(usize, i64)> {
         ..HistoryQuery::default()
     };
     let (mut count, mut newest) = (0, i64::MIN);
-    super::ask_each(client, &query, &mut |page| {
+    ask_each(client, &query, &mut |page| {
         for series in &page.series {
-            if let trunkline::types::history::SeriesData::Rows(rows) = &series.data {
+            if let SeriesData::Rows(rows) = &series.data {
                 count += rows.len();
                 newest = rows.times().last().copied().unwrap_or(newest).max(newest);
             }
