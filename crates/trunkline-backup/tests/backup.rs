@@ -1,5 +1,7 @@
 //! Backups of a store and a history that are in use, damage in backups, and restores.
 
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
 #[path = "../../trunkline-history/tests/rig/mod.rs"]
 mod rig;
 

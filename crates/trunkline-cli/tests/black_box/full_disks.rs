@@ -510,3 +510,38 @@ fn engine_with_a_history_on_a_full_disk_starts_and_records_later() {
     let is_log = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "tlh");
     assert_eq!(logs.filter(|one| is_log(one.as_ref().unwrap())).count(), 1);
 }
+
+#[test]
+fn backup_without_room_leaves_the_older_one_complete() {
+    const TEST: &str = "full_disks::backup_without_room_leaves_the_older_one_complete";
+    let Some(folder) = small_disk(TEST, 4 << 20) else {
+        return;
+    };
+    let config = "[engine]\nstore = \"bench.db\"\n[library]\nname = \"bench\"\n[[variable]]\n\
+                  name = \"x\"\ntype = \"f64\"\n[[history]]\nvariables = \"**\"\n";
+    let elsewhere = tempfile::tempdir().unwrap();
+    let bench = elsewhere.path().join("bench.toml");
+    std::fs::write(&bench, config).unwrap();
+    let bench = bench.to_str().unwrap();
+    let engine = Running::start(&["serve", bench, "--listen", "127.0.0.1:0"]);
+    engine.line_with("Listening on tl://");
+    let place = folder.join("b");
+    let place = place.to_str().unwrap();
+    let sut =
+        |verb: &str, more: &[&str]| crate::rig::run(&[&["backup", verb, place][..], more].concat());
+    assert_eq!(sut("create", &[bench]).code, Some(0));
+    let full = folder.join("full");
+    let mut ballast = File::create(&full).unwrap();
+    while ballast.write_all(&[1; 4096]).is_ok() {}
+    drop(ballast);
+    let refused = sut("create", &[bench]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("its disk is full"), "{}", refused.err);
+    let verified = sut("verify", &[]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    let runs = |place: &str| std::fs::read_dir(place).unwrap().count();
+    assert_eq!(runs(place), 3, "lock, manifest and the older run");
+    std::fs::remove_file(&full).unwrap();
+    assert_eq!(sut("create", &[bench]).code, Some(0));
+    assert_eq!(runs(place), 3, "lock, manifest and the new run");
+}
