@@ -15,9 +15,13 @@ pub(crate) enum Error {
     Io(io::Error),
     Sqlite(rusqlite::Error),
     Damaged(String),
-    Newer { found: u32, known: u32 },
+    Newer {
+        found: u32,
+        known: u32,
+    },
     InUse,
-    TooManyBuckets,
+    /// The cursor of a query is not one of this engine.
+    Cursor,
 }
 
 impl Error {
@@ -31,7 +35,7 @@ impl Error {
             Error::Io(error) => error.to_string(),
             Error::Sqlite(error) => error.to_string(),
             Error::Damaged(what) => what.clone(),
-            Error::Newer { .. } | Error::InUse | Error::TooManyBuckets => String::new(),
+            Error::Newer { .. } | Error::InUse | Error::Cursor => String::new(),
         }
     }
 
@@ -43,9 +47,9 @@ impl Error {
             Error::Damaged(what) => StoreErrorKind::Damaged(what),
             Error::Newer { found, known } => StoreErrorKind::Newer { found, known },
             Error::InUse => StoreErrorKind::InUse,
-            Error::TooManyBuckets => {
-                let sentence = "the query has more than 100,000 buckets per variable; ask for \
-                                wider ones, or for a shorter time";
+            Error::Cursor => {
+                let sentence = "the cursor of the page is not one that this engine has returned for \
+                                this query; begin again with the first page";
                 return HistoryError::Query(sentence.to_owned());
             }
         };
