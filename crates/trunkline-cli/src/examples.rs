@@ -63,6 +63,8 @@ const EXAMPLES: &[&str] = &[
     "trunkline history boiler/level --since 10m",
     "trunkline history 'boiler/*' --since today --every 5m",
     "trunkline history boiler/level --since 1h --plot",
+    "trunkline history boiler/level --since 10m --interpolated --every 1s",
+    "trunkline history 'boiler/*' --since today --coverage",
     "trunkline stream read daq/raw --type i32",
     "trunkline stream write lab/source --to daq/raw --type i32",
     "trunkline stream ls",

@@ -67,7 +67,7 @@ pub(crate) struct Table {
     terminal: Terminal,
     form: Form,
     is_terse: bool,
-    columns: &'static [&'static str],
+    columns: Vec<&'static str>,
     is_headed: bool,
     rows: Vec<(Vec<String>, Style)>,
 }
@@ -77,7 +77,7 @@ impl Table {
     pub(crate) fn new(
         settings: &Settings,
         terminal: &Terminal,
-        columns: &'static [&'static str],
+        columns: &[&'static str],
         is_headed: bool,
     ) -> Result<Self, CliError> {
         if matches!(settings.columns, Columns::Template(_)) {
@@ -93,7 +93,7 @@ impl Table {
             terminal: terminal.clone(),
             form: settings.form,
             is_terse: settings.columns == Columns::Terse,
-            columns,
+            columns: columns.to_vec(),
             is_headed,
             rows: Vec::new(),
         })
@@ -145,7 +145,7 @@ impl Table {
             }
         }
         if self.is_headed {
-            for (widest, column) in widths.iter_mut().zip(self.columns) {
+            for (widest, column) in widths.iter_mut().zip(&self.columns) {
                 // A column without content has no header.
                 if *widest > 0 {
                     *widest = (*widest).max(width(column));

@@ -49,6 +49,7 @@ pub(crate) fn schema() -> Json {
         ("alarm_report", of::<alarm::Report>()),
         ("audit", of::<audit::Entry>()),
         ("history_interval", of::<history::Bucket>()),
+        ("history_coverage", of::<history::Coverage>()),
         ("history_event", of::<history::Event>()),
         ("driver", of::<io::Driver>()),
         ("limit", of::<limits::Limit>()),

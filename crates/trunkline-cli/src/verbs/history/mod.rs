@@ -1,17 +1,22 @@
 //! `history`: shows what an engine has recorded of variables.
 
 mod buckets;
+mod coverage;
 mod plot;
+mod unknown;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use trunkline_types::history::{
-    HistoryEvent, HistoryForm, HistoryItem, HistoryPage, HistoryQuery, POINTS_MAX, SeriesData,
+    Grid, HistoryEvent, HistoryForm, HistoryItem, HistoryPage, HistoryQuery, POINTS_MAX, SeriesData,
 };
 use trunkline_types::{Pattern, Timestamp};
 
+use self::buckets::Aggregate;
 pub(crate) use self::buckets::Bucket;
+pub(crate) use self::coverage::Coverage;
+use self::unknown::Seen;
 use crate::arguments::{longer_than_none, number};
 use crate::connection::Connection;
 use crate::output::readings::{Plan, ReadingPrinter};
@@ -28,7 +33,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// command prints every reading, by variable and then by time, as `monitor` does; what happened to
 /// the recording itself is reported on standard error. With --every or --points it prints one line
 /// for each interval: the number of values, the smallest, the largest, the first, the last and the
-/// mean.
+/// mean. With --interpolated it prints the value at points in time.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Names, URLs, or patterns such as 'boiler/**'. Variables that no longer exist are found too
@@ -53,7 +58,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["since", "every", "points", "plot"])]
     last: bool,
 
-    /// Print one line for each interval of this length, such as 10s or 5m
+    /// Print one line for each interval of this length, such as 10s or 5m. An interval without
+    /// readings and missing updates has no line
     #[arg(
         long,
         value_name = "TIME",
@@ -68,8 +74,46 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = number::<u32>(2..=u64::from(POINTS_MAX)))]
     points: Option<u32>,
 
+    /// With --every or --points: the columns, in this order
+    #[arg(
+        long,
+        value_name = "COLUMN,...",
+        value_enum,
+        value_delimiter = ',',
+        conflicts_with_all = ["last", "plot", "interpolated", "stepped", "coverage"]
+    )]
+    agg: Vec<Aggregate>,
+
+    /// Print the value at the time of --at, or at every multiple of --every: of numbers, the one on
+    /// the line between the readings before and after it; of others, that of the reading before.
+    /// Without these, or across a gap, there is no value
+    #[arg(long, conflicts_with_all = ["last", "points", "plot"])]
+    interpolated: bool,
+
+    /// As --interpolated, but the value is always that of the reading before, as of a setpoint
+    #[arg(long, conflicts_with_all = ["last", "points", "plot", "interpolated"])]
+    stepped: bool,
+
+    /// With --interpolated or --stepped: print the value at this time
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with_all = ["since", "until", "every", "last", "points", "plot", "coverage"],
+        allow_hyphen_values = true
+    )]
+    at: Option<String>,
+
+    /// Print how much of the time good data cover: for each variable the number of readings, of bad
+    /// ones and of missing updates, and the share of the time in which the value is known and not
+    /// bad
+    #[arg(
+        long,
+        conflicts_with_all = ["last", "every", "points", "plot", "interpolated", "stepped"]
+    )]
+    coverage: bool,
+
     /// Draw the values of each variable in the terminal
-    #[arg(long, conflicts_with_all = ["every", "points"])]
+    #[arg(long, conflicts_with_all = ["every", "points", "count"])]
     plot: bool,
 
     /// Stop after this number of readings or intervals
@@ -153,13 +197,55 @@ impl Notice for Event {
     }
 }
 
+impl Args {
+    /// Refuses combinations that clap cannot.
+    fn check(&self, context: &Context) -> Result<(), Problem> {
+        let is_at_points = self.interpolated || self.stepped;
+        let sentence = if self.plot && !context.settings.form.is_for_people() {
+            "--plot draws for people; for programs, use --points"
+        } else if is_at_points && self.at.is_none() && self.every.is_none() {
+            "--interpolated and --stepped need the points in time: add --every or --at"
+        } else if self.at.is_some() && !is_at_points {
+            "--at needs --interpolated or --stepped; for the last reading before a time, use \
+             --last --until"
+        } else if !self.agg.is_empty() && self.every.is_none() && self.points.is_none() {
+            "--agg chooses the columns of --every and --points; add one of them"
+        } else {
+            return Ok(());
+        };
+        Err(Problem::usage(sentence))
+    }
+
+    fn form(&self, context: &Context) -> HistoryForm {
+        let width = |time: Duration| {
+            let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+        };
+        let grid = Grid(self.every.map(width));
+        match (self.every, self.points) {
+            _ if self.last => HistoryForm::Last,
+            _ if self.coverage => HistoryForm::Total,
+            _ if self.interpolated => HistoryForm::Interpolated(grid),
+            _ if self.stepped => HistoryForm::Stepped(grid),
+            _ if self.plot => HistoryForm::Points(plot::points(&context.terminal)),
+            (Some(every), _) => HistoryForm::Buckets(width(every)),
+            (_, Some(points)) => HistoryForm::Points(points),
+            (None, None) => HistoryForm::Rows,
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    args.check(context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns_of(&targets.wanted)?;
+    let now = context.now().time;
+    let at = instant("--at", args.at.as_ref(), context)?;
     let until = instant("--until", args.until.as_ref(), context)?;
-    let since = match args.last {
-        true => None,
-        false => instant("--since", Some(&args.since), context)?,
+    let since = match (args.last, at) {
+        (true, _) => None,
+        (false, Some(at)) => Some(at),
+        (false, None) => instant("--since", Some(&args.since), context)?,
     };
     if let (Some(since), Some(until)) = (since, until)
         && since >= until
@@ -170,48 +256,56 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
         );
         return Err(Problem::usage(sentence).into());
     }
-    let until = until.unwrap_or_else(|| context.now().time);
-    let width = |time: Duration| {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+    let until = match (until, args.coverage) {
+        // What has not happened yet is not missing.
+        (Some(until), true) => until.min(now),
+        (Some(until), false) => until,
+        (None, _) => now,
     };
-    let form = match (args.last, args.every, args.points) {
-        (true, _, _) => HistoryForm::Last,
-        (_, Some(every), _) => HistoryForm::Buckets(width(every)),
-        (_, _, Some(points)) => HistoryForm::Points(points),
-        _ if args.plot => HistoryForm::Points(plot::points(&context.terminal)),
-        _ => HistoryForm::Rows,
-    };
+    let form = args.form(context);
     let query = HistoryQuery {
         patterns,
         since,
-        until: Some(until),
-        after: None,
+        until: at.is_none().then_some(until),
         form,
-        from: None,
-        limit: 0,
+        durations: args.coverage || args.agg.iter().any(|one| one.is_of_durations()),
+        ..HistoryQuery::default()
     };
     let connection = Connection::new(&targets.engine, context)?;
     let mut pages = Pages {
         connection: &connection,
         query,
         is_first: true,
+        seen: Seen::default(),
     };
     let left = args.count.unwrap_or(u64::MAX);
     let (count, state) = match form {
-        HistoryForm::Rows | HistoryForm::Last => print_rows(&mut pages, left, context)?,
+        HistoryForm::Rows
+        | HistoryForm::Last
+        | HistoryForm::Interpolated(_)
+        | HistoryForm::Stepped(_) => print_rows(&mut pages, left, context)?,
+        HistoryForm::Total => {
+            let since = since.unwrap_or(until);
+            coverage::print(&mut pages, (since, until), left, context)?
+        }
         HistoryForm::Buckets(_) | HistoryForm::Points(_) if args.plot => {
             plot::draw(&mut pages, since, until, context)?
         }
         HistoryForm::Buckets(_) | HistoryForm::Points(_) => {
-            buckets::print(&mut pages, left, context)?
+            let time = (since.unwrap_or(until), until.min(now));
+            buckets::print(&mut pages, &args.agg, time, left, context)?
         }
     };
-    if count == 0 {
+    let is_whole = count < left && !context.interrupted.is_so();
+    let unknown = match is_whole {
+        true => unknown::tell(&targets.wanted, &pages.seen, &connection, context)?,
+        false => None,
+    };
+    if count == 0 && unknown.is_none() {
         context.terminal.note("nothing was recorded")?;
     }
     if state.is_empty() {
-        return Ok(Exit::Done);
+        return Ok(unknown.unwrap_or(Exit::Done));
     }
     context.tell_as("history-fault", &state)?;
     Ok(Exit::Lost)
@@ -232,6 +326,7 @@ struct Pages<'a> {
     connection: &'a Connection,
     query: HistoryQuery,
     is_first: bool,
+    seen: Seen,
 }
 
 impl Pages<'_> {
@@ -244,6 +339,7 @@ impl Pages<'_> {
             .connection
             .call(|client, wait| client.history(query, wait))?;
         self.query.from.clone_from(&page.next);
+        self.seen.note(&page);
         Ok(Some(page))
     }
 }
@@ -279,7 +375,7 @@ fn print_rows(
                 match item {
                     HistoryItem::Reading(reading) => {
                         let name = &series.variable;
-                        let shown = ReadingView::new(name, &metadata, &reading, received);
+                        let shown = ReadingView::recorded(name, &metadata, &reading, received);
                         printer.print(&shown)?;
                         count += 1;
                         if count == most {
