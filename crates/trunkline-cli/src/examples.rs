@@ -63,6 +63,8 @@ const EXAMPLES: &[&str] = &[
     "trunkline history boiler/level --since 10m",
     "trunkline history 'boiler/*' --since today --every 5m",
     "trunkline history boiler/level --since 1h --plot",
+    "trunkline history boiler/level --since 10m --interpolated --every 1s",
+    "trunkline history 'boiler/*' --since today --coverage",
     "trunkline history ls plant.history",
     "trunkline history verify plant.history",
     "trunkline history export level.parquet boiler/level --since yesterday",

@@ -74,6 +74,16 @@ impl Series {
         })
     }
 
+    /// The series of the history itself.
+    pub(crate) fn of_engine() -> Self {
+        Self {
+            id: ENGINE_SERIES,
+            name: String::new(),
+            data_type: DataType::Bytes,
+            units: String::new(),
+        }
+    }
+
     /// Checksum of everything about the series.
     fn sum(&self) -> u32 {
         let mut data_type = Vec::new();

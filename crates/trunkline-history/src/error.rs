@@ -24,7 +24,8 @@ pub(crate) enum Error {
     NoHistory,
     /// The folder changed at each attempt to read it.
     Changing,
-    TooManyBuckets,
+    /// The cursor of a query is not one of this engine.
+    Cursor,
 }
 
 impl Error {
@@ -42,7 +43,7 @@ impl Error {
             | Error::InUse
             | Error::NoHistory
             | Error::Changing
-            | Error::TooManyBuckets => String::new(),
+            | Error::Cursor => String::new(),
         }
     }
 
@@ -59,9 +60,9 @@ impl Error {
                 let sentence = "the engine changes it faster than it can be read";
                 StoreErrorKind::Failed(sentence.to_owned())
             }
-            Error::TooManyBuckets => {
-                let sentence = "the query has more than 100,000 buckets per variable; ask for \
-                                wider ones, or for a shorter time";
+            Error::Cursor => {
+                let sentence = "the cursor of the page is not one that this engine has returned for \
+                                this query; begin again with the first page";
                 return HistoryError::Query(sentence.to_owned());
             }
         };

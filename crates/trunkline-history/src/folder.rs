@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use trunkline_engine::history::HistoryError;
 use trunkline_engine::store::StoreErrorKind;
-use trunkline_types::history::{HistoryPage, HistoryQuery, Rows};
+use trunkline_types::history::{HistoryPage, HistoryQuery};
 use trunkline_types::{DataType, Timestamp};
 
 use crate::catalogue::{ENGINE_SERIES, Series};
@@ -18,7 +18,7 @@ use crate::log;
 use crate::part::Part;
 use crate::query::{self, View};
 use crate::snapshot::{ATTEMPTS, CATALOGUE, Snapshot};
-use crate::tail::Segment;
+use crate::tail::{Segment, SeriesRows};
 use crate::unsealed::{self, DamagedLog, Unsealed};
 
 /// The folder of a history, for reading. Nothing in the folder is changed, and an engine may record
@@ -191,14 +191,8 @@ impl HistoryFolder {
                 segments,
                 ..
             } = &self.content;
-            let view_of = |_| {
-                let view = View {
-                    parts: Arc::clone(parts),
-                    frozen: segments.clone(),
-                };
-                (view, None)
-            };
-            let mut page = query::read(query, series, &view_of, wall.as_nanos())?;
+            let view_of = |id| View::of(parts, segments.iter().map(Arc::as_ref), id);
+            let (mut page, _work) = query::read(query, series, &view_of, wall.as_nanos())?;
             if !page.state.is_empty() && self.refresh(wall)? {
                 continue;
             }
@@ -276,7 +270,7 @@ impl HistoryFolder {
             .iter()
             .map(|part| (part.row.first_time, part.row.last_time));
         let of_logs = segments.iter().flat_map(|one| one.rows.values());
-        let times = of_parts.chain(of_logs.filter_map(times_of));
+        let times = of_parts.chain(of_logs.filter_map(SeriesRows::times));
         let mut info = FolderInfo {
             is_in_use: held::is_held(&self.folder)?,
             series: series.iter().filter(|one| one.id != ENGINE_SERIES).count() as u64,
@@ -386,8 +380,8 @@ impl Content {
             }
         }
         for (id, rows) in self.segments.iter().flat_map(|segment| &segment.rows) {
-            if let Some(times) = times_of(rows) {
-                add(*id, (rows.len() + rows.marks().len()) as u64, times);
+            if let Some(times) = rows.times() {
+                add(*id, rows.count() as u64, times);
             }
         }
         (totals, damage)
@@ -412,12 +406,6 @@ pub(crate) fn absence(folder: &Path) -> Result<Error, Error> {
         true => Error::damaged("there is no catalogue.sqlite, but there are files"),
         false => Error::NoHistory,
     })
-}
-
-fn times_of(rows: &Rows) -> Option<(i64, i64)> {
-    let of_marks = rows.marks().iter().map(|mark| mark.key.time);
-    let times = rows.times().iter().copied().chain(of_marks);
-    times.map(|time| (time, time)).reduce(wider)
 }
 
 fn wider(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {

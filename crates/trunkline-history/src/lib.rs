@@ -29,13 +29,12 @@
 //! - [`verify`], [`rebuild`], [`compact`](compact()): what commands do with a folder; `leftovers`:
 //!   files that the catalogue does not have.
 //! - [`arrow_batch`]: rows for other programs.
-//! - `query`: reading; `buckets`: what a query by buckets gathers; `summary`: buckets that were
-//!   gathered when a file was written.
+//! - `query`: reading; `summary`: buckets that were filled when a file was written; `steps`: rows and
+//!   events in their order, for both.
 //! - [`copied`]: the files of a folder, for those who copy it.
 
 #![forbid(unsafe_code)]
 
-mod buckets;
 mod catalogue;
 mod checked;
 mod compact;
@@ -54,7 +53,9 @@ mod recorder;
 mod schema;
 mod seal;
 mod snapshot;
+mod steps;
 mod summary;
+mod sync;
 mod tail;
 mod tidy;
 mod unsealed;
@@ -65,7 +66,7 @@ use std::fmt;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trunkline_engine::history::{History, HistoryError, HistoryFigures};
@@ -86,6 +87,7 @@ use crate::part::Part;
 use crate::query::View;
 pub use crate::rebuild::{Rebuilt, rebuild};
 use crate::recorder::Recorder;
+use crate::sync::lock;
 use crate::tail::{FROZEN_MAX, Segment, Tail};
 pub use crate::tidy::{Compacted, compact};
 use crate::unsealed::{DamagedLog, Unsealed};
@@ -93,6 +95,9 @@ pub use crate::verify::{Finding, Verified, verify};
 
 /// Time after which the recorder looks again whether a closed segment has become files.
 const NO_ROOM: Duration = Duration::from_millis(100);
+
+/// Memory for the indices and summaries of files, which queries need again and again.
+const LOADED_BYTES_MAX: usize = 256 << 20;
 
 /// Entries for the fuzz targets.
 #[cfg(fuzzing)]
@@ -128,6 +133,8 @@ pub struct FileHistory {
     folder: PathBuf,
     rules: Vec<HistoryRule>,
     recorder: Mutex<Recorder>,
+    /// What the recorder counted, as of its last step. Locked only for moments.
+    recorder_figures: Mutex<RecorderFigures>,
     catalogue: Mutex<Catalogue>,
     /// All series, in the order of their names and ids. Locked after the catalogue.
     series: Mutex<Arc<Vec<Series>>>,
@@ -138,6 +145,13 @@ pub struct FileHistory {
     /// Paths of files that cannot be joined, because they are damaged.
     skipped: Mutex<BTreeSet<String>>,
     _lock: File,
+}
+
+#[derive(Clone, Copy, Default)]
+struct RecorderFigures {
+    recorded: u64,
+    lost: u64,
+    log_bytes: u64,
 }
 
 /// Where the committed rows are.
@@ -225,6 +239,7 @@ impl FileHistory {
             folder: folder.to_owned(),
             rules,
             recorder: Mutex::new(recorder),
+            recorder_figures: Mutex::default(),
             catalogue: Mutex::new(catalogue),
             series: Mutex::default(),
             stored: Mutex::new(Stored {
@@ -237,7 +252,8 @@ impl FileHistory {
         };
         history.set_series(series);
         // Before anything is removed that shows how the last run ended.
-        let begun = lock(&history.recorder).commit_start(wall, &mut |id, rows| {
+        let mut recorder = lock(&history.recorder);
+        let begun = recorder.commit_start(wall, &mut |id, rows| {
             lock(&history.stored).tail.open.add(id, rows, wall);
         });
         if let Err(error) = begun {
@@ -245,6 +261,8 @@ impl FileHistory {
             let _ = std::fs::remove_file(log::path(folder, newest + 1));
             return Err(error);
         }
+        history.note_figures(&recorder);
+        drop(recorder);
         for number in old {
             remove_if_there(&log::path(folder, number))?;
         }
@@ -273,9 +291,11 @@ impl FileHistory {
         if lock(&self.stored).tail.frozen.len() >= FROZEN_MAX {
             return Ok(Some(moment.now.saturating_add(NO_ROOM)));
         }
-        let next = recorder.record(moment, &mut |series, rows| {
+        let recorded = recorder.record(moment, &mut |series, rows| {
             lock(&self.stored).tail.open.add(series, rows, moment.wall);
-        })?;
+        });
+        self.note_figures(&recorder);
+        let next = recorded?;
         if lock(&self.stored).tail.open.is_full(moment.wall) {
             self.begin_segment(&mut recorder, moment.wall)?;
         }
@@ -285,6 +305,7 @@ impl FileHistory {
     fn begin_segment(&self, recorder: &mut Recorder, wall: Timestamp) -> Result<(), Error> {
         let number = recorder.segment() + 1;
         recorder.begin_segment(Log::create(&self.folder, number)?, wall)?;
+        self.note_figures(recorder);
         lock(&self.stored).tail.freeze(number);
         Ok(())
     }
@@ -403,13 +424,50 @@ impl FileHistory {
     }
 
     /// Returns what is stored of a series at this moment.
-    fn view_of(&self, series: u32) -> (View, Option<Rows>) {
-        let stored = lock(&self.stored);
-        let view = View {
-            parts: Arc::clone(&stored.parts),
-            frozen: stored.tail.frozen.clone(),
+    fn view_of(&self, series: u32) -> View {
+        let Stored { tail, parts } = &*lock(&self.stored);
+        let segments = tail.frozen.iter().map(Arc::as_ref).chain([&tail.open]);
+        View::of(parts, segments, series)
+    }
+
+    /// Answers a query as [`History::read`] does, and returns the work that the page took: about the
+    /// number of rows that were decoded, with an equivalent for files that were opened.
+    ///
+    /// # Errors
+    /// As [`History::read`].
+    pub fn read_with_work(
+        &self,
+        query: &HistoryQuery,
+        wall: Timestamp,
+    ) -> Result<(HistoryPage, usize), HistoryError> {
+        let series = Arc::clone(&lock(&self.series));
+        let read = query::read(query, &series, &|id| self.view_of(id), wall.as_nanos());
+        let (mut page, work) = read.map_err(|error| error.of(&self.folder))?;
+        self.unload_parts();
+        page.state = match (&*self.damage, &*page.state) {
+            (damage, "") => damage.to_owned(),
+            ("", state) => state.to_owned(),
+            (damage, state) => format!("{damage}; {state}"),
         };
-        (view, stored.tail.open.rows.get(&series).cloned())
+        Ok((page, work))
+    }
+
+    /// Forgets the indices and summaries of files if they take too much memory.
+    fn unload_parts(&self) {
+        let parts = Arc::clone(&lock(&self.stored).parts);
+        let bytes: usize = parts.iter().map(|part| part.loaded_bytes()).sum();
+        if bytes > LOADED_BYTES_MAX {
+            parts.iter().for_each(|part| part.unload());
+        }
+    }
+
+    /// Keeps the figures of the recorder, so that reading them does not wait while it writes.
+    fn note_figures(&self, recorder: &Recorder) {
+        *lock(&self.recorder_figures) = RecorderFigures {
+            recorded: recorder.recorded,
+            lost: recorder.lost,
+            log_bytes: recorder.log_bytes(),
+        };
     }
 }
 
@@ -442,15 +500,7 @@ impl History for FileHistory {
     }
 
     fn read(&self, query: &HistoryQuery, wall: Timestamp) -> Result<HistoryPage, HistoryError> {
-        let series = Arc::clone(&lock(&self.series));
-        let page = query::read(query, &series, &|id| self.view_of(id), wall.as_nanos());
-        let mut page = page.map_err(|error| error.of(&self.folder))?;
-        page.state = match (&*self.damage, &*page.state) {
-            (damage, "") => damage.to_owned(),
-            ("", state) => state.to_owned(),
-            (damage, state) => format!("{damage}; {state}"),
-        };
-        Ok(page)
+        self.read_with_work(query, wall).map(|(page, _)| page)
     }
 
     fn settings(&self, variable: &str) -> Option<HistorySettings> {
@@ -458,17 +508,21 @@ impl History for FileHistory {
     }
 
     fn close(&self, wall: Timestamp) -> Result<(), HistoryError> {
-        let closed = lock(&self.recorder).close(wall, &mut |series, rows| {
+        let mut recorder = lock(&self.recorder);
+        let closed = recorder.close(wall, &mut |series, rows| {
             lock(&self.stored).tail.open.add(series, rows, wall);
         });
+        self.note_figures(&recorder);
+        drop(recorder);
         closed.map_err(|error| error.of(&self.folder))
     }
 
     fn figures(&self) -> HistoryFigures {
-        let (recorded, lost, log_bytes) = {
-            let recorder = lock(&self.recorder);
-            (recorder.recorded, recorder.lost, recorder.log_bytes())
-        };
+        let RecorderFigures {
+            recorded,
+            lost,
+            log_bytes,
+        } = *lock(&self.recorder_figures);
         let stored = lock(&self.stored);
         let of_parts: u64 = stored.parts.iter().map(|part| part.row.bytes).sum();
         HistoryFigures {
@@ -530,6 +584,31 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use trunkline_engine::EngineOptions;
+
+    use super::*;
+
+    struct Unheard;
+
+    impl Wake for Unheard {
+        fn wake(&self) {}
+    }
+
+    /// The recorder holds its lock while it waits for the disk.
+    #[test]
+    fn figures_do_not_wait_for_the_recorder() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::new(EngineOptions::new("test", 1));
+        let wall = Timestamp::from_nanos(1_790_000_000_000_000_000);
+        let wake = Box::new(Unheard);
+        let history = FileHistory::open(folder.path(), Vec::new(), &engine, wake, wall).unwrap();
+        let recorder = history.recorder.lock().unwrap();
+        let figures = history.figures();
+        assert_eq!(figures.recorded, recorder.recorded);
+        assert_eq!(figures.recorded, 1, "the start of the engine");
+        assert_eq!(figures.unsealed, 1);
+    }
 }

@@ -14,12 +14,9 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 
-use arrow_array::Array;
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type, TimestampNanosecondType};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
@@ -30,16 +27,15 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::ChunkReader;
 use parquet::schema::types::ColumnPath;
-use trunkline_types::Quality;
-use trunkline_types::history::Rows;
+use trunkline_types::history::{HistoryMark, Rows};
 
-use crate::buckets::NumberRow;
-use crate::catalogue::{PartRow, Series};
+use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::checked::{CheckedFile, ChecksumWriter};
 use crate::error::Error;
 use crate::footer::{self, Content, FileNote, Footer};
 use crate::schema::{Batch, ReadBatch, SCHEMA, column, columns_of};
-use crate::summary::{self, Summarizer, Summary};
+use crate::summary::{self, Filling, Summarizer, Summary};
+use crate::sync::lock;
 
 /// Rows per page of a column: the least that a reader decodes.
 const PAGE_ROWS: usize = 4096;
@@ -50,6 +46,8 @@ const BATCH_ROWS: usize = 64 << 10;
 const BATCH_BYTES: usize = 32 << 20;
 /// Rows that are read at a time.
 const BATCH_READ: usize = 8 << 10;
+/// Bytes that are read at a time, by the average length of values.
+const BATCH_READ_BYTES: usize = 4 << 20;
 
 /// A Parquet file of a history.
 #[derive(Debug)]
@@ -59,8 +57,17 @@ pub(crate) struct Part {
     summary_path: PathBuf,
     footer_path: PathBuf,
     /// Read when they are first needed.
-    index: OnceLock<Arc<Index>>,
-    summaries: OnceLock<HashMap<u32, Arc<Summary>>>,
+    loaded: Mutex<Loaded>,
+}
+
+/// What was read of a part, and is kept for the next query.
+#[derive(Debug, Default)]
+struct Loaded {
+    index: Option<Arc<Index>>,
+    summaries: Option<Arc<HashMap<u32, Arc<Summary>>>>,
+    engine_marks: Option<Arc<[HistoryMark]>>,
+    /// About the bytes in memory of these.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -148,7 +155,7 @@ impl PartWriter {
     /// Adds all rows and events of a series. They must be sorted.
     pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
         let first_row = self.rows;
-        self.summarizer.add(series, rows)?;
+        self.summarizer.add(series, rows);
         self.batch.begin(&series.name);
         let mut at = 0;
         for mark in rows.marks() {
@@ -288,6 +295,13 @@ pub(crate) fn segments_of(path: &str) -> Option<(u64, u64)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
+impl Series {
+    /// Empty rows for the values of this series.
+    pub(crate) fn rows(&self) -> Rows {
+        Rows::new(self.data_type.fixed_size())
+    }
+}
+
 impl Part {
     pub(crate) fn new(folder: &Path, row: PartRow) -> Self {
         Self {
@@ -295,8 +309,7 @@ impl Part {
             summary_path: summary::path_of(folder, &row.path),
             footer_path: footer::copy_path(folder, &row.path),
             row,
-            index: OnceLock::new(),
-            summaries: OnceLock::new(),
+            loaded: Mutex::default(),
         }
     }
 
@@ -308,7 +321,7 @@ impl Part {
     }
 
     fn index(&self) -> Result<Arc<Index>, Error> {
-        if let Some(index) = self.index.get() {
+        if let Some(index) = &lock(&self.loaded).index {
             return Ok(Arc::clone(index));
         }
         let Content {
@@ -325,7 +338,11 @@ impl Part {
             sums: Arc::new(sums),
             segments: note.segments,
         });
-        Ok(Arc::clone(self.index.get_or_init(|| index)))
+        let of_series = index.series.len() * (size_of::<Span>() + 32) + index.sums.len() * 4;
+        let mut loaded = lock(&self.loaded);
+        loaded.bytes += index.metadata.metadata().memory_size() + of_series;
+        loaded.index = Some(Arc::clone(&index));
+        Ok(index)
     }
 
     /// Reads the footer: that of the file, or its copy if that is damaged.
@@ -470,19 +487,73 @@ impl Part {
         Ok(())
     }
 
-    /// Returns the summary of a series, if there is one whose buckets make up those of this width.
-    pub(crate) fn summary(&self, series: u32, width: u64) -> Result<Option<Arc<Summary>>, Error> {
-        let summaries = match self.summaries.get() {
+    /// Returns true if using the part does not need its index to be read first.
+    pub(crate) fn is_indexed(&self) -> bool {
+        lock(&self.loaded).index.is_some()
+    }
+
+    /// Returns true if using the summary of the part does not need a file to be read first.
+    pub(crate) fn is_summarized(&self) -> bool {
+        lock(&self.loaded).summaries.is_some()
+    }
+
+    /// About the bytes in memory of what was read of the part and is kept.
+    pub(crate) fn loaded_bytes(&self) -> usize {
+        lock(&self.loaded).bytes
+    }
+
+    /// Forgets what was read; it is read again when it is needed.
+    pub(crate) fn unload(&self) {
+        *lock(&self.loaded) = Loaded::default();
+    }
+
+    /// Returns the events of the history itself in this part.
+    pub(crate) fn engine_marks(&self) -> Result<Arc<[HistoryMark]>, Error> {
+        if let Some(marks) = &lock(&self.loaded).engine_marks {
+            return Ok(Arc::clone(marks));
+        }
+        let mut marks = Vec::new();
+        if let Some(span) = self.span(ENGINE_SERIES)? {
+            let engine = Series::of_engine();
+            let mut rows = engine.rows();
+            self.read(
+                &engine,
+                span.first_row,
+                span.first_row + span.rows,
+                &mut rows,
+            )?;
+            marks = rows.take_marks();
+        }
+        let marks: Arc<[HistoryMark]> = marks.into();
+        let mut loaded = lock(&self.loaded);
+        loaded.bytes += marks.len() * size_of::<HistoryMark>();
+        loaded.engine_marks = Some(Arc::clone(&marks));
+        Ok(marks)
+    }
+
+    /// Returns the summary of a series, if there is one whose buckets make up those of this width, or
+    /// one at all if `width` is `None`.
+    pub(crate) fn summary(
+        &self,
+        series: u32,
+        width: Option<u64>,
+    ) -> Result<Option<Arc<Summary>>, Error> {
+        let known = lock(&self.loaded).summaries.clone();
+        let summaries = match known {
             Some(summaries) => summaries,
             None => {
                 let read = summary::read(&self.summary_path, self.row.summary)?;
-                let read = read.unwrap_or_default();
-                self.summaries.get_or_init(|| read)
+                let read = Arc::new(read.unwrap_or_default());
+                let buckets: usize = read.values().map(|one| one.buckets.len() + 1).sum();
+                let mut loaded = lock(&self.loaded);
+                loaded.bytes += buckets * size_of::<Filling>();
+                loaded.summaries = Some(Arc::clone(&read));
+                read
             }
         };
         let summary = summaries.get(&series);
         Ok(summary
-            .filter(|summary| width.is_multiple_of(summary.width))
+            .filter(|summary| width.is_none_or(|width| width.is_multiple_of(summary.width)))
             .cloned())
     }
 
@@ -577,6 +648,18 @@ impl Part {
             }
             start += rows;
         }
+        // Long values make shorter batches.
+        let (mut bytes, mut rows) = (0_i64, 1_i64);
+        for group in &groups {
+            let group = builder.metadata().row_group(*group);
+            rows = rows.saturating_add(group.num_rows());
+            for column in columns {
+                let column = group.columns().get(*column);
+                bytes = bytes.saturating_add(column.map_or(0, |one| one.uncompressed_size()));
+            }
+        }
+        let batch =
+            (BATCH_READ_BYTES / (bytes / rows.max(1)).max(1) as usize).clamp(16, BATCH_READ);
         let mut selectors = Vec::with_capacity(2 * ranges.len());
         for (from, to) in ranges {
             selectors.push(RowSelector::skip(from.saturating_sub(before) as usize));
@@ -588,7 +671,7 @@ impl Part {
             .with_row_groups(groups)
             .with_row_selection(RowSelection::from(selectors))
             .with_projection(mask)
-            .with_batch_size(BATCH_READ)
+            .with_batch_size(batch)
             .build()?)
     }
 
@@ -621,57 +704,6 @@ impl Part {
         let mut next = first;
         while next < end {
             next += stream.take(series, next, (end - next) as usize, rows)?;
-        }
-        Ok(())
-    }
-
-    /// Calls `visit` with time, number and quality of each row; for an event, with the number of
-    /// missing updates.
-    pub(crate) fn visit_numbers(
-        &self,
-        first: u64,
-        end: u64,
-        mut visit: impl FnMut(i64, NumberRow),
-    ) -> Result<(), Error> {
-        if end <= first {
-            return Ok(());
-        }
-        let columns = [column::TIME, column::VALUE, column::QUALITY, column::COUNT];
-        for batch in self.reader(&[(first, end)], &columns)? {
-            let batch = batch?;
-            let missing = || Error::damaged("a column of another type");
-            let times = batch
-                .column(0)
-                .as_primitive_opt::<TimestampNanosecondType>();
-            let times = times.ok_or_else(missing)?;
-            let values = batch.column(1).as_primitive_opt::<Float64Type>();
-            let values = values.ok_or_else(missing)?;
-            let qualities = batch.column(2).as_primitive_opt::<Int32Type>();
-            let qualities = qualities.ok_or_else(missing)?;
-            let counts = batch
-                .column(3)
-                .as_primitive_opt::<arrow_array::types::Int64Type>();
-            let counts = counts.ok_or_else(missing)?;
-            for index in 0..batch.num_rows() {
-                let row = if qualities.is_null(index) {
-                    let lost = if counts.is_valid(index) {
-                        counts.value(index) as u64
-                    } else {
-                        0
-                    };
-                    if lost == 0 {
-                        continue;
-                    }
-                    NumberRow::Event { lost }
-                } else {
-                    let quality = Quality::from_bits(qualities.value(index) as u32);
-                    match values.is_valid(index) && !quality.is_bad() && quality.has_value() {
-                        true => NumberRow::Number(values.value(index)),
-                        false => NumberRow::Bad,
-                    }
-                };
-                visit(times.value(index), row);
-            }
         }
         Ok(())
     }

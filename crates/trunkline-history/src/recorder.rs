@@ -185,8 +185,13 @@ impl Recorder {
         let handle = variable.handle();
         let slot = slot_of(handle) as usize;
         let index = self.by_slot.get(slot).copied().unwrap_or(NOT_FOLLOWED);
-        if let Some(known) = self.followed.get(index as usize) {
+        let properties = variable.properties();
+        let width = properties.range.map_or(100.0, |(low, high)| high - low);
+        let band = settings.deadband_percent / 100.0 * width;
+        if let Some(known) = self.followed.get_mut(index as usize) {
             if known.handle == handle && known.series == id {
+                // The range may be another one now.
+                known.band = band;
                 return;
             }
             if known.handle != handle {
@@ -211,8 +216,6 @@ impl Recorder {
             return;
         }
         self.consumer.keep_late(variable);
-        let properties = variable.properties();
-        let width = properties.range.map_or(100.0, |(low, high)| high - low);
         let storage = Storage::of(variable.data_type());
         let fixed = variable.data_type().fixed_size();
         let mut followed = Followed {
@@ -227,7 +230,7 @@ impl Recorder {
             data_type: variable.data_type().clone(),
             storage,
             settings,
-            band: settings.deadband_percent / 100.0 * width,
+            band,
             seen: 0,
             last: None,
             last_time: wall.as_nanos(),

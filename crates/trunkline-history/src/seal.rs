@@ -37,11 +37,7 @@ pub(crate) fn seal(
         let Some(rows) = segment.rows.get(&one.id) else {
             continue;
         };
-        let rows = match rows.is_sorted() && rows.marks().is_sorted_by_key(|mark| mark.key) {
-            true => Cow::Borrowed(rows),
-            false => Cow::Owned(rows.clone().sorted()),
-        };
-        for (day, rows) in by_day(rows) {
+        for (day, rows) in by_day(rows.sorted()) {
             days.entry(day).or_default().push((one, rows));
         }
     }

@@ -21,17 +21,99 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
+use trunkline_types::DataType;
 use trunkline_types::history::{Bucket, Rows};
 
-use crate::buckets::{Filling, Gathering};
 use crate::catalogue::Series;
 use crate::error::Error;
-use crate::schema::Storage;
+use crate::steps::{Content, Step, content_of, has_numbers, steps};
 
 /// Rows of a bucket, on average at least.
 const ROWS_PER_BUCKET: u64 = 256;
 /// Rows from which a series is summarized.
 const ROWS_MIN: usize = 2 * ROWS_PER_BUCKET as usize;
+
+/// A bucket of a summary. Its covered time is that from its first to its last row, if all of them
+/// are good and nothing else happened.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Filling {
+    pub(crate) bucket: Bucket,
+    /// Times of the first and the last number.
+    pub(crate) first_time: i64,
+    pub(crate) last_time: i64,
+    /// Number of events.
+    pub(crate) events: u64,
+}
+
+impl Filling {
+    /// Returns true if the bucket has good rows only, and no event.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.bucket.count > 0 && self.bucket.bad == 0 && self.events == 0
+    }
+}
+
+/// Fills the buckets of a series with its sorted rows and events.
+pub(crate) struct Filler {
+    width: i64,
+    all: Vec<Filling>,
+}
+
+impl Filler {
+    pub(crate) fn new(width: u64) -> Self {
+        Self {
+            width: i64::try_from(width).unwrap_or(i64::MAX).max(1),
+            all: Vec::new(),
+        }
+    }
+
+    /// Adds the next rows and events, which come after those that were added before.
+    pub(crate) fn add(&mut self, rows: &Rows, data_type: &DataType) {
+        let Self { width, all } = self;
+        for step in steps(rows) {
+            let time = match step {
+                Step::Row(row) => rows.times().get(row).copied().unwrap_or(0),
+                Step::Event(mark) => mark.key.time,
+            };
+            let start = time.div_euclid(*width).saturating_mul(*width);
+            if all.last().is_none_or(|last| last.bucket.start != start) {
+                all.push(Filling {
+                    bucket: Bucket::new(start),
+                    first_time: i64::MAX,
+                    last_time: i64::MIN,
+                    events: 0,
+                });
+            }
+            let Some(one) = all.last_mut() else { continue };
+            match step {
+                Step::Row(row) => match content_of(rows, row, data_type) {
+                    Content::Number(number) => {
+                        if one.bucket.count > 0 {
+                            let held = time.wrapping_sub(one.last_time) as u64;
+                            one.bucket.hold(one.bucket.last, held);
+                        }
+                        one.bucket.add(number);
+                        one.first_time = one.first_time.min(time);
+                        one.last_time = time;
+                    }
+                    Content::Bad | Content::Other => one.bucket.bad += 1,
+                },
+                Step::Event(mark) => {
+                    one.events += 1;
+                    one.bucket.lost += mark.event.parts().1;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<Filling> {
+        for one in &mut self.all {
+            if !one.is_clean() {
+                (one.bucket.covered, one.bucket.time_mean) = (0, 0.0);
+            }
+        }
+        self.all
+    }
+}
 
 /// The buckets of a series in a part.
 #[derive(Debug)]
@@ -59,11 +141,13 @@ static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
         integer("count"),
         integer("bad"),
         integer("lost"),
+        integer("events"),
         number("first"),
         number("last"),
         number("min"),
         number("max"),
         number("sum"),
+        number("time_mean"),
         Field::new("first_time", time(), false),
         Field::new("last_time", time(), false),
         Field::new("series", ArrowType::Int32, false),
@@ -78,28 +162,23 @@ pub(crate) struct Summarizer {
 
 impl Summarizer {
     /// Adds sorted rows of a series, if they are numbers and many enough.
-    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) -> Result<(), Error> {
-        let is_number = match Storage::of(&series.data_type) {
-            Storage::Number | Storage::Integer | Storage::Enum => true,
-            Storage::Text | Storage::Bytes | Storage::Struct | Storage::Array => false,
-        };
+    pub(crate) fn add(&mut self, series: &Series, rows: &Rows) {
         let (Some(first), Some(last)) = (rows.times().first(), rows.times().last()) else {
-            return Ok(());
+            return;
         };
-        if !is_number || rows.len() < ROWS_MIN {
-            return Ok(());
+        if !has_numbers(&series.data_type) || rows.len() < ROWS_MIN {
+            return;
         }
         let span = last.saturating_sub(*first).max(1) as u64;
         let width = (span / rows.len() as u64)
             .saturating_mul(ROWS_PER_BUCKET)
             .clamp(1, 1 << 62)
             .next_power_of_two();
-        let mut gathering = Gathering::new(width);
-        gathering.add_all(rows, &series.data_type, |_| true)?;
-        let buckets = gathering.finish();
+        let mut filler = Filler::new(width);
+        filler.add(rows, &series.data_type);
+        let buckets = filler.finish();
         let summary = Summary { width, buckets };
         self.series.push((series.id, series.name.clone(), summary));
-        Ok(())
     }
 
     /// Returns the file of the summary; `None` if there is none.
@@ -112,7 +191,7 @@ impl Summarizer {
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
             .set_dictionary_enabled(false)
             .set_column_dictionary_enabled(column("variable"), true);
-        for name in ["first", "last", "min", "max", "sum"] {
+        for name in ["first", "last", "min", "max", "sum", "time_mean"] {
             properties = properties.set_column_encoding(column(name), Encoding::BYTE_STREAM_SPLIT);
         }
         let integers = [
@@ -121,6 +200,7 @@ impl Summarizer {
             "count",
             "bad",
             "lost",
+            "events",
             "first_time",
             "last_time",
             "series",
@@ -150,8 +230,8 @@ impl Summarizer {
             let times = TimestampNanosecondArray::from_iter_values(all.iter().map(of));
             Arc::new(times.with_timezone("UTC")) as ArrayRef
         };
-        let integers = |of: fn(&Bucket) -> u64| {
-            let values = all.iter().map(|filling| of(&filling.bucket) as i64);
+        let integers = |of: fn(&Filling) -> u64| {
+            let values = all.iter().map(|filling| of(filling) as i64);
             Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
         };
         let numbers = |of: fn(&Bucket) -> f64| {
@@ -162,14 +242,16 @@ impl Summarizer {
             Arc::new(names.finish()),
             times(|filling| filling.bucket.start),
             Arc::new(Int64Array::from(widths)),
-            integers(|bucket| bucket.count),
-            integers(|bucket| bucket.bad),
-            integers(|bucket| bucket.lost),
+            integers(|filling| filling.bucket.count),
+            integers(|filling| filling.bucket.bad),
+            integers(|filling| filling.bucket.lost),
+            integers(|filling| filling.events),
             numbers(|bucket| bucket.first),
             numbers(|bucket| bucket.last),
             numbers(|bucket| bucket.min),
             numbers(|bucket| bucket.max),
             numbers(|bucket| bucket.sum),
+            numbers(|bucket| bucket.time_mean),
             times(|filling| filling.first_time),
             times(|filling| filling.last_time),
             Arc::new(Int32Array::from(ids)),
@@ -224,10 +306,11 @@ fn take_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<
     };
     let starts = times(1)?;
     let (widths, counts, bads, losts) = (integers(2)?, integers(3)?, integers(4)?, integers(5)?);
-    let (firsts, lasts, mins) = (numbers(6)?, numbers(7)?, numbers(8)?);
-    let (maxs, sums) = (numbers(9)?, numbers(10)?);
-    let (first_times, last_times) = (times(11)?, times(12)?);
-    let ids = batch.columns().get(13)?.as_primitive_opt::<Int32Type>()?;
+    let events = integers(6)?;
+    let (firsts, lasts, mins) = (numbers(7)?, numbers(8)?, numbers(9)?);
+    let (maxs, sums, time_means) = (numbers(10)?, numbers(11)?, numbers(12)?);
+    let (first_times, last_times) = (times(13)?, times(14)?);
+    let ids = batch.columns().get(15)?.as_primitive_opt::<Int32Type>()?;
     for row in 0..batch.num_rows() {
         let summary = found
             .entry(ids.value(row) as u32)
@@ -235,7 +318,8 @@ fn take_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<
                 width: widths.value(row) as u64,
                 buckets: Vec::new(),
             });
-        summary.buckets.push(Filling {
+        let (first_time, last_time) = (first_times.value(row), last_times.value(row));
+        let mut filling = Filling {
             bucket: Bucket {
                 start: starts.value(row),
                 count: counts.value(row) as u64,
@@ -246,10 +330,17 @@ fn take_batch(batch: &RecordBatch, found: &mut HashMap<u32, Summary>) -> Option<
                 min: mins.value(row),
                 max: maxs.value(row),
                 sum: sums.value(row),
+                covered: 0,
+                time_mean: time_means.value(row),
             },
-            first_time: first_times.value(row),
-            last_time: last_times.value(row),
-        });
+            first_time,
+            last_time,
+            events: events.value(row) as u64,
+        };
+        if filling.is_clean() {
+            filling.bucket.covered = last_time.wrapping_sub(first_time) as u64;
+        }
+        summary.buckets.push(filling);
     }
     Some(())
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use trunkline_types::Timestamp;
 use trunkline_types::history::{RowKey, Rows};
 
-use crate::buckets::Gathering;
 use crate::catalogue::{ENGINE_SERIES, PartRow, Series};
 use crate::checked::BLOCK;
 use crate::error::Error;
@@ -18,6 +17,7 @@ use crate::footer::Footer;
 use crate::part::{self, Part, Span};
 use crate::rebuild::scan;
 use crate::snapshot::{ATTEMPTS, CATALOGUE, Snapshot};
+use crate::summary::Filler;
 use crate::unsealed::{self, DamagedLog, Unsealed};
 use crate::{files_in, held, log, summary};
 
@@ -344,8 +344,8 @@ impl Check<'_> {
         let mut unreadable = HashSet::new();
         for (one, span) in &series {
             let widths = summaries.as_ref().and_then(|all| all.get(&one.id));
-            let mut gathering = widths.map(|summary| Gathering::new(summary.width));
-            let read = self.series(part, (one, *span), &mut gathering);
+            let mut filler = widths.map(|summary| Filler::new(summary.width));
+            let read = self.series(part, (one, *span), &mut filler);
             let is_whole = read.as_ref().is_ok_and(|lost| lost.is_empty());
             for (from, to) in
                 read.unwrap_or_else(|_| vec![(span.first_row, span.first_row + span.rows)])
@@ -361,10 +361,10 @@ impl Check<'_> {
                     });
                 }
             }
-            let gathered = gathering.map(Gathering::finish).filter(|_| is_whole);
-            if let (Some(gathered), Some(summary)) = (gathered, widths)
+            let filled = filler.map(Filler::finish).filter(|_| is_whole);
+            if let (Some(filled), Some(summary)) = (filled, widths)
                 // As text, so that what is not a number is equal to itself.
-                && format!("{gathered:?}") != format!("{:?}", summary.buckets)
+                && format!("{filled:?}") != format!("{:?}", summary.buckets)
             {
                 let name = part.summary_name(self.folder);
                 self.find(Finding {
@@ -450,7 +450,7 @@ impl Check<'_> {
         &mut self,
         part: &Part,
         (one, span): (&Series, Span),
-        gathering: &mut Option<Gathering>,
+        filler: &mut Option<Filler>,
     ) -> Result<Vec<(u64, u64)>, Error> {
         let end = span.first_row + span.rows;
         let (mut next, mut lost) = (span.first_row, Vec::new());
@@ -489,8 +489,8 @@ impl Check<'_> {
                 }
             }
             is_sorted &= is_in_order(&rows, &mut last, &mut times);
-            if let Some(gathering) = gathering {
-                gathering.add_all(&rows, &one.data_type, |_| true)?;
+            if let Some(filler) = filler {
+                filler.add(&rows, &one.data_type);
             }
         }
         let is_other = lost.is_empty() && times != Some((span.first_time, span.last_time));

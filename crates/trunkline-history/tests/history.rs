@@ -364,6 +364,53 @@ fn small_and_frequent_changes_are_left_out_on_request() {
     assert!(plant.read(&all("rig/off")).series.is_empty());
 }
 
+/// H-13: a deadband is a share of the range that the variable has now.
+#[test]
+fn deadband_follows_a_range_that_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = HistorySettings {
+        deadband_percent: 10.0,
+        ..HistorySettings::default()
+    };
+    let rules = vec![rule("**", Some(settings))];
+    let mut plant = Plant::start(folder.path(), 1, START, rules, &[("x", DataType::F64)]);
+    let replace = |plant: &Plant, high: f64| {
+        let mut variable = VariableDefinition::new("x", DataType::F64);
+        Arc::make_mut(&mut variable.properties).range = Some((0.0, high));
+        let library = LibraryDefinition {
+            name: "rig".to_owned(),
+            description: String::new(),
+            variables: vec![variable],
+        };
+        let Moment { now, wall } = plant.moment();
+        let libraries = plant.engine.libraries();
+        let replaced = libraries
+            .deploy_retained(&library, true, &|_, _| None, now, wall, &mut Wakes::new())
+            .unwrap();
+        plant.history.follow(&replaced.handles, wall).unwrap();
+    };
+    let count = |plant: &mut Plant| {
+        let before = values_of_all(plant);
+        for n in 0..40 {
+            plant.write("rig/x", Value::F64(f64::from(n % 2) * 15.0));
+        }
+        plant.record();
+        values_of_all(plant) - before
+    };
+    replace(&plant, 100.0);
+    // 15 is more than a tenth of 100, and less than one of 1000.
+    assert!(count(&mut plant) >= 39);
+    replace(&plant, 1000.0);
+    assert!(count(&mut plant) <= 1);
+    replace(&plant, 100.0);
+    assert!(count(&mut plant) >= 39);
+}
+
+fn values_of_all(plant: &Plant) -> usize {
+    let page = plant.read(&all("rig/x"));
+    page.series.first().map_or(0, |_| rows_of(&page).len())
+}
+
 /// B-64: what the recorder could not take is entered with its number.
 #[test]
 fn updates_that_found_no_room_are_entered_as_lost() {

@@ -41,6 +41,8 @@ pub(crate) struct ReadingView<'a> {
     /// True if there is a value: there is none before the first write, and a source may report that
     /// it has none.
     pub(crate) has_value: bool,
+    /// True if it is of a history, which also shows times without an update.
+    pub(crate) is_recorded: bool,
 }
 
 /// The properties of a variable that are shown with its readings.
@@ -65,11 +67,25 @@ impl<'a> ReadingView<'a> {
             reading,
             received,
             has_value,
+            is_recorded: false,
+        }
+    }
+
+    /// As [`Self::new`], of a history.
+    pub(crate) fn recorded(
+        name: &'a str,
+        metadata: &'a Metadata,
+        reading: &'a Reading,
+        received: Timestamp,
+    ) -> Self {
+        Self {
+            is_recorded: true,
+            ..Self::new(name, metadata, reading, received)
         }
     }
 
     pub(crate) fn is_written(&self) -> bool {
-        self.reading.position.sequence > 0
+        self.reading.position.sequence > 0 || self.is_recorded
     }
 
     pub(crate) fn times(&self) -> Times {

@@ -67,7 +67,7 @@ pub(crate) struct Table {
     terminal: Terminal,
     form: Form,
     is_terse: bool,
-    columns: &'static [&'static str],
+    columns: Vec<&'static str>,
     is_headed: bool,
     rows: Vec<(Vec<String>, Style)>,
     /// The widths of the rows so far, if they are printed at once.
@@ -79,7 +79,7 @@ impl Table {
     pub(crate) fn new(
         settings: &Settings,
         terminal: &Terminal,
-        columns: &'static [&'static str],
+        columns: &[&'static str],
         is_headed: bool,
     ) -> Result<Self, CliError> {
         if matches!(settings.columns, Columns::Template(_)) {
@@ -95,7 +95,7 @@ impl Table {
             terminal: terminal.clone(),
             form: settings.form,
             is_terse: settings.columns == Columns::Terse,
-            columns,
+            columns: columns.to_vec(),
             is_headed,
             rows: Vec::new(),
             following: None,
@@ -166,7 +166,7 @@ impl Table {
             widen(&mut widths, cells);
         }
         if self.is_headed {
-            for (widest, column) in widths.iter_mut().zip(self.columns) {
+            for (widest, column) in widths.iter_mut().zip(&self.columns) {
                 // A column without content has no header.
                 if *widest > 0 {
                     *widest = (*widest).max(width(column));

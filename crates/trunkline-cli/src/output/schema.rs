@@ -49,6 +49,7 @@ pub(crate) fn schema() -> Json {
         ("alarm_report", of::<alarm::Report>()),
         ("audit", of::<audit::Entry>()),
         ("history_interval", of::<history::Bucket>()),
+        ("history_coverage", of::<history::Coverage>()),
         ("history_event", of::<history::Event>()),
         ("history_series", of::<history::Listed>()),
         ("history_folder", of::<history::Totals>()),

@@ -119,7 +119,7 @@ impl Context {
 
     pub(crate) fn table_of(
         &self,
-        columns: &'static [&'static str],
+        columns: &[&'static str],
         is_headed: bool,
     ) -> Result<Table, CliError> {
         Table::new(&self.settings, &self.terminal, columns, is_headed)

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 use trunkline::{Client, OpenOptions, Write, WriteOutcome};
-use trunkline_types::Value;
+use trunkline_types::{Timestamp, Value};
 
 use crate::json_lines::checked;
 use crate::rig::{Output, Running, Served, columns, command, exit_code, finish, run};
@@ -266,14 +266,19 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
     let plant = Recorded::start(PLANT);
     plant.put("rig/debug", [1]);
     for name in ["rig/debug", "rig/level", "nope/**"] {
-        for form in [&[][..], &["--last"], &["--points", "10"], &["--plot"]] {
+        for form in [
+            &[][..],
+            &["--last"],
+            &["--points", "10"],
+            &["--plot"],
+            &["--every", "1s"],
+            &["--coverage"],
+            &["--interpolated", "--every", "1s"],
+            &["--stepped", "--at", "1s ago"],
+        ] {
             let none = plant.done(&[&["history", name], form].concat());
-            // A variable that was added is an interval without a value.
-            if none.out.is_empty() {
-                assert!(none.err.contains("nothing was recorded"), "{none:?}");
-            } else {
-                assert_eq!(name, "rig/level", "{form:?}: {}", none.out);
-            }
+            assert_eq!(none.out, "", "{name} {form:?}");
+            assert!(none.err.contains("nothing was recorded"), "{none:?}");
         }
     }
     for (arguments, part) in [
@@ -295,6 +300,25 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
         (&["--plot", "--points", "9"], "--points"),
         (&["--every", "0s"], "--every"),
         (&["--points", "1"], "from 2 to 100000"),
+        (&["--plot", "--count", "3"], "--count"),
+        (&["--plot", "--json"], "--plot draws for people"),
+        (&["--plot", "-o", "csv"], "use --points"),
+        (&["--interpolated"], "add --every or --at"),
+        (&["--stepped"], "add --every or --at"),
+        (&["--at", "14:30"], "--last --until"),
+        (
+            &["--interpolated", "--at", "1m", "--every", "1s"],
+            "--every",
+        ),
+        (&["--interpolated", "--points", "9"], "--points"),
+        (
+            &["--interpolated", "--stepped", "--every", "1s"],
+            "--stepped",
+        ),
+        (&["--coverage", "--every", "1s"], "--every"),
+        (&["--coverage", "--agg", "mean"], "--agg"),
+        (&["--agg", "mean"], "--agg chooses the columns of --every"),
+        (&["--every", "1s", "--agg", "median"], "time-mean"),
         (&["--count", "0"], "1 or more"),
     ] {
         let output = plant.run(&[&["history", "rig/level"], arguments].concat());
@@ -311,6 +335,157 @@ fn history_without_readings_says_so_and_wrong_options_are_refused() {
         "{pattern:?}"
     );
     assert_eq!(monitor(&["rig/level", "--contract", "all"]).code, Some(2));
+}
+
+/// Behaviour: H-16.
+#[test]
+fn history_shows_values_between_readings_and_how_much_is_covered() {
+    let mut plant = Recorded::start(PLANT);
+    let put = |plant: &Recorded, name: &str, value: &str| {
+        let put = plant.done(&["put", name, value, "--json"]);
+        let put = checked(&put.out, Some("write")).remove(0);
+        put["ts"].as_str().unwrap().to_owned()
+    };
+    let first = put(&plant, "rig/level", "2");
+    put(&plant, "rig/text", "on");
+    let second = put(&plant, "rig/level", "6");
+    let nanos = |text: &str| {
+        trunkline_types::text::parse_rfc3339(text)
+            .unwrap()
+            .as_nanos()
+    };
+    let (from, to) = (nanos(&first), nanos(&second));
+    let middle = Timestamp::from_nanos(from + (to - from) / 2).to_string();
+    let value_at = |plant: &Recorded, name: &str, mode: &str, at: &str| {
+        let shown = plant.done(&["history", name, mode, "--at", at, "--json"]);
+        let readings = checked(&shown.out, None);
+        assert_eq!(readings.len(), 1, "{shown:?}");
+        assert_eq!(readings[0]["ts"], at);
+        readings[0].clone()
+    };
+    let between = value_at(&plant, "rig/level", "--interpolated", &middle);
+    let value = between["value"].as_f64().unwrap();
+    assert!((value - 4.0).abs() < 1e-6, "{between}");
+    assert_eq!(between["q"], "good");
+    let held = value_at(&plant, "rig/level", "--stepped", &middle);
+    assert_eq!(held["value"], 2.0);
+    let exact = value_at(&plant, "rig/level", "--interpolated", &second);
+    assert_eq!(exact["value"], 6.0);
+    // Nothing is known of the time after the last reading, and before the first one.
+    let now = value_at(&plant, "rig/level", "--stepped", &second);
+    assert_eq!(now["value"], 6.0);
+    let text = value_at(&plant, "rig/text", "--interpolated", &second);
+    assert_eq!(text["value"], "on");
+
+    let coverage = |plant: &Recorded, arguments: &[&str]| {
+        let shown =
+            plant.done(&[&["history", "rig/*", "--coverage", "--json"], arguments].concat());
+        checked(&shown.out, Some("history_coverage"))
+    };
+    let covered = coverage(&plant, &["--since", &first, "--until", &second]);
+    assert_eq!(words(&covered, "name"), ["rig/level", "rig/text"]);
+    assert_eq!(covered[0]["coverage"], 1.0, "{covered:?}");
+    assert_eq!(
+        (&covered[0]["count"], &covered[0]["bad"]),
+        (&1.into(), &0.into())
+    );
+    let share = covered[1]["coverage"].as_f64().unwrap();
+    assert!(share > 0.0 && share < 1.0, "{covered:?}");
+    let table = plant.done(&["history", "rig/level", "--coverage", "--since", &first]);
+    let line = columns(table.out.trim_end());
+    assert_eq!(line[..4], ["rig/level", "2", "0", "0"]);
+    assert!(line[4].ends_with(" s"), "{}", table.out);
+    assert_eq!(line[5..], ["100.000 %"]);
+
+    let agg = "time-mean,coverage,count";
+    let intervals = ["history", "rig/level", "--every", "36500d", "--agg", agg];
+    let shown = plant.done(
+        &[
+            &intervals[..],
+            &["--since", &first, "--until", &second, "--json"],
+        ]
+        .concat(),
+    );
+    let interval = checked(&shown.out, Some("history_interval")).remove(0);
+    assert_eq!(
+        (&interval["time_mean"], &interval["coverage"]),
+        (&2.0.into(), &1.0.into())
+    );
+    assert_eq!(
+        (&interval["count"], &interval["mean"]),
+        (&1.into(), &Json::Null)
+    );
+    let csv = plant.done(&[&intervals[..], &["-o", "csv"]].concat());
+    assert!(
+        csv.out.starts_with("time,name,time_mean,coverage,count\n"),
+        "{}",
+        csv.out
+    );
+
+    // After a kill there is no value until the next reading.
+    plant.done(&["history", "rig/level"]);
+    plant.kill();
+    plant.serve_again();
+    let third = put(&plant, "rig/level", "8");
+    let gap = Timestamp::from_nanos(nanos(&third) - 1).to_string();
+    for mode in ["--interpolated", "--stepped"] {
+        let missing = value_at(&plant, "rig/level", mode, &gap);
+        assert_eq!(missing["q"], "bad", "{mode}: {missing}");
+        assert_eq!(missing["reason"], "no-value", "{mode}: {missing}");
+    }
+    let covered = coverage(&plant, &["--since", &second, "--until", &third]);
+    let share = covered[0]["coverage"].as_f64().unwrap();
+    assert!(share < 1.0, "{covered:?}");
+}
+
+#[test]
+fn history_of_a_name_that_no_variable_has_says_so() {
+    let plant = Recorded::start(PLANT);
+    plant.put("rig/level", [1]);
+    let unknown = plant.run(&["history", "rig/lvel"]);
+    let get = plant.run(&["get", "rig/lvel"]);
+    assert_eq!((unknown.code, get.code), (Some(1), Some(1)));
+    assert_eq!(unknown.err, get.err, "as get does");
+    assert!(
+        unknown.err.contains("did you mean rig/level?"),
+        "{}",
+        unknown.err
+    );
+    let one = plant.run(&["history", "rig/lvel", "rig/level", "--json"]);
+    assert_eq!(one.code, Some(1));
+    assert_eq!(numbers(&checked(&one.out, None)), [1]);
+    // Known, but of another time, or not recorded.
+    for arguments in [
+        &[
+            "rig/level",
+            "--until",
+            "2026-01-01",
+            "--since",
+            "2025-12-31",
+        ][..],
+        &["rig/debug"],
+    ] {
+        let known = plant.done(&[&["history"], arguments].concat());
+        assert!(known.err.contains("nothing was recorded"), "{known:?}");
+    }
+    // Undeployed variables are known to the history.
+    let library = plant.folder.path().join("lib.toml");
+    let text = "[library]\nname = \"lib\"\n[[variable]]\nname = \"old\"\ntype = \"i64\"\n";
+    std::fs::write(&library, text).unwrap();
+    plant.done(&["deploy", library.to_str().unwrap()]);
+    plant.put("lib/old", [7]);
+    plant.done(&["history", "lib/old"]);
+    plant.done(&["undeploy", "--force", "lib"]);
+    let old = [
+        "history",
+        "lib/old",
+        "--until",
+        "2026-01-01",
+        "--since",
+        "2025-12-31",
+    ];
+    let old = plant.done(&old);
+    assert!(old.err.contains("nothing was recorded"), "{old:?}");
 }
 
 #[test]

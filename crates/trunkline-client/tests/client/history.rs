@@ -38,6 +38,7 @@ fn cursor(series: u32) -> HistoryCursor {
         variable: "a/b".to_owned(),
         series,
         after: None,
+        state: vec![7],
     }
 }
 

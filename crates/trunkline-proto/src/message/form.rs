@@ -223,6 +223,11 @@ forms! {
         |payload, run| payload.prefixed(run.field),
         |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
         |source, _| source.text().as_bytes();
+    Bytes: Vec<u8>, 1,
+        |out, bytes, _| put_bytes(out, bytes),
+        |payload, run| payload.prefixed(run.field).map(<[u8]>::to_vec),
+        |bytes, name, to| to.field(name, Shown::Bytes(bytes)),
+        |source, _| source.text().as_bytes().to_vec();
     Rest: &'a [u8], 0,
         |out, bytes, _| out.extend_from_slice(bytes),
         |payload, _| Ok(payload.rest()),

@@ -9,7 +9,7 @@
 use std::num::NonZeroU64;
 
 use trunkline_types::history::{
-    HistoryCursor, HistoryForm, HistoryQuery, HistorySeries, RowKey, SeriesData,
+    Grid, HistoryCursor, HistoryForm, HistoryQuery, HistorySeries, RowKey, SeriesData,
 };
 use trunkline_types::wire::{decode_buckets, decode_rows, encode_buckets, encode_rows, put_varint};
 use trunkline_types::{DataType, Position, Timestamp};
@@ -19,7 +19,9 @@ use trunkline_types::{
     history::{Bucket, HistoryEvent, HistoryMark, Row, Rows},
 };
 
-use super::form::{Fixed, FlagsThen, Inner, Name, Nanos, Optional, Text, Type, Varint, forms};
+use super::form::{
+    Bytes, Fixed, Flag, FlagsThen, Inner, Name, Nanos, Optional, Text, Type, Varint, forms,
+};
 use super::layout::{Shown, record};
 use super::list::list_frame;
 #[cfg(test)]
@@ -33,7 +35,8 @@ const SINCE: u8 = 1;
 const UNTIL: u8 = 2;
 const FROM: u8 = 4;
 const POSITION: u8 = 8;
-const ALL: u8 = SINCE | UNTIL | FROM | POSITION;
+const DURATIONS: u8 = 16;
+const ALL: u8 = SINCE | UNTIL | FROM | POSITION | DURATIONS;
 /// The flag of a cursor with a key.
 const AFTER: u8 = 1;
 /// The flag of a page that is not the last.
@@ -52,6 +55,7 @@ record! {
         variable: String = Name,
         series: u32 = Varint,
         after: Option<RowKey> = FlagsThen<Optional<AFTER, Inner>, AFTER>,
+        state: Vec<u8> = Bytes,
     }
 }
 
@@ -65,8 +69,8 @@ record! {
         pub until: Option<Timestamp> = Optional<UNTIL, Nanos>,
         /// The number of a [`HistoryForm`], or one of a newer version.
         pub form: u8 = Fixed,
-        /// The width of the buckets in nanoseconds, or their number if the engine chooses the width;
-        /// otherwise 0.
+        /// The width of the buckets in nanoseconds, or their number if the engine chooses the width,
+        /// or the step of the grid; otherwise 0.
         pub size: u64 = Varint,
         /// Maximum number of rows, events and buckets of the page; 0 lets the engine choose.
         pub limit: u32 = Varint,
@@ -74,17 +78,23 @@ record! {
         pub from: Option<HistoryCursor> = Optional<FROM, Inner>,
         /// Only updates and events after this position.
         pub after: Option<Position> = Optional<POSITION, Inner>,
+        /// Buckets also have the time that is covered, and the time-weighted mean.
+        pub durations: bool = Flag<DURATIONS>,
     }
 }
 
 impl HistoryHead {
     /// The head of a query, whose patterns are the items.
     pub fn of(query: &HistoryQuery) -> Self {
+        let step = |grid: Grid| grid.0.map_or(0, NonZeroU64::get);
         let (form, size) = match query.form {
             HistoryForm::Rows => (0, 0),
             HistoryForm::Last => (1, 0),
             HistoryForm::Buckets(width) => (2, width.get()),
             HistoryForm::Points(points) => (3, u64::from(points)),
+            HistoryForm::Total => (4, 0),
+            HistoryForm::Interpolated(grid) => (5, step(grid)),
+            HistoryForm::Stepped(grid) => (6, step(grid)),
         };
         Self {
             since: query.since,
@@ -94,6 +104,7 @@ impl HistoryHead {
             limit: query.limit,
             from: query.from.clone(),
             after: query.after,
+            durations: query.durations,
         }
     }
 
@@ -107,6 +118,9 @@ impl HistoryHead {
             3 => Some(HistoryForm::Points(
                 u32::try_from(self.size).unwrap_or(u32::MAX),
             )),
+            4 => Some(HistoryForm::Total),
+            5 => Some(HistoryForm::Interpolated(Grid(NonZeroU64::new(self.size)))),
+            6 => Some(HistoryForm::Stepped(Grid(NonZeroU64::new(self.size)))),
             _ => None,
         }
     }
@@ -208,6 +222,7 @@ fn sample_data(source: &mut Source<'_>) -> SeriesData {
             let mut bucket = Bucket::new(source.number() as i64);
             bucket.add(source.number() as f64);
             bucket.bad = source.number();
+            bucket.hold(source.number() as f64, source.number());
             bucket
         };
         let width = 7;

@@ -35,6 +35,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         until,
         limit,
         after,
+        durations,
         ..
     } = *asked.head();
     let form = asked
@@ -52,6 +53,7 @@ pub(crate) fn handle(context: &mut Context, frame: &Frame<'_>) -> Result<(), Rej
         until,
         after,
         form,
+        durations,
         from,
         limit,
     }));
@@ -71,7 +73,8 @@ fn unknown(head: &HistoryHead) -> Fault {
 /// Returns the memory of a query, which counts until the host has answered it.
 pub(super) fn bytes_of(query: &HistoryQuery) -> usize {
     let pattern = |pattern: &Pattern| size_of::<Pattern>() + pattern.as_str().len();
-    let cursor = query.from.as_ref().map_or(0, |from| from.variable.len());
+    let cursor = query.from.as_ref();
+    let cursor = cursor.map_or(0, |from| from.variable.len() + from.state.len());
     let patterns: usize = query.patterns.iter().map(pattern).sum();
     size_of::<HistoryQuery>() + patterns + cursor
 }

@@ -12,7 +12,7 @@ use trunkline_proto::message::history::{HistoryBuilder, HistoryHead, HistoryPatt
 use trunkline_proto::{FaultCode, FrameKind, Negotiation};
 use trunkline_serve::{RequestBudget, ServeOptions};
 use trunkline_types::history::{
-    Bucket, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryPage, HistoryQuery,
+    Bucket, Grid, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryPage, HistoryQuery,
     HistorySeries, Row, RowKey, Rows, SeriesData,
 };
 use trunkline_types::{DataType, Pattern, Position, Quality, Reason, Timestamp};
@@ -151,6 +151,7 @@ fn large_page() -> HistoryPage {
             variable: "rig/f".to_owned(),
             series: 3,
             after: Some(key(8_999)),
+            state: vec![5; 200],
         }),
         state: "in a test".to_owned(),
     }
@@ -191,6 +192,10 @@ fn query_reaches_the_host_as_it_was_made() {
         HistoryForm::Last,
         HistoryForm::Buckets(NonZeroU64::new(1_000_000_000).unwrap()),
         HistoryForm::Points(500),
+        HistoryForm::Total,
+        HistoryForm::Interpolated(Grid(None)),
+        HistoryForm::Interpolated(Grid(NonZeroU64::new(7))),
+        HistoryForm::Stepped(Grid(NonZeroU64::new(1_000))),
     ];
     let mut queries: Vec<_> = forms
         .into_iter()
@@ -207,7 +212,9 @@ fn query_reaches_the_host_as_it_was_made() {
                 variable: "rig/x".to_owned(),
                 series: 9,
                 after: None,
+                state: vec![1, 2, 3],
             }),
+            durations: true,
             limit: 77,
         })
         .collect();
@@ -271,7 +278,7 @@ fn queries_that_cannot_be_answered_are_refused_in_a_sentence() {
         (head(0, 0), &["rig/***"][..], FaultCode::BadPattern),
         (head(0, 0), &["x", ""], FaultCode::BadPattern),
         (head(2, 0), &["x"], FaultCode::BadRequest),
-        (head(4, 1), &["x"], FaultCode::BadRequest),
+        (head(200, 1), &["x"], FaultCode::BadRequest),
         (head(0, 0), &many, FaultCode::TooLarge),
     ] {
         let mut peer = Peer::with(&world, options(&host));

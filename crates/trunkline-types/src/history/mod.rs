@@ -12,8 +12,8 @@ mod rows;
 mod settings;
 
 pub use query::{
-    Bucket, HistoryCursor, HistoryForm, HistoryItem, HistoryPage, HistoryQuery, HistorySeries,
-    POINTS_MAX, SeriesData,
+    Bucket, Grid, HistoryCursor, HistoryForm, HistoryItem, HistoryPage, HistoryQuery,
+    HistorySeries, POINTS_MAX, SeriesData,
 };
 pub(crate) use rows::Columns;
 pub use rows::{HistoryEvent, HistoryMark, LATE_SEQUENCES, Row, RowColumns, RowKey, Rows, Steps};

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::{HistoryEvent, HistoryMark, Row, RowKey, Rows};
 use crate::{DataType, Lost, Pattern, Position, Reading, Sample, Timestamp, Value, wire};
 
-/// Maximum number of buckets per variable of one query.
+/// Maximum number of buckets per variable of a query by [`HistoryForm::Points`].
 pub const POINTS_MAX: u32 = 100_000;
 
 /// Selects rows of a history.
@@ -20,6 +20,9 @@ pub struct HistoryQuery {
     /// Only updates and events after this position, by epoch and sequence. For queries of rows.
     pub after: Option<Position>,
     pub form: HistoryForm,
+    /// For buckets: the time that good data cover, and the time-weighted mean, also in buckets in
+    /// which a value only continues to hold.
+    pub durations: bool,
     /// Where the page begins: the [`next`](HistoryPage::next) of the previous one.
     pub from: Option<HistoryCursor>,
     /// Maximum number of rows, events and buckets of the page; 0 means as many as a page may hold.
@@ -37,18 +40,34 @@ pub enum HistoryForm {
     /// Buckets of this width in nanoseconds. They begin at multiples of the width since 1970.
     Buckets(NonZeroU64),
     /// At most this many buckets over the whole time. Their width is the smallest power of two of
-    /// nanoseconds that suffices, so that an engine can use what it has computed before.
+    /// nanoseconds that suffices, so that an engine can use what it has computed before. Without
+    /// `since`, the time begins with the first row of the variables.
     Points(u32),
+    /// One bucket over the whole time, which begins with it.
+    Total,
+    /// The value at each point of a grid, as rows with the times of the points: interpolated
+    /// linearly between two rows of numbers, and otherwise that of the row before, as with
+    /// `Stepped`. A point without a value has a row of quality `bad` and reason `no-value`.
+    Interpolated(Grid),
+    /// The value at each point of a grid: that of the last row at or before it.
+    Stepped(Grid),
 }
 
-/// The end of a page.
+/// The points in time of a query: multiples of this number of nanoseconds since 1970 within the
+/// time; or, if there is none, `since` alone, which is the current time if it is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grid(pub Option<NonZeroU64>);
+
+/// The end of a page. Only the engine interprets it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HistoryCursor {
     pub variable: String,
     /// Number of the series, of those with this name.
     pub series: u32,
-    /// The key of the last row of the page; `None` if the page ends before the first row.
+    /// The key up to which the rows were read; `None` if the page ends before the first row.
     pub after: Option<RowKey>,
+    /// What the next page must know of those before, such as a bucket that is not complete.
+    pub state: Vec<u8>,
 }
 
 /// A page of a history: by variable in the order of their names, and within a variable by time.
@@ -95,25 +114,31 @@ impl SeriesData {
     }
 }
 
-/// What was recorded in a bucket of time. Numbers are of the good and uncertain values; a bucket
-/// without any row does not exist.
+/// What was recorded in a bucket of time. Numbers are of the good and uncertain values. A bucket
+/// without rows, missing updates and covered time does not exist.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bucket {
     /// The start of the bucket, in nanoseconds since 1970-01-01 UTC.
     pub start: i64,
-    /// Number of rows with a value that is a number and not bad.
+    /// Number of rows that are not bad.
     pub count: u64,
-    /// Number of other rows.
+    /// Number of rows of bad quality, and of numbers that are NaN.
     pub bad: u64,
     /// Number of updates that are known to be missing.
     pub lost: u64,
-    /// The first and the last number; NaN if `count` is 0.
+    /// The first and the last number; NaN if there is none.
     pub first: f64,
     pub last: f64,
     pub min: f64,
     pub max: f64,
     /// The sum of the numbers; divided by `count` it is their mean.
     pub sum: f64,
+    /// Nanoseconds of the bucket in which the value was known and not bad: from each such row to the
+    /// next row or event. 0 unless the query asks for durations.
+    pub covered: u64,
+    /// Mean of the values over the covered time, each weighted with the time for which it held. 0 if
+    /// no time is covered; NaN if the values are no numbers.
+    pub time_mean: f64,
 }
 
 impl Bucket {
@@ -128,7 +153,40 @@ impl Bucket {
             min: f64::NAN,
             max: f64::NAN,
             sum: 0.0,
+            covered: 0,
+            time_mean: 0.0,
         }
+    }
+
+    /// Returns true if the bucket has nothing that was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.bad == 0 && self.lost == 0 && self.covered == 0
+    }
+
+    /// Adds a value that held for a time in nanoseconds, or the mean of several; NaN if it is no
+    /// number.
+    pub fn hold(&mut self, value: f64, time: u64) {
+        if time == 0 {
+            return;
+        }
+        if self.covered == 0 {
+            self.time_mean = value;
+        } else {
+            // The sum of the products of value and time would overflow for large values.
+            let share = time as f64 / (self.covered as f64 + time as f64);
+            let difference = value - self.time_mean;
+            self.time_mean = match difference.is_finite() {
+                true => self.time_mean + difference * share,
+                false => self.time_mean * (1.0 - share) + value * share,
+            };
+        }
+        self.covered = self.covered.saturating_add(time);
+    }
+
+    /// Adds a value that is not bad and no number.
+    pub fn add_other(&mut self) {
+        self.count += 1;
+        self.sum = f64::NAN;
     }
 
     /// Adds a number that is not bad; NaN counts as bad. Numbers come in the order of time.
@@ -154,6 +212,7 @@ impl Bucket {
     pub fn join(&mut self, later: &Bucket) {
         self.bad += later.bad;
         self.lost += later.lost;
+        self.hold(later.time_mean, later.covered);
         if later.count == 0 {
             return;
         }
@@ -179,7 +238,9 @@ impl HistoryForm {
     /// Returns the width of the buckets over this time, if the query asks for buckets.
     pub fn width(self, since: i64, until: i64) -> Option<u64> {
         match self {
-            Self::Rows | Self::Last => None,
+            Self::Rows | Self::Last | Self::Total | Self::Interpolated(_) | Self::Stepped(_) => {
+                None
+            }
             Self::Buckets(width) => Some(width.get()),
             Self::Points(points) => {
                 // The first bucket may begin before the time.

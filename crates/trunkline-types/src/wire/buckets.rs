@@ -3,15 +3,16 @@
 //! ```text
 //! count       varint, number of buckets
 //! buckets     each: zigzag difference of its start to that of the previous one (of the first one
-//!             to 0), varint count, varint bad, varint lost; then, unless its count is 0, the f64s
-//!             first, last, min, max, sum
+//!             to 0), varint count, varint bad, varint lost, varint covered; then, unless its count
+//!             is 0, the f64s first, last, min, max, sum; then, unless covered is 0, the f64
+//!             time_mean
 //! ```
 
 use super::{DecodeError, ROWS_MAX, Reader, put_f64, put_varint, put_zigzag};
 use crate::history::Bucket;
 
-/// Bytes of the shortest bucket: one for each of its four first fields.
-const BUCKET_BYTES_MIN: usize = 4;
+/// Bytes of the shortest bucket: one for each of its five first fields.
+const BUCKET_BYTES_MIN: usize = 5;
 
 /// Appends buckets.
 pub fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
@@ -20,7 +21,7 @@ pub fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
     for bucket in buckets {
         put_zigzag(out, bucket.start.wrapping_sub(before));
         before = bucket.start;
-        for count in [bucket.count, bucket.bad, bucket.lost] {
+        for count in [bucket.count, bucket.bad, bucket.lost, bucket.covered] {
             put_varint(out, count);
         }
         if bucket.count > 0 {
@@ -35,6 +36,9 @@ pub fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
             for number in [first, last, min, max, sum] {
                 put_f64(out, number);
             }
+        }
+        if bucket.covered > 0 {
+            put_f64(out, bucket.time_mean);
         }
     }
 }
@@ -53,6 +57,7 @@ pub fn decode_buckets(reader: &mut Reader<'_>) -> Result<Vec<Bucket>, DecodeErro
             count: reader.varint()?,
             bad: reader.varint()?,
             lost: reader.varint()?,
+            covered: reader.varint()?,
             ..Bucket::new(start)
         };
         if bucket.count > 0 {
@@ -61,6 +66,9 @@ pub fn decode_buckets(reader: &mut Reader<'_>) -> Result<Vec<Bucket>, DecodeErro
             bucket.min = reader.f64()?;
             bucket.max = reader.f64()?;
             bucket.sum = reader.f64()?;
+        }
+        if bucket.covered > 0 {
+            bucket.time_mean = reader.f64()?;
         }
         buckets.push(bucket);
     }

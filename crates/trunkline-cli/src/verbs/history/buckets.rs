@@ -1,13 +1,84 @@
 //! Lines of `history` with --every and --points.
 
+use clap::ValueEnum;
 use serde_json::Value as Json;
-use trunkline_types::history::SeriesData;
+use trunkline_types::history::{Bucket as Data, SeriesData};
 use trunkline_types::{DataType, Timestamp, Value};
 
 use super::Pages;
 use crate::output::record::{JsonSchema, Record, Serialize};
 use crate::output::values::WideInt;
 use crate::{CliError, Context};
+
+/// What is printed of an interval.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Aggregate {
+    /// Number of readings that are not bad
+    Count,
+    /// The smallest value
+    Min,
+    /// The largest value
+    Max,
+    /// The first value
+    First,
+    /// The last value
+    Last,
+    /// The mean of the values
+    Mean,
+    /// The mean of the values, each weighted with the time for which it held
+    TimeMean,
+    /// Share of the interval in which the value is known and not bad
+    Coverage,
+    /// Number of readings that are bad
+    Bad,
+    /// Number of updates that are known to be missing
+    Lost,
+}
+
+impl Aggregate {
+    /// What is printed without --agg.
+    const USUAL: [Self; 8] = [
+        Self::Count,
+        Self::Min,
+        Self::Max,
+        Self::First,
+        Self::Last,
+        Self::Mean,
+        Self::Bad,
+        Self::Lost,
+    ];
+
+    /// Returns true if the engine computes it only on request.
+    pub(super) fn is_of_durations(self) -> bool {
+        matches!(self, Self::TimeMean | Self::Coverage)
+    }
+
+    /// The column, and the key in JSON.
+    fn column(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::First => "first",
+            Self::Last => "last",
+            Self::Mean => "mean",
+            Self::TimeMean => "time_mean",
+            Self::Coverage => "coverage",
+            Self::Bad => "bad",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A share as people read it.
+pub(super) fn percent(share: f64) -> String {
+    // Rounding must not hide that something is missing.
+    let percent = match share {
+        share if share < 1.0 => (share * 100.0).min(99.999),
+        _ => 100.0,
+    };
+    format!("{percent:.3} %")
+}
 
 /// An interval of `history`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -21,9 +92,11 @@ pub(crate) struct Bucket {
     /// Length of the interval in seconds.
     #[schemars(range(min = 0))]
     width: f64,
-    /// Number of values that are numbers and not bad. A string with --int-strings.
-    count: WideInt,
-    /// The smallest of them. The numbers are left out if there are none.
+    /// Number of readings that are not bad. A string with --int-strings. Left out if --agg does not
+    /// name it, like the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<WideInt>,
+    /// The smallest of their values. The numbers are left out if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     min: Option<Json>,
     /// The largest of them.
@@ -38,7 +111,15 @@ pub(crate) struct Bucket {
     /// Their mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     mean: Option<Json>,
-    /// Number of readings that are bad or not numbers. Left out if there are none.
+    /// The mean of the values, each weighted with the time for which it held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_mean: Option<Json>,
+    /// Share of the interval in which the value is known and not bad, from 0 to 1. Of the first and
+    /// the last interval, the part that was asked for counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1))]
+    coverage: Option<f64>,
+    /// Number of readings that are bad. Left out if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     bad: Option<WideInt>,
     /// Number of updates that are known to be missing. Left out if there are none.
@@ -51,7 +132,18 @@ pub(crate) struct Bucket {
 
 impl Record for Bucket {
     const COLUMNS: &'static [&'static str] = &[
-        "time", "name", "count", "min", "max", "first", "last", "mean", "bad", "lost",
+        "time",
+        "name",
+        "count",
+        "min",
+        "max",
+        "first",
+        "last",
+        "mean",
+        "time_mean",
+        "coverage",
+        "bad",
+        "lost",
     ];
 
     fn texts(&self) -> &[(&'static str, String)] {
@@ -62,12 +154,19 @@ impl Record for Bucket {
 /// Prints the intervals. Returns their number and the state of the history.
 pub(super) fn print(
     pages: &mut Pages<'_>,
+    chosen: &[Aggregate],
+    (since, until): (Timestamp, Timestamp),
     most: u64,
     context: &Context,
 ) -> Result<(u64, String), CliError> {
-    let mut table = context.table::<Bucket>()?;
+    let chosen = match chosen {
+        [] => &Aggregate::USUAL[..],
+        chosen => chosen,
+    };
+    let mut columns = vec!["time", "name"];
+    columns.extend(chosen.iter().map(|one| one.column()));
+    let mut table = context.table_of(&columns, Bucket::IS_HEADED)?;
     let mut times = context.settings.times.column(true, context.started);
-    let values = context.settings.values;
     let (mut count, mut state) = (0, String::new());
     'pages: while let Some(page) = pages.next()? {
         if !page.state.is_empty() {
@@ -79,35 +178,16 @@ pub(super) fn print(
             };
             for bucket in buckets {
                 let time = Timestamp::from_nanos(bucket.start);
-                let text = |number: f64| match bucket.count {
-                    0 => String::new(),
-                    _ => values.text(&Value::F64(number), &DataType::F64, None),
-                };
-                let json = |number: f64| (bucket.count > 0).then(|| Json::from(number));
-                let some = |number: u64| (number > 0).then(|| values.wide(number));
                 let column = times.as_mut();
                 let shown = column.map(|times| times.text(&series.variable, time.into()));
-                table.push(&Bucket {
-                    name: series.variable.clone(),
-                    ts: time.to_string(),
-                    width: *width as f64 / 1e9,
-                    count: values.wide(bucket.count),
-                    min: json(bucket.min),
-                    max: json(bucket.max),
-                    first: json(bucket.first),
-                    last: json(bucket.last),
-                    mean: json(bucket.mean()),
-                    bad: some(bucket.bad),
-                    lost: some(bucket.lost),
-                    texts: vec![
-                        ("time", shown.unwrap_or_default()),
-                        ("min", text(bucket.min)),
-                        ("max", text(bucket.max)),
-                        ("first", text(bucket.first)),
-                        ("last", text(bucket.last)),
-                        ("mean", text(bucket.mean())),
-                    ],
-                })?;
+                let end = bucket.start.saturating_add_unsigned(*width);
+                let from = bucket.start.max(since.as_nanos());
+                let length = end.min(until.as_nanos()).saturating_sub(from).max(1);
+                let mut line = Bucket::new(bucket, chosen, length, context);
+                line.name.clone_from(&series.variable);
+                line.width = *width as f64 / 1e9;
+                line.texts.push(("time", shown.unwrap_or_default()));
+                table.push(&line)?;
                 count += 1;
                 if count == most {
                     break 'pages;
@@ -120,4 +200,68 @@ pub(super) fn print(
     }
     table.finish()?;
     Ok((count, state))
+}
+
+impl Bucket {
+    /// `length`: of the part of the interval that was asked for, in nanoseconds.
+    fn new(bucket: &Data, chosen: &[Aggregate], length: i64, context: &Context) -> Self {
+        let values = context.settings.values;
+        let mut line = Self {
+            name: String::new(),
+            ts: Timestamp::from_nanos(bucket.start).to_string(),
+            width: 0.0,
+            count: None,
+            min: None,
+            max: None,
+            first: None,
+            last: None,
+            mean: None,
+            time_mean: None,
+            coverage: None,
+            bad: None,
+            lost: None,
+            texts: Vec::new(),
+        };
+        let some = |number: u64| (number > 0).then(|| values.wide(number));
+        for one in chosen {
+            let number = match one {
+                Aggregate::Min => bucket.min,
+                Aggregate::Max => bucket.max,
+                Aggregate::First => bucket.first,
+                Aggregate::Last => bucket.last,
+                Aggregate::Mean => bucket.mean(),
+                Aggregate::TimeMean if bucket.covered > 0 => bucket.time_mean,
+                Aggregate::TimeMean
+                | Aggregate::Count
+                | Aggregate::Coverage
+                | Aggregate::Bad
+                | Aggregate::Lost => f64::NAN,
+            };
+            let json = (!number.is_nan()).then(|| Json::from(number));
+            let text = json.as_ref().map_or(String::new(), |_| {
+                values.text(&Value::F64(number), &DataType::F64, None)
+            });
+            match one {
+                Aggregate::Count => line.count = Some(values.wide(bucket.count)),
+                Aggregate::Min => line.min = json,
+                Aggregate::Max => line.max = json,
+                Aggregate::First => line.first = json,
+                Aggregate::Last => line.last = json,
+                Aggregate::Mean => line.mean = json,
+                Aggregate::TimeMean => line.time_mean = json,
+                Aggregate::Coverage => {
+                    let coverage = (bucket.covered as f64 / length as f64).min(1.0);
+                    line.coverage = Some(coverage);
+                    line.texts.push(("coverage", percent(coverage)));
+                    continue;
+                }
+                Aggregate::Bad => line.bad = some(bucket.bad),
+                Aggregate::Lost => line.lost = some(bucket.lost),
+            }
+            if !matches!(one, Aggregate::Count | Aggregate::Bad | Aggregate::Lost) {
+                line.texts.push((one.column(), text));
+            }
+        }
+        line
+    }
 }

@@ -14,7 +14,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use trunkline_history::{arrow_batch, arrow_schema};
-use trunkline_types::history::{HistoryForm, HistoryItem, HistoryQuery, HistorySeries, SeriesData};
+use trunkline_types::history::{HistoryItem, HistoryQuery, HistorySeries, SeriesData};
 
 use super::folder::FolderEvent;
 use super::source::{Pages, Source};
@@ -153,10 +153,7 @@ fn write(
         patterns: patterns_of(&targets.wanted)?,
         since,
         until: Some(until),
-        after: None,
-        form: HistoryForm::Rows,
-        from: None,
-        limit: 0,
+        ..HistoryQuery::default()
     };
     let source = Source::open(&targets.engine, wanted.folder, context)?;
     let mut pages = Pages::new(source, query, context);

@@ -1,21 +1,25 @@
 //! `history`: shows what an engine has recorded of variables, and looks after the folder of a history.
 
 mod buckets;
+mod coverage;
 pub(crate) mod export;
 mod folder;
 mod plot;
 mod source;
+mod unknown;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_types::history::{
-    HistoryEvent, HistoryForm, HistoryItem, HistoryQuery, POINTS_MAX, SeriesData,
+    Grid, HistoryEvent, HistoryForm, HistoryItem, HistoryQuery, POINTS_MAX, SeriesData,
 };
 use trunkline_types::{Pattern, Timestamp};
 
+use self::buckets::Aggregate;
 pub(crate) use self::buckets::Bucket;
+pub(crate) use self::coverage::Coverage;
 pub(crate) use self::folder::{FolderEvent, Found, Listed, Totals};
 use self::source::{Pages, Source};
 use crate::arguments::{longer_than_none, number};
@@ -33,7 +37,7 @@ use crate::{CliError, Context, Exit, Problem};
 /// command prints every reading, by variable and then by time, as `monitor` does; what happened to
 /// the recording itself is reported on standard error. With --every or --points it prints one line
 /// for each interval: the number of values, the smallest, the largest, the first, the last and the
-/// mean. With --folder it reads the folder of a history, whether an engine records into it or not.
+/// mean. With --interpolated it prints the value at points in time. With --folder it reads the folder of a history, whether an engine records into it or not.
 ///
 /// The subcommands look after the folder of a history. Names of variables contain a `/`, so none is
 /// taken for a subcommand.
@@ -69,7 +73,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["since", "every", "points", "plot"])]
     last: bool,
 
-    /// Print one line for each interval of this length, such as 10s or 5m
+    /// Print one line for each interval of this length, such as 10s or 5m. An interval without
+    /// readings and missing updates has no line
     #[arg(
         long,
         value_name = "TIME",
@@ -84,8 +89,46 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = number::<u32>(2..=u64::from(POINTS_MAX)))]
     points: Option<u32>,
 
+    /// With --every or --points: the columns, in this order
+    #[arg(
+        long,
+        value_name = "COLUMN,...",
+        value_enum,
+        value_delimiter = ',',
+        conflicts_with_all = ["last", "plot", "interpolated", "stepped", "coverage"]
+    )]
+    agg: Vec<Aggregate>,
+
+    /// Print the value at the time of --at, or at every multiple of --every: of numbers, the one on
+    /// the line between the readings before and after it; of others, that of the reading before.
+    /// Without these, or across a gap, there is no value
+    #[arg(long, conflicts_with_all = ["last", "points", "plot"])]
+    interpolated: bool,
+
+    /// As --interpolated, but the value is always that of the reading before, as of a setpoint
+    #[arg(long, conflicts_with_all = ["last", "points", "plot", "interpolated"])]
+    stepped: bool,
+
+    /// With --interpolated or --stepped: print the value at this time
+    #[arg(
+        long,
+        value_name = "TIME",
+        conflicts_with_all = ["since", "until", "every", "last", "points", "plot", "coverage"],
+        allow_hyphen_values = true
+    )]
+    at: Option<String>,
+
+    /// Print how much of the time good data cover: for each variable the number of readings, of bad
+    /// ones and of missing updates, and the share of the time in which the value is known and not
+    /// bad
+    #[arg(
+        long,
+        conflicts_with_all = ["last", "every", "points", "plot", "interpolated", "stepped"]
+    )]
+    coverage: bool,
+
     /// Draw the values of each variable in the terminal
-    #[arg(long, conflicts_with_all = ["every", "points"])]
+    #[arg(long, conflicts_with_all = ["every", "points", "count"])]
     plot: bool,
 
     /// Stop after this number of readings or intervals
@@ -180,6 +223,44 @@ impl Notice for Event {
     }
 }
 
+impl Args {
+    /// Refuses combinations that clap cannot.
+    fn check(&self, context: &Context) -> Result<(), Problem> {
+        let is_at_points = self.interpolated || self.stepped;
+        let sentence = if self.plot && !context.settings.form.is_for_people() {
+            "--plot draws for people; for programs, use --points"
+        } else if is_at_points && self.at.is_none() && self.every.is_none() {
+            "--interpolated and --stepped need the points in time: add --every or --at"
+        } else if self.at.is_some() && !is_at_points {
+            "--at needs --interpolated or --stepped; for the last reading before a time, use \
+             --last --until"
+        } else if !self.agg.is_empty() && self.every.is_none() && self.points.is_none() {
+            "--agg chooses the columns of --every and --points; add one of them"
+        } else {
+            return Ok(());
+        };
+        Err(Problem::usage(sentence))
+    }
+
+    fn form(&self, context: &Context) -> HistoryForm {
+        let width = |time: Duration| {
+            let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+        };
+        let grid = Grid(self.every.map(width));
+        match (self.every, self.points) {
+            _ if self.last => HistoryForm::Last,
+            _ if self.coverage => HistoryForm::Total,
+            _ if self.interpolated => HistoryForm::Interpolated(grid),
+            _ if self.stepped => HistoryForm::Stepped(grid),
+            _ if self.plot => HistoryForm::Points(plot::points(&context.terminal)),
+            (Some(every), _) => HistoryForm::Buckets(width(every)),
+            (_, Some(points)) => HistoryForm::Points(points),
+            (None, None) => HistoryForm::Rows,
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
     match &args.command {
         None => show(args, context),
@@ -193,47 +274,58 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
+    args.check(context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns_of(&targets.wanted)?;
-    let since = (!args.last).then_some(&args.since);
+    let now = context.now().time;
+    let at = instant("--at", args.at.as_ref(), context)?;
+    let since = (!args.last && at.is_none()).then_some(&args.since);
     let (since, until) = range(since, args.until.as_ref(), context)?;
-    let width = |time: Duration| {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+    let since = at.or(since);
+    let until = match args.coverage {
+        // What has not happened yet is not missing.
+        true => until.min(now),
+        false => until,
     };
-    let form = match (args.last, args.every, args.points) {
-        (true, _, _) => HistoryForm::Last,
-        (_, Some(every), _) => HistoryForm::Buckets(width(every)),
-        (_, _, Some(points)) => HistoryForm::Points(points),
-        _ if args.plot => HistoryForm::Points(plot::points(&context.terminal)),
-        _ => HistoryForm::Rows,
-    };
+    let form = args.form(context);
     let query = HistoryQuery {
         patterns,
         since,
-        until: Some(until),
-        after: None,
+        until: at.is_none().then_some(until),
         form,
-        from: None,
-        limit: 0,
+        durations: args.coverage || args.agg.iter().any(|one| one.is_of_durations()),
+        ..HistoryQuery::default()
     };
     let source = Source::open(&targets.engine, args.folder.as_deref(), context)?;
     let mut pages = Pages::new(source, query, context);
     let left = args.count.unwrap_or(u64::MAX);
     let (count, state) = match form {
-        HistoryForm::Rows | HistoryForm::Last => print_rows(&mut pages, left, context)?,
+        HistoryForm::Rows
+        | HistoryForm::Last
+        | HistoryForm::Interpolated(_)
+        | HistoryForm::Stepped(_) => print_rows(&mut pages, left, context)?,
+        HistoryForm::Total => {
+            let since = since.unwrap_or(until);
+            coverage::print(&mut pages, (since, until), left, context)?
+        }
         HistoryForm::Buckets(_) | HistoryForm::Points(_) if args.plot => {
             plot::draw(&mut pages, since, until, context)?
         }
         HistoryForm::Buckets(_) | HistoryForm::Points(_) => {
-            buckets::print(&mut pages, left, context)?
+            let time = (since.unwrap_or(until), until.min(now));
+            buckets::print(&mut pages, &args.agg, time, left, context)?
         }
     };
-    if count == 0 {
+    let is_whole = count < left && !context.interrupted.is_so();
+    let unknown = match is_whole {
+        true => unknown::tell(&targets.wanted, &mut pages, context)?,
+        false => None,
+    };
+    if count == 0 && unknown.is_none() {
         context.terminal.note("nothing was recorded")?;
     }
     if state.is_empty() {
-        return Ok(Exit::Done);
+        return Ok(unknown.unwrap_or(Exit::Done));
     }
     context.tell_as("history-fault", &state)?;
     Ok(Exit::Lost)
@@ -298,7 +390,7 @@ fn print_rows(
                 match item {
                     HistoryItem::Reading(reading) => {
                         let name = &series.variable;
-                        let shown = ReadingView::new(name, &metadata, &reading, received);
+                        let shown = ReadingView::recorded(name, &metadata, &reading, received);
                         printer.print(&shown)?;
                         count += 1;
                         if count == most {

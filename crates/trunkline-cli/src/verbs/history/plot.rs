@@ -1,7 +1,7 @@
 //! Draws the values of variables in the terminal, with two by four dots per character.
 
 use trunkline_types::Timestamp;
-use trunkline_types::history::{Bucket, SeriesData};
+use trunkline_types::history::{Bucket, HistorySeries, SeriesData};
 
 use super::Pages;
 use crate::terminal::Terminal;
@@ -33,43 +33,74 @@ pub(super) fn draw(
     context: &Context,
 ) -> Result<(u64, String), CliError> {
     let (mut count, mut state) = (0, String::new());
+    // A variable may come in several pages.
+    let mut drawn: Option<HistorySeries> = None;
     while let Some(page) = pages.next()? {
         if !page.state.is_empty() {
             state = page.state;
         }
-        for series in &page.series {
-            let SeriesData::Buckets { width, buckets } = &series.data else {
+        for series in page.series {
+            count += series.data.len() as u64;
+            let Some(known) = &mut drawn else {
+                drawn = Some(series);
                 continue;
             };
-            count += buckets.len() as u64;
-            let units = match series.units.as_str() {
-                "" => String::new(),
-                units => format!(" ({units})"),
-            };
-            let title = format!("{}{units}", series.variable);
-            context.terminal.line(&title)?;
-            let first = buckets.first().map_or(0, |bucket| bucket.start);
-            let start = since.map_or(first, |since| since.as_nanos());
-            let canvas = Canvas::new(buckets, *width, start, until.as_nanos(), context);
-            for line in canvas.lines() {
-                context.terminal.line(&line)?;
+            let is_same =
+                (&known.variable, &known.data_type) == (&series.variable, &series.data_type);
+            match (&mut known.data, &series.data) {
+                (
+                    SeriesData::Buckets { buckets, .. },
+                    SeriesData::Buckets { buckets: more, .. },
+                ) if is_same => buckets.extend_from_slice(more),
+                _ => {
+                    draw_series(known, since, until, context)?;
+                    drawn = Some(series);
+                }
             }
-            let mut times = context.settings.times.column(true, context.started);
-            let mut shown = |nanos: i64| {
-                let time = Timestamp::from_nanos(nanos).into();
-                let times = times.as_mut();
-                times.map_or_else(String::new, |times| times.text(&series.variable, time))
-            };
-            let (left, right) = (shown(start), shown(until.as_nanos()));
-            let gap = (canvas.width / 2).saturating_sub(left.len() + right.len());
-            let line = format!("{:LABEL$}  {left}{:gap$}{right}", "", "");
-            context.terminal.line(&line)?;
         }
         if context.interrupted.is_so() {
             break;
         }
     }
+    if let Some(series) = &drawn {
+        draw_series(series, since, until, context)?;
+    }
     Ok((count, state))
+}
+
+fn draw_series(
+    series: &HistorySeries,
+    since: Option<Timestamp>,
+    until: Timestamp,
+    context: &Context,
+) -> Result<(), CliError> {
+    let SeriesData::Buckets { width, buckets } = &series.data else {
+        return Ok(());
+    };
+    let units = match series.units.as_str() {
+        "" => String::new(),
+        units => format!(" ({units})"),
+    };
+    let title = format!("{}{units}", series.variable);
+    context.terminal.line(&title)?;
+    let first = buckets.first().map_or(0, |bucket| bucket.start);
+    let start = since.map_or(first, |since| since.as_nanos());
+    let canvas = Canvas::new(buckets, *width, start, until.as_nanos(), context);
+    for line in canvas.lines() {
+        context.terminal.line(&line)?;
+    }
+    let mut times = context.settings.times.column(true, context.started);
+    let mut shown = |nanos: i64| {
+        let time = Timestamp::from_nanos(nanos).into();
+        let times = times.as_mut();
+        times.map_or_else(String::new, |times| times.text(&series.variable, time))
+    };
+    let (left, right) = (shown(start), shown(until.as_nanos()));
+    let gap = (canvas.width / 2).saturating_sub(left.len() + right.len());
+    context
+        .terminal
+        .line(&format!("{:LABEL$}  {left}{:gap$}{right}", "", ""))?;
+    Ok(())
 }
 
 /// Dots, and the numbers at the top and the bottom.
@@ -82,7 +113,7 @@ struct Canvas {
 
 impl Canvas {
     fn new(buckets: &[Bucket], width: u64, start: i64, end: i64, context: &Context) -> Self {
-        let numbers = || buckets.iter().filter(|bucket| bucket.count > 0);
+        let numbers = || buckets.iter().filter(|bucket| !bucket.first.is_nan());
         let mut low = numbers().map(|one| one.min).fold(f64::INFINITY, f64::min);
         let mut high = numbers()
             .map(|one| one.max)

@@ -6,6 +6,7 @@ use trunkline_history::{FolderError, HistoryFolder};
 use trunkline_types::Url;
 use trunkline_types::history::{HistoryPage, HistoryQuery};
 
+use super::unknown::Seen;
 use crate::connection::Connection;
 use crate::{CliError, Context, Exit, Problem};
 
@@ -30,7 +31,11 @@ impl Source {
         })
     }
 
-    fn page(&mut self, query: HistoryQuery, context: &Context) -> Result<HistoryPage, CliError> {
+    pub(super) fn page(
+        &mut self,
+        query: HistoryQuery,
+        context: &Context,
+    ) -> Result<HistoryPage, CliError> {
         Ok(match self {
             Self::Engine(connection) => {
                 connection.call(|client, wait| client.history(query, wait))?
@@ -57,9 +62,11 @@ pub(super) fn problem(error: &FolderError) -> Problem {
 
 /// The pages of a query, one after the other.
 pub(crate) struct Pages<'a> {
-    source: Source,
+    pub(super) source: Source,
     query: HistoryQuery,
     is_first: bool,
+    /// The variables of the pages so far.
+    pub(super) seen: Seen,
     context: &'a Context,
 }
 
@@ -69,6 +76,7 @@ impl<'a> Pages<'a> {
             source,
             query,
             is_first: true,
+            seen: Seen::default(),
             context,
         }
     }
@@ -79,6 +87,7 @@ impl<'a> Pages<'a> {
         }
         let page = self.source.page(self.query.clone(), self.context)?;
         self.query.from.clone_from(&page.next);
+        self.seen.note(&page);
         Ok(Some(page))
     }
 }

@@ -1,5 +1,6 @@
 //! Find, info, why and the engine.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,8 +43,8 @@ use trunkline_types::alarm::{
     AlarmStatus, JournalEvent, LimitLevel, Operand,
 };
 use trunkline_types::history::{
-    Bucket, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryQuery, HistorySeries,
-    Row, RowKey, Rows, SeriesData,
+    Bucket, Grid, HistoryCursor, HistoryEvent, HistoryForm, HistoryMark, HistoryQuery,
+    HistorySeries, Row, RowKey, Rows, SeriesData,
 };
 use trunkline_types::ledger::{SubscriptionLedger, UpstreamLedger};
 use trunkline_types::{
@@ -650,6 +651,7 @@ fn history(samples: &mut Vec<Sample>) {
                         epoch: 7,
                         sequence: 300,
                     }),
+                    state: vec![1, 2, 3],
                 }),
                 limit: 1000,
                 ..HistoryQuery::default()
@@ -672,6 +674,42 @@ fn history(samples: &mut Vec<Sample>) {
             });
             let mut frame = HistoryBuilder::begin(out, 57, &head);
             let pattern = "boiler/level";
+            frame.push(&HistoryPattern { pattern });
+            frame.finish(false);
+        },
+    );
+    add(
+        samples,
+        "history-interpolated",
+        "A level at each second of a minute, between its rows",
+        |out| {
+            let step = NonZeroU64::new(1_000_000_000);
+            let head = HistoryHead::of(&HistoryQuery {
+                since: Some(NOW.saturating_add_nanos(-60_000_000_000)),
+                until: Some(NOW),
+                form: HistoryForm::Interpolated(Grid(step)),
+                ..HistoryQuery::default()
+            });
+            let mut frame = HistoryBuilder::begin(out, 58, &head);
+            let pattern = "boiler/level";
+            frame.push(&HistoryPattern { pattern });
+            frame.finish(false);
+        },
+    );
+    add(
+        samples,
+        "history-total",
+        "The coverage of an hour of all variables of a boiler",
+        |out| {
+            let head = HistoryHead::of(&HistoryQuery {
+                since: Some(NOW.saturating_add_nanos(-3_600_000_000_000)),
+                until: Some(NOW),
+                form: HistoryForm::Total,
+                durations: true,
+                ..HistoryQuery::default()
+            });
+            let mut frame = HistoryBuilder::begin(out, 59, &head);
+            let pattern = "boiler/**";
             frame.push(&HistoryPattern { pattern });
             frame.finish(false);
         },
@@ -725,6 +763,7 @@ fn history_rows(samples: &mut Vec<Sample>) {
                     variable: "boiler/valve".to_owned(),
                     series: 5,
                     after: None,
+                    state: vec![4],
                 }),
                 state: "the history is in plant.history",
             };
@@ -746,6 +785,7 @@ fn history_rows(samples: &mut Vec<Sample>) {
             let mut first = Bucket::new(start);
             first.add(91.5);
             first.add(91.25);
+            first.hold(91.375, 900_000_000);
             let second = Bucket {
                 bad: 3,
                 lost: 2,

@@ -129,16 +129,21 @@ fn bucket() -> impl Strategy<Value = Bucket> {
         prop_oneof![Just(0_u64), any::<u64>()],
         any::<u64>(),
         0..3_u64,
+        prop_oneof![Just(0_u64), any::<u64>()],
     );
-    (start, counts, any::<[u64; 5]>()).prop_map(|(start, (count, bad, lost), numbers)| {
+    (start, counts, any::<[u64; 6]>()).prop_map(|(start, (count, bad, lost, covered), numbers)| {
         let mut bucket = Bucket {
             count,
             bad,
             lost,
+            covered,
             ..Bucket::new(start)
         };
+        let [first, last, min, max, sum, time_mean] = numbers.map(f64::from_bits);
+        if covered > 0 {
+            bucket.time_mean = time_mean;
+        }
         if count > 0 {
-            let [first, last, min, max, sum] = numbers.map(f64::from_bits);
             (bucket.first, bucket.last) = (first, last);
             (bucket.min, bucket.max, bucket.sum) = (min, max, sum);
         }
@@ -147,7 +152,7 @@ fn bucket() -> impl Strategy<Value = Bucket> {
 }
 
 /// The content bit for bit, also of numbers that are none.
-fn content(bucket: &Bucket) -> ([u64; 3], i64, [u64; 5]) {
+fn content(bucket: &Bucket) -> ([u64; 4], i64, [u64; 6]) {
     let Bucket {
         start,
         count,
@@ -158,9 +163,11 @@ fn content(bucket: &Bucket) -> ([u64; 3], i64, [u64; 5]) {
         min,
         max,
         sum,
+        covered,
+        time_mean,
     } = *bucket;
-    let numbers = [first, last, min, max, sum].map(f64::to_bits);
-    ([count, bad, lost], start, numbers)
+    let numbers = [first, last, min, max, sum, time_mean].map(f64::to_bits);
+    ([count, bad, lost, covered], start, numbers)
 }
 
 fn decoded_buckets(bytes: &[u8]) -> Result<Vec<Bucket>, DecodeError> {

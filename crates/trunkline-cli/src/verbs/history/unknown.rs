@@ -1,0 +1,98 @@
+//! Names that no variable has, and that the history does not know.
+
+use std::collections::HashSet;
+
+use trunkline::OpenOptions;
+use trunkline_types::Pattern;
+use trunkline_types::history::{HistoryPage, HistoryQuery};
+
+use super::source::{Pages, Source};
+use crate::targets::Wanted;
+use crate::verbs::audit::bad_pattern;
+use crate::{CliError, Context, Exit, Problem, Tally};
+
+/// The variables that the pages of a query have.
+#[derive(Debug, Default)]
+pub(super) struct Seen(HashSet<String>);
+
+impl Seen {
+    pub(super) fn note(&mut self, page: &HistoryPage) {
+        for series in &page.series {
+            if !self.0.contains(&series.variable) {
+                self.0.insert(series.variable.clone());
+            }
+        }
+    }
+}
+
+impl Source {
+    /// Returns a problem for each of these names that no variable has. A variable of which nothing
+    /// was recorded is known to the engine, and not to a folder.
+    fn unknown(&self, names: &[&str]) -> Result<Vec<Problem>, CliError> {
+        let connection = match self {
+            Self::Engine(connection) => connection,
+            Self::Folder(_) => {
+                let problem = |name: &&str| {
+                    let sentence = "the folder has no rows of this variable; `trunkline history ls` \
+                                    lists the variables that it has";
+                    Problem::failed("unknown-name", sentence).of(name)
+                };
+                return Ok(names.iter().map(problem).collect());
+            }
+        };
+        // The engine's error suggests a similar name.
+        let opened = connection.open(names, OpenOptions::default())?.into_iter();
+        let unknown = opened.filter_map(Result::err);
+        Ok(unknown
+            .filter(|problem| problem.code == "unknown-name")
+            .collect())
+    }
+}
+
+/// Reports the names that no variable has or had, with similar ones. Returns the exit code if there
+/// are any.
+pub(super) fn tell(
+    wanted: &[Wanted],
+    pages: &mut Pages<'_>,
+    context: &Context,
+) -> Result<Option<Exit>, CliError> {
+    let mut names = Vec::new();
+    for one in wanted {
+        if let Wanted::Name(name) = one
+            && !pages.seen.0.contains(name)
+            && !is_recorded(name, &mut pages.source, context)?
+        {
+            names.push(name.as_str());
+        }
+    }
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let width = names.iter().map(|name| crate::terminal::width(name)).max();
+    let mut tally = Tally::default();
+    let mut is_any = false;
+    for problem in pages.source.unknown(&names)? {
+        is_any = true;
+        tally.item_failed(context.show(&problem, width.unwrap_or(0))?);
+    }
+    Ok(is_any.then(|| tally.exit()))
+}
+
+/// Returns true if the history has something of a variable, at any time.
+fn is_recorded(name: &str, source: &mut Source, context: &Context) -> Result<bool, CliError> {
+    let mut query = HistoryQuery {
+        patterns: vec![Pattern::parse(name).map_err(bad_pattern)?],
+        limit: 1,
+        ..HistoryQuery::default()
+    };
+    loop {
+        let page = source.page(query.clone(), context)?;
+        if !page.series.is_empty() {
+            return Ok(true);
+        }
+        query.from = page.next;
+        if query.from.is_none() || context.interrupted.is_so() {
+            return Ok(false);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Buckets of a series: what was recorded in each interval of time.
+//!
+//! Rows are added in the order of their keys. Where a file is alone with a time, the buckets of its
+//! summary are added instead of their rows. For durations, a value holds from its row to the next
+//! row or event.
+
+use std::sync::Arc;
+
+use trunkline_types::history::{Bucket, HistoryMark, RowKey};
+
+use super::progress::SeriesProgress;
+use super::reading::{INDEX_WORK, Last, Reading, Room, Span, last_key, previous_key};
+use crate::error::Error;
+use crate::steps::{Content, Step, content_of, has_numbers, steps};
+use crate::summary::{Filling, Summary};
+
+/// Bounds of what is read at a time.
+const ROOM: Room = Room {
+    rows: 32 << 10,
+    bytes: 2 << 20,
+};
+
+/// A query of buckets.
+pub(super) struct Intervals<'r, 'a> {
+    pub(super) reading: &'r Reading<'a>,
+    pub(super) span: Span,
+    /// Width of each bucket; `None` for one bucket over the whole time.
+    pub(super) width: Option<u64>,
+    /// True if the covered time and the time-weighted mean are asked for.
+    pub(super) durations: bool,
+    /// No time after this one is covered.
+    pub(super) now: i64,
+}
+
+/// Where the next page goes on, if there is more.
+pub(super) type Next = Option<(Option<RowKey>, SeriesProgress)>;
+
+impl Intervals<'_, '_> {
+    /// Where a series begins.
+    pub(super) fn begin(&self) -> SeriesProgress {
+        let seek = self.span.since.checked_sub(1).filter(|_| self.durations);
+        SeriesProgress::begin(self.span.since, seek)
+    }
+
+    /// Returns at most `most` buckets.
+    pub(super) fn read(
+        &self,
+        mut after: Option<RowKey>,
+        mut progress: SeriesProgress,
+        most: usize,
+    ) -> Result<(Vec<Bucket>, Next), Error> {
+        // The value that holds at the start.
+        if let Some(seek) = progress.seek {
+            let before = Span {
+                since: i64::MIN,
+                last: seek,
+            };
+            match self.reading.last(before) {
+                Last::Found(key, _) => after = Some(previous_key(key)),
+                Last::Nothing => {}
+                Last::NotAfter(time) => {
+                    progress.seek = Some(time);
+                    return Ok((Vec::new(), Some((after, progress))));
+                }
+            }
+            progress.seek = None;
+        }
+        let mut filler = Filler {
+            intervals: self,
+            progress,
+            most,
+            full: Vec::new(),
+        };
+        loop {
+            if filler.is_full() || self.reading.page.is_spent() {
+                return Ok((filler.full, Some((after, filler.progress))));
+            }
+            let run = self.next_run(after);
+            let first = run.as_ref().and_then(|run| run.start());
+            let last = first.map_or(self.span.last, |start| start.saturating_sub(1));
+            if let Some(run) = run.filter(|_| after == Some(last_key(last))) {
+                after = filler.add_run(&run).or(after);
+                continue;
+            }
+            let since = match after {
+                Some(_) => i64::MIN,
+                None => self.span.since,
+            };
+            let window = self.reading.window(after, Span { since, last }, ROOM)?;
+            let rows = &window.rows;
+            for step in steps(rows) {
+                let key = match step {
+                    Step::Row(row) => rows.key(row),
+                    Step::Event(mark) => Some(mark.key),
+                };
+                let is_added = match step {
+                    Step::Row(row) => {
+                        let time = rows.times().get(row).copied().unwrap_or(0);
+                        let data_type = &self.reading.series.data_type;
+                        filler.add_row(time, content_of(rows, row, data_type))
+                    }
+                    Step::Event(mark) => filler.add_event(&mark),
+                };
+                if !is_added {
+                    return Ok((filler.full, Some((after, filler.progress))));
+                }
+                after = key.or(after);
+            }
+            if window.end.is_none() && first.is_none() {
+                break;
+            }
+            after = Some(window.end.unwrap_or(last_key(last)));
+        }
+        let is_complete = filler.finish();
+        let Filler { progress, full, .. } = filler;
+        let next = (!is_complete).then_some((Some(last_key(self.span.last)), progress));
+        Ok((full, next))
+    }
+
+    /// Finds the next buckets of a summary that can be added instead of rows after this key.
+    fn next_run(&self, after: Option<RowKey>) -> Option<Run> {
+        let reading = self.reading;
+        if !has_numbers(&reading.series.data_type) {
+            return None;
+        }
+        let since = self.span.since;
+        let from = after.map_or(since, |after| after.time.saturating_add(1).max(since));
+        let rest = Span {
+            since: from,
+            last: reading.horizon(from, self.span.last),
+        };
+        let mut extents: Vec<(i64, i64)> = Vec::new();
+        let mut summaries = Vec::new();
+        for part in reading.view.parts.iter() {
+            if !rest.overlaps(part.row.first_time, part.row.last_time) {
+                continue;
+            }
+            let found = reading.page.find(part, reading.series.id);
+            let Some(found) =
+                found.filter(|found| rest.overlaps(found.first_time, found.last_time))
+            else {
+                continue;
+            };
+            if !part.is_summarized() {
+                reading.page.spend(INDEX_WORK);
+            }
+            // Without a summary the rows say the same.
+            let summary = part.summary(reading.series.id, self.width);
+            if let Some(summary) = summary.unwrap_or_default() {
+                summaries.push((extents.len(), summary));
+            }
+            extents.push((found.first_time, found.last_time));
+        }
+        if summaries.is_empty() {
+            return None;
+        }
+        for rows in &reading.view.memory {
+            let of_rows = [rows.times().first(), rows.times().last()];
+            let of_marks = [rows.marks().first(), rows.marks().last()];
+            let of_marks = of_marks.into_iter().flatten().map(|mark| mark.key.time);
+            let times = of_rows.into_iter().flatten().copied().chain(of_marks);
+            if let Some((first, last)) = times.clone().min().zip(times.max()) {
+                extents.push((first, last));
+            }
+        }
+        let marks = match self.durations {
+            true => reading.engine_marks(rest),
+            false => Vec::new(),
+        };
+        let runs = summaries.into_iter().filter_map(|(own, summary)| {
+            let others = extents.iter().enumerate();
+            let others =
+                others.filter(|(index, extent)| *index != own && rest.overlaps(extent.0, extent.1));
+            let mut run = Run {
+                next: summary
+                    .buckets
+                    .partition_point(|one| one.bucket.start < from),
+                others: others.map(|(_, extent)| *extent).collect(),
+                marks: marks.iter().map(|mark| mark.key.time).collect(),
+                last: rest.last,
+                needs_clean: self.durations,
+                summary,
+            };
+            while let Some(one) = run.summary.buckets.get(run.next) {
+                let start = one.bucket.start;
+                reading.page.spend(1);
+                if run.end_of(one) > rest.last {
+                    return None;
+                }
+                if run.accepts(one, start) {
+                    return Some(run);
+                }
+                run.next += 1;
+            }
+            None
+        });
+        runs.min_by_key(Run::start)
+    }
+}
+
+/// Buckets of a summary, from one on.
+struct Run {
+    summary: Arc<Summary>,
+    next: usize,
+    /// First and last times of other rows of the series.
+    others: Vec<(i64, i64)>,
+    /// Times of the events that concern every variable.
+    marks: Vec<i64>,
+    last: i64,
+    needs_clean: bool,
+}
+
+impl Run {
+    fn start(&self) -> Option<i64> {
+        let one = self.summary.buckets.get(self.next)?;
+        Some(one.bucket.start)
+    }
+
+    /// The last nanosecond of a bucket.
+    fn end_of(&self, one: &Filling) -> i64 {
+        let width = i64::try_from(self.summary.width).unwrap_or(i64::MAX);
+        one.bucket.start.saturating_add(width - 1)
+    }
+
+    /// Returns true if nothing else is between `from` and the end of a bucket.
+    fn accepts(&self, one: &Filling, from: i64) -> bool {
+        let end = self.end_of(one);
+        let span = Span {
+            since: from,
+            last: end,
+        };
+        let is_alone = !self
+            .others
+            .iter()
+            .any(|other| span.overlaps(other.0, other.1));
+        let has_no_event = || {
+            let first = self.marks.partition_point(|time| *time < from);
+            self.marks.get(first).is_none_or(|time| *time > end)
+        };
+        is_alone && (!self.needs_clean || (one.is_clean() && has_no_event()))
+    }
+}
+
+/// Fills buckets.
+struct Filler<'i, 'r, 'a> {
+    intervals: &'i Intervals<'r, 'a>,
+    progress: SeriesProgress,
+    most: usize,
+    full: Vec<Bucket>,
+}
+
+impl Filler<'_, '_, '_> {
+    fn is_full(&self) -> bool {
+        self.full.len() >= self.most
+    }
+
+    /// The start of the bucket of a time.
+    fn start_of(&self, time: i64) -> i64 {
+        match self.intervals.width {
+            Some(width) => {
+                let width = i64::try_from(width).unwrap_or(i64::MAX).max(1);
+                time.div_euclid(width).saturating_mul(width)
+            }
+            None => self.intervals.span.since,
+        }
+    }
+
+    /// The end of the bucket of a time.
+    fn end_of(&self, time: i64) -> i64 {
+        match self.intervals.width {
+            Some(width) => self
+                .start_of(time)
+                .saturating_add(i64::try_from(width).unwrap_or(i64::MAX).max(1)),
+            None => i64::MAX,
+        }
+    }
+
+    /// Returns false if the bucket of this time needs room that is not there.
+    fn has_room_at(&self, time: i64) -> bool {
+        let is_current = |bucket: Bucket| bucket.is_empty() || bucket.start == self.start_of(time);
+        !self.is_full() || self.progress.bucket.is_none_or(is_current)
+    }
+
+    fn bucket_at(&mut self, time: i64) -> &mut Bucket {
+        let start = self.start_of(time);
+        if let Some(bucket) = self.progress.bucket
+            && bucket.start != start
+        {
+            self.close();
+        }
+        self.progress
+            .bucket
+            .get_or_insert_with(|| Bucket::new(start))
+    }
+
+    fn close(&mut self) {
+        let bucket = self.progress.bucket.take();
+        self.full.extend(bucket.filter(|bucket| !bucket.is_empty()));
+    }
+
+    /// Adds the value that holds until this time. Returns false if there is no room for all of it.
+    fn flow(&mut self, to: i64) -> bool {
+        let to = to.min(self.intervals.now);
+        while let Some(held) = self.progress.held.filter(|_| self.progress.at < to) {
+            let at = self.progress.at;
+            if !self.has_room_at(at) {
+                return false;
+            }
+            let end = self.end_of(at).min(to);
+            let time = end.wrapping_sub(at) as u64;
+            self.bucket_at(at).hold(held, time);
+            self.progress.at = end;
+        }
+        self.progress.at = self.progress.at.max(to);
+        true
+    }
+
+    fn add_row(&mut self, time: i64, content: Content) -> bool {
+        let is_inside = self.intervals.span.contains(time);
+        if !self.flow(time) || (is_inside && !self.has_room_at(time)) {
+            return false;
+        }
+        if is_inside {
+            let bucket = self.bucket_at(time);
+            match content {
+                Content::Bad => bucket.bad += 1,
+                Content::Number(number) => bucket.add(number),
+                Content::Other => bucket.add_other(),
+            }
+        }
+        self.hold(content.value());
+        true
+    }
+
+    fn add_event(&mut self, mark: &HistoryMark) -> bool {
+        let time = mark.key.time;
+        let (_, lost) = mark.event.parts();
+        let counts = lost > 0 && self.intervals.span.contains(time);
+        if !self.flow(time) || (counts && !self.has_room_at(time)) {
+            return false;
+        }
+        if counts {
+            self.bucket_at(time).lost += lost;
+        }
+        self.hold(None);
+        true
+    }
+
+    fn hold(&mut self, value: Option<f64>) {
+        self.progress.held = value.filter(|_| self.intervals.durations);
+    }
+
+    /// Adds buckets of a summary. Returns the key up to which they were added, if any was.
+    fn add_run(&mut self, run: &Run) -> Option<RowKey> {
+        let mut after = None;
+        let mut from = run.start()?;
+        for one in run.summary.buckets.get(run.next..).unwrap_or_default() {
+            let end = run.end_of(one);
+            let page = self.intervals.reading.page;
+            if end > run.last || !run.accepts(one, from) || page.is_spent() {
+                break;
+            }
+            page.spend(1);
+            let Filling {
+                mut bucket,
+                first_time,
+                last_time,
+                ..
+            } = *one;
+            if self.intervals.durations {
+                if !self.flow(first_time) {
+                    break;
+                }
+            } else {
+                (bucket.covered, bucket.time_mean) = (0, 0.0);
+            }
+            if !self.has_room_at(bucket.start) {
+                break;
+            }
+            self.bucket_at(bucket.start).join(&bucket);
+            if self.intervals.durations {
+                self.progress.at = last_time;
+                self.progress.held = Some(bucket.last);
+            }
+            after = Some(last_key(end));
+            from = end.saturating_add(1);
+        }
+        after
+    }
+
+    /// Completes the last bucket. Returns false if there is no room.
+    fn finish(&mut self) -> bool {
+        let end = self.intervals.span.last.saturating_add(1);
+        if !self.flow(end) || self.is_full() {
+            return false;
+        }
+        self.close();
+        true
+    }
+}

@@ -1,0 +1,357 @@
+//! The value of a series at points in time, from the rows on both sides of each point.
+//!
+//! Rows are read from the one before a point on. If many rows lie between two points, the row before
+//! the next point is searched instead.
+
+use trunkline_types::history::{HistoryMark, Row, RowKey, Rows};
+use trunkline_types::{DataType, Quality, Reason};
+
+use super::intervals::Next;
+use super::progress::SeriesProgress;
+use super::reading::{Last, Reading, Room, Span, last_key, previous_key};
+use crate::error::Error;
+use crate::schema::number_of;
+use crate::steps::{Content, Step, content_of, steps};
+
+/// Bounds of what is read at a time.
+const ROOM: Room = Room {
+    rows: 8 << 10,
+    bytes: 2 << 20,
+};
+/// Points of a window from which the rows are read on, instead of searching the next one.
+const DENSE: usize = 16;
+
+/// A query of points.
+pub(super) struct Points<'r, 'a> {
+    pub(super) reading: &'r Reading<'a>,
+    /// The points are from its first to its last nanosecond.
+    pub(super) span: Span,
+    /// From point to point; `None` if there is only one, at the start of the span.
+    pub(super) step: Option<i64>,
+    /// True if numbers are interpolated linearly.
+    pub(super) is_linear: bool,
+    /// No value holds after this time.
+    pub(super) now: i64,
+}
+
+/// Returns true if values of this type may lie between two others.
+fn is_sloped(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::I8
+        | DataType::I16
+        | DataType::I32
+        | DataType::I64
+        | DataType::U8
+        | DataType::U16
+        | DataType::U32
+        | DataType::U64
+        | DataType::F32
+        | DataType::F64 => true,
+        DataType::Bool
+        | DataType::Timestamp
+        | DataType::Enum(_)
+        | DataType::String
+        | DataType::Bytes
+        | DataType::Array(_)
+        | DataType::Struct(_)
+        | DataType::Waveform(_) => false,
+    }
+}
+
+fn first_point(span: Span, step: Option<i64>) -> i64 {
+    match step.map(|step| (step, span.since.rem_euclid(step))) {
+        None | Some((_, 0)) => span.since,
+        Some((step, over)) => span.since.saturating_add(step - over),
+    }
+}
+
+impl Points<'_, '_> {
+    pub(super) fn begin(&self) -> SeriesProgress {
+        let first = first_point(self.span, self.step);
+        SeriesProgress::begin(first, Some(first))
+    }
+
+    /// The type of the values at the points: an integer may become a fraction.
+    pub(super) fn data_type(&self) -> DataType {
+        match &self.reading.series.data_type {
+            DataType::F32 => DataType::F32,
+            data_type if self.interpolates() && is_sloped(data_type) => DataType::F64,
+            data_type => data_type.clone(),
+        }
+    }
+
+    fn interpolates(&self) -> bool {
+        self.is_linear && is_sloped(&self.reading.series.data_type)
+    }
+
+    /// Returns rows at the points, as many as there is room for. A series without a row before the
+    /// end of the span has none.
+    pub(super) fn read(
+        &self,
+        mut after: Option<RowKey>,
+        progress: SeriesProgress,
+        room: Room,
+    ) -> Result<(Rows, Next), Error> {
+        let data_type = self.data_type();
+        let mut filler = Filler {
+            points: self,
+            room,
+            out: Rows::new(match self.reading.series.rows().word_bytes() {
+                Some(_) => data_type.fixed_size(),
+                None => None,
+            }),
+            is_f32: data_type == DataType::F32,
+            before: None,
+            progress,
+        };
+        // The row before, which the last page has read too.
+        if let Some(key) = filler.progress.before {
+            let span = Span {
+                since: i64::MIN,
+                last: key.time,
+            };
+            let one = Room { rows: 1, ..ROOM };
+            let window = self.reading.window(Some(previous_key(key)), span, one)?;
+            if window.rows.key(0) == Some(key) {
+                filler.before = Some(self.sample(&window.rows, 0, key));
+            }
+        }
+        loop {
+            if filler.is_done() {
+                return Ok((filler.out, None));
+            }
+            if filler.is_full() || self.reading.page.is_spent() {
+                return Ok((filler.out, Some((after, filler.progress))));
+            }
+            if let Some(seek) = filler.progress.seek {
+                let before = Span {
+                    since: i64::MIN,
+                    last: seek,
+                };
+                match self.reading.last(before) {
+                    Last::Found(key, _) => after = Some(previous_key(key)),
+                    Last::Nothing => {}
+                    Last::NotAfter(time) => {
+                        filler.progress.seek = Some(time);
+                        return Ok((filler.out, Some((after, filler.progress))));
+                    }
+                }
+                filler.progress.seek = None;
+            }
+            // The row after the last point may be beyond the end of the time.
+            let last = match self.interpolates() {
+                true => i64::MAX,
+                false => self.span.last,
+            };
+            let since = match after {
+                Some(_) => i64::MIN,
+                None => filler.progress.at.saturating_add(1),
+            };
+            let window = self.reading.window(after, Span { since, last }, ROOM)?;
+            let at = filler.progress.at;
+            let first = window.rows.times().first();
+            let is_untouched = filler.before.is_none() && at == first_point(self.span, self.step);
+            if is_untouched && first.map_or(window.end.is_none(), |first| *first > self.span.last) {
+                // There is no row that any point could depend on.
+                return Ok((filler.out, None));
+            }
+            for step in steps(&window.rows) {
+                let key = match step {
+                    Step::Row(row) => window.rows.key(row),
+                    Step::Event(mark) => Some(mark.key),
+                };
+                let is_added = match (step, key) {
+                    (Step::Row(row), Some(key)) => {
+                        filler.add_row(self.sample(&window.rows, row, key))
+                    }
+                    (Step::Event(mark), _) => filler.add_event(&mark),
+                    (Step::Row(_), None) => true,
+                };
+                if !is_added {
+                    return Ok((filler.out, Some((after, filler.progress))));
+                }
+                after = key.or(after);
+                if filler.is_done() {
+                    return Ok((filler.out, None));
+                }
+            }
+            let Some(end) = window.end else {
+                // Nothing comes after the last row.
+                let is_complete = filler.add_rest(i64::MAX);
+                let next = (!is_complete).then_some((Some(last_key(last)), filler.progress));
+                return Ok((filler.out, next));
+            };
+            after = Some(end);
+            if !self.interpolates() || filler.progress.gap.is_some() {
+                // Rows up to this time are known; those at this very time may follow.
+                filler.add_rest(end.time.saturating_sub(1));
+            }
+            let rows = &window.rows;
+            let is_long = rows.len() >= ROOM.rows / 2 || rows.memory() >= ROOM.bytes / 2;
+            let points = filler.points_since(at);
+            if is_long && points < DENSE && filler.progress.at > end.time {
+                filler.progress.seek = Some(filler.progress.at);
+                // It is found again, with what is after it.
+                filler.forget_before();
+            }
+        }
+    }
+
+    fn sample(&self, rows: &Rows, row: usize, key: RowKey) -> Sample {
+        let data_type = &self.reading.series.data_type;
+        let word = rows.words().get(row).copied();
+        let value = rows.with_row(row, |row| row.value.to_vec());
+        Sample {
+            key,
+            quality: rows.quality(row),
+            content: content_of(rows, row, data_type),
+            number: word.map_or(f64::NAN, |word| number_of(word, data_type)),
+            value: value.unwrap_or_default(),
+        }
+    }
+}
+
+/// A row on one side of a point.
+struct Sample {
+    key: RowKey,
+    quality: Quality,
+    content: Content,
+    number: f64,
+    /// In wire form.
+    value: Vec<u8>,
+}
+
+struct Filler<'p, 'r, 'a> {
+    points: &'p Points<'r, 'a>,
+    room: Room,
+    out: Rows,
+    is_f32: bool,
+    before: Option<Sample>,
+    progress: SeriesProgress,
+}
+
+impl Filler<'_, '_, '_> {
+    fn is_done(&self) -> bool {
+        self.progress.at > self.points.span.last
+    }
+
+    fn is_full(&self) -> bool {
+        self.out.len() >= self.room.rows || self.out.memory() >= self.room.bytes
+    }
+
+    fn forget_before(&mut self) {
+        self.before = None;
+        (self.progress.before, self.progress.gap) = (None, None);
+    }
+
+    /// Number of points that were passed since this one.
+    fn points_since(&self, at: i64) -> usize {
+        let passed = self.progress.at.saturating_sub(at);
+        passed
+            .checked_div(self.points.step.unwrap_or(0))
+            .unwrap_or(0) as usize
+    }
+
+    /// Adds the points before a row. Returns false if there is no room for all of them.
+    fn add_row(&mut self, sample: Sample) -> bool {
+        while !self.is_done() && self.progress.at < sample.key.time {
+            if self.is_full() {
+                return false;
+            }
+            self.add_point(Some(&sample));
+        }
+        self.progress.before = Some(sample.key);
+        self.progress.gap = None;
+        self.before = Some(sample);
+        true
+    }
+
+    fn add_event(&mut self, mark: &HistoryMark) -> bool {
+        if self.before.is_some() {
+            self.progress.gap.get_or_insert(mark.key.time);
+        }
+        true
+    }
+
+    /// Adds the points up to a time before which no row follows. Returns false if there is no room
+    /// for all of them.
+    fn add_rest(&mut self, last: i64) -> bool {
+        while !self.is_done() && self.progress.at <= last {
+            if self.is_full() {
+                return false;
+            }
+            self.add_point(None);
+        }
+        true
+    }
+
+    /// Adds the point that is due, with the row after it if there is one.
+    fn add_point(&mut self, next: Option<&Sample>) {
+        let at = self.progress.at;
+        let is_interpolated = self.points.interpolates();
+        let before = self.before.as_ref();
+        let before = before.filter(|before| before.content != Content::Bad);
+        let found = before.and_then(|before| {
+            let is_at_row = before.key.time == at;
+            if is_at_row || !is_interpolated {
+                let end = self.progress.gap.unwrap_or(i64::MAX);
+                let holds = is_at_row || (at < end && at <= self.points.now);
+                let value = match is_interpolated {
+                    true => self.value_of(before.number),
+                    false => before.value.clone(),
+                };
+                return holds.then_some((before.key, before.quality, value));
+            }
+            let next = next.filter(|_| self.progress.gap.is_none())?;
+            let (from, to) = (before.content.value()?, next.content.value()?);
+            let number = between((before.key.time, from), (next.key.time, to), at)?;
+            let quality = before.quality.worst(next.quality);
+            Some((before.key, quality, self.value_of(number)))
+        });
+        let row = match &found {
+            Some((key, quality, value)) => Row {
+                key: RowKey { time: at, ..*key },
+                delay: 0,
+                quality: *quality,
+                value,
+            },
+            None => Row {
+                key: RowKey {
+                    time: at,
+                    ..RowKey::default()
+                },
+                delay: 0,
+                quality: Quality::bad(Reason::NoValue),
+                value: &[],
+            },
+        };
+        self.out.push(&row);
+        self.progress.at = match self.points.step {
+            Some(step) => at.checked_add(step),
+            None => None,
+        }
+        .unwrap_or(i64::MAX);
+    }
+
+    fn value_of(&self, number: f64) -> Vec<u8> {
+        match self.is_f32 {
+            true => (number as f32).to_le_bytes().to_vec(),
+            false => number.to_le_bytes().to_vec(),
+        }
+    }
+}
+
+/// The number at a time on the line between two points; `None` if it is not finite.
+fn between(from: (i64, f64), to: (i64, f64), at: i64) -> Option<f64> {
+    let whole = i128::from(to.0) - i128::from(from.0);
+    let share = (i128::from(at) - i128::from(from.0)) as f64 / whole as f64;
+    let difference = to.1 - from.1;
+    let number = match difference.is_finite() {
+        true => from.1 + difference * share,
+        // Far apart: their difference is not a number that exists.
+        false => from.1 * (1.0 - share) + to.1 * share,
+    };
+    let (low, high) = (from.1.min(to.1), from.1.max(to.1));
+    let is_finite = from.1.is_finite() && to.1.is_finite() && number.is_finite();
+    is_finite.then(|| number.clamp(low, high))
+}

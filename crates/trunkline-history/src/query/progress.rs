@@ -1,0 +1,154 @@
+//! What the next page of a query must know of those before: the state in a cursor.
+//!
+//! ```text
+//! version 1 u8 | since i64 | last i64 | now i64 | width varint | flags u8 |
+//! [seek i64] | at i64 | [held f64] | [before: time i64, epoch u64, sequence u64] | [gap i64] |
+//! buckets, at most one
+//! ```
+
+use trunkline_types::history::{Bucket, RowKey};
+use trunkline_types::wire::{
+    DecodeError, Reader, decode_buckets, encode_buckets, put_f64, put_i64, put_u8, put_u64,
+    put_varint,
+};
+
+use super::reading::Span;
+use crate::error::Error;
+
+const VERSION: u8 = 1;
+const SEEK: u8 = 1;
+const HELD: u8 = 2;
+const BEFORE: u8 = 4;
+const GAP: u8 = 8;
+
+/// The state of a query, which its first page decides in part.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Progress {
+    pub(super) span: Span,
+    /// The time of the first page.
+    pub(super) now: i64,
+    /// Width of the buckets, or step of the grid, in nanoseconds; 0 if there is none.
+    pub(super) width: u64,
+    /// Where the series of the cursor is.
+    pub(super) series: SeriesProgress,
+}
+
+/// Where a series is, beside the key up to which it was read.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct SeriesProgress {
+    /// While the last row up to a time is searched: this time.
+    pub(super) seek: Option<i64>,
+    /// Everything before this time is in the pages.
+    pub(super) at: i64,
+    /// The good value that holds at this time; NaN if it is no number.
+    pub(super) held: Option<f64>,
+    /// The last row before this time.
+    pub(super) before: Option<RowKey>,
+    /// The time of the first event after that row.
+    pub(super) gap: Option<i64>,
+    /// A bucket that is not complete.
+    pub(super) bucket: Option<Bucket>,
+}
+
+impl SeriesProgress {
+    pub(super) fn begin(at: i64, seek: Option<i64>) -> Self {
+        Self {
+            seek,
+            at,
+            held: None,
+            before: None,
+            gap: None,
+            bucket: None,
+        }
+    }
+}
+
+impl Progress {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_u8(&mut out, VERSION);
+        for time in [self.span.since, self.span.last, self.now] {
+            put_i64(&mut out, time);
+        }
+        put_varint(&mut out, self.width);
+        let SeriesProgress {
+            seek,
+            at,
+            held,
+            before,
+            gap,
+            bucket,
+        } = &self.series;
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        put_u8(
+            &mut out,
+            flag(seek.is_some(), SEEK)
+                | flag(held.is_some(), HELD)
+                | flag(before.is_some(), BEFORE)
+                | flag(gap.is_some(), GAP),
+        );
+        if let Some(seek) = seek {
+            put_i64(&mut out, *seek);
+        }
+        put_i64(&mut out, *at);
+        if let Some(held) = held {
+            put_f64(&mut out, *held);
+        }
+        if let Some(before) = before {
+            put_i64(&mut out, before.time);
+            put_u64(&mut out, before.epoch);
+            put_u64(&mut out, before.sequence);
+        }
+        if let Some(gap) = gap {
+            put_i64(&mut out, *gap);
+        }
+        encode_buckets(bucket.as_slice(), &mut out);
+        out
+    }
+
+    /// # Errors
+    /// [`Error::Cursor`].
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        match (Self::read(&mut reader), reader.is_empty()) {
+            (Ok(Some(progress)), true) => Ok(progress),
+            _ => Err(Error::Cursor),
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
+        if reader.u8()? != VERSION {
+            return Ok(None);
+        }
+        let (since, last, now) = (reader.i64()?, reader.i64()?, reader.i64()?);
+        let width = reader.varint()?;
+        let flags = reader.u8()?;
+        let has = |flag: u8| flags & flag != 0;
+        let seek = has(SEEK).then(|| reader.i64()).transpose()?;
+        let at = reader.i64()?;
+        let held = has(HELD).then(|| reader.f64()).transpose()?;
+        let mut before = None;
+        if has(BEFORE) {
+            before = Some(RowKey {
+                time: reader.i64()?,
+                epoch: reader.u64()?,
+                sequence: reader.u64()?,
+            });
+        }
+        let gap = has(GAP).then(|| reader.i64()).transpose()?;
+        let buckets = decode_buckets(reader)?;
+        Ok(Some(Self {
+            span: Span { since, last },
+            now,
+            width,
+            series: SeriesProgress {
+                seek,
+                at,
+                held,
+                before,
+                gap,
+                bucket: buckets.first().copied(),
+            },
+        }))
+    }
+}

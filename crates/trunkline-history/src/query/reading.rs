@@ -1,0 +1,686 @@
+//! Reads the rows of one series in the order of their keys, from all places where they are: files,
+//! and chunks in memory.
+//!
+//! Rows are read in windows of bounded work. A window ends at a key up to which everything was read,
+//! so the next one can begin there, in this page or in the next.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trunkline_types::history::{HistoryEvent, HistoryMark, RowKey, Rows};
+use trunkline_types::{Pattern, Position};
+
+use crate::catalogue::{ENGINE_SERIES, Series};
+use crate::error::Error;
+use crate::part::{self, Part, PartStream};
+use crate::tail::Segment;
+
+/// Work of a page, in rows that are decoded.
+pub(crate) const PAGE_WORK: usize = 512 << 10;
+/// Work to read the index of a file, to begin to read rows of it, and to find a series in it.
+pub(crate) const INDEX_WORK: usize = 16 << 10;
+const OPEN_WORK: usize = 1 << 10;
+const FIND_WORK: usize = 1;
+/// Rows that are read first to find the last one.
+const LAST_ROWS: u64 = 512;
+/// Rows for which a file that is read anyway is read on for the next series.
+const PREFETCH_ROWS: u64 = 64 << 10;
+
+/// Where the rows of a series are at a moment: files in the order of their first times, and sorted
+/// chunks in memory.
+pub(crate) struct View {
+    pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    pub(crate) memory: Vec<Arc<Rows>>,
+}
+
+impl View {
+    /// Returns where the rows of a series are in these files and segments.
+    pub(crate) fn of<'s>(
+        parts: &Arc<Vec<Arc<Part>>>,
+        segments: impl Iterator<Item = &'s Segment>,
+        series: u32,
+    ) -> Self {
+        let mut memory = Vec::new();
+        for segment in segments {
+            if let Some(rows) = segment.rows.get(&series) {
+                rows.chunks(&mut memory);
+            }
+        }
+        Self {
+            parts: Arc::clone(parts),
+            memory,
+        }
+    }
+}
+
+/// Times from the first to the last nanosecond.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    pub(crate) since: i64,
+    pub(crate) last: i64,
+}
+
+impl Span {
+    pub(crate) fn contains(self, time: i64) -> bool {
+        time >= self.since && time <= self.last
+    }
+
+    pub(crate) fn overlaps(self, first: i64, last: i64) -> bool {
+        last >= self.since && first <= self.last
+    }
+}
+
+/// What the series of a page have in common.
+#[derive(Default)]
+pub(crate) struct Page {
+    /// What could not be read: the names of files, with the reasons.
+    pub(crate) damage: RefCell<BTreeSet<String>>,
+    /// The files that are being read, by their paths. The rows of one series follow those of another
+    /// in a file, so that one pass reads them all.
+    streams: RefCell<HashMap<PathBuf, PartStream>>,
+    /// Parts whose index cannot be read.
+    unreadable: RefCell<BTreeSet<PathBuf>>,
+    work: Cell<usize>,
+}
+
+impl Page {
+    pub(crate) fn spend(&self, work: usize) {
+        self.work.set(self.work.get().saturating_add(work));
+    }
+
+    pub(crate) fn work(&self) -> usize {
+        self.work.get()
+    }
+
+    /// Returns true if the page should end here.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.work.get() >= PAGE_WORK
+    }
+
+    fn note_damage(&self, part: &Part, error: &Error) {
+        let sentence = format!("{} cannot be read: {}", part.row.path, error.sentence());
+        self.damage.borrow_mut().insert(sentence);
+    }
+
+    /// Returns what was read from a part; notes why nothing was.
+    pub(crate) fn or_damage<T>(&self, part: &Part, read: Result<T, Error>) -> Option<T> {
+        read.map_err(|error| self.note_damage(part, &error)).ok()
+    }
+
+    /// Returns where a part has rows of a series. A part that cannot be read has none.
+    pub(crate) fn find(&self, part: &Part, series: u32) -> Option<part::Span> {
+        if self.is_unreadable(part) {
+            return None;
+        }
+        self.spend(match part.is_indexed() {
+            true => FIND_WORK,
+            false => INDEX_WORK,
+        });
+        let found = self.or_damage(part, part.span(series));
+        if found.is_none() {
+            self.unreadable.borrow_mut().insert(part.path.clone());
+        }
+        found.flatten()
+    }
+
+    fn is_unreadable(&self, part: &Part) -> bool {
+        let unreadable = self.unreadable.borrow();
+        !unreadable.is_empty() && unreadable.contains(&part.path)
+    }
+}
+
+/// Reads one series.
+pub(crate) struct Reading<'a> {
+    pub(crate) page: &'a Page,
+    pub(crate) series: &'a Series,
+    pub(crate) view: View,
+    /// The chunks in memory with the events that concern every variable.
+    pub(crate) of_engine: &'a [Arc<Rows>],
+    /// Only updates and events after this position.
+    pub(crate) position: Option<Position>,
+    /// The wanted series after this one, which are read from the same files soon.
+    pub(crate) following: &'a [Series],
+    pub(crate) patterns: &'a [Pattern],
+}
+
+/// Bounds of a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Number of rows and events.
+    pub(crate) rows: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Consecutive rows and events.
+pub(crate) struct Window {
+    /// Sorted. Those that concern every variable are among the events.
+    pub(crate) rows: Rows,
+    /// Everything up to this key was read; `None` if that is everything within the time.
+    pub(crate) end: Option<RowKey>,
+}
+
+/// The last row of a time.
+pub(crate) enum Last {
+    Found(RowKey, Box<Rows>),
+    Nothing,
+    /// None is later than this time. Where the search goes on.
+    NotAfter(i64),
+}
+
+impl Reading<'_> {
+    /// Returns rows and events after a key and within a time, as far as room and work allow. Returns
+    /// some, or a later end, whenever there is more.
+    pub(crate) fn window(
+        &self,
+        after: Option<RowKey>,
+        span: Span,
+        room: Room,
+    ) -> Result<Window, Error> {
+        let from = after.map_or(span.since, |after| after.time.max(span.since));
+        let reached = Span {
+            since: span.since,
+            last: self.horizon(from, span.last),
+        };
+        // The next one comes last.
+        let mut waiting = self.sources(after, reached);
+        waiting.sort_by_key(|source| std::cmp::Reverse(source.floor));
+        let mut active: Vec<Source> = Vec::new();
+        let mut out = self.series.rows();
+        let mut marks: Vec<HistoryMark> = Vec::new();
+        let mut end = (reached.last < span.last).then_some(last_key(reached.last));
+        loop {
+            let mut first: Option<(RowKey, usize)> = None;
+            let mut second: Option<RowKey> = None;
+            for (index, source) in active.iter().enumerate() {
+                let Some(key) = source.head() else { continue };
+                match first {
+                    Some((known, _)) if known <= key => {
+                        second = Some(second.map_or(key, |second| second.min(key)));
+                    }
+                    _ => {
+                        second = first.map(|(key, _)| key);
+                        first = Some((key, index));
+                    }
+                }
+            }
+            let next_waiting = waiting.last().map(|source| source.floor);
+            if let Some(floor) = next_waiting
+                && first.is_none_or(|(key, _)| floor <= key)
+                && let Some(mut source) = waiting.pop()
+            {
+                source.begin(self, &mut marks);
+                active.push(source);
+                continue;
+            }
+            let Some((key, index)) = first else {
+                break;
+            };
+            let Some(source) = active.get_mut(index) else {
+                break;
+            };
+            if source.needs_read() {
+                let before = previous_key(key);
+                if self.page.is_spent() && after.is_none_or(|after| before > after) {
+                    end = Some(before);
+                    break;
+                }
+                source.read(self, reached, &mut marks);
+                continue;
+            }
+            let next = [second, next_waiting].into_iter().flatten().min();
+            let stop = match next {
+                Some(next) => source.rows.seek(next).max(source.at + 1),
+                None => source.end,
+            };
+            let stop = stop
+                .min(source.end)
+                .min(source.at + room.rows.saturating_sub(out.len()));
+            out.append(&source.rows, source.at..stop);
+            self.page.spend((stop - source.at) / 4);
+            source.at = stop;
+            if out.len() >= room.rows || out.memory() >= room.bytes {
+                end = out.len().checked_sub(1).and_then(|last| out.key(last));
+                break;
+            }
+        }
+        // Before those of the variable at the same time.
+        let until = end.map_or(span.last, |end| end.time);
+        marks.splice(
+            0..0,
+            self.engine_marks(Span {
+                since: from,
+                last: until,
+            }),
+        );
+        marks.retain(|mark| {
+            span.contains(mark.key.time)
+                && self.is_after_position(&mark.key)
+                && after.is_none_or(|after| mark.key > after)
+                && end.is_none_or(|end| mark.key <= end)
+        });
+        marks.sort_by_key(|mark| mark.key);
+        if out.len() + marks.len() > room.rows
+            && let Some(last) = key_at(&out, &marks, room.rows)
+        {
+            let mut fewer = Rows::new(out.word_bytes());
+            fewer.append(&out, 0..out.seek(next_key(last)));
+            out = fewer;
+            marks.retain(|mark| mark.key <= last);
+            end = Some(last);
+        }
+        for mark in marks {
+            out.push_mark(mark);
+        }
+        Ok(Window { rows: out, end })
+    }
+
+    /// Returns the time up to which the files that may have rows are known, without reading the
+    /// indices of more files than the work of the page allows. It is not before `from`.
+    pub(crate) fn horizon(&self, from: i64, last: i64) -> i64 {
+        for part in self.view.parts.iter() {
+            if part.row.first_time > last {
+                break;
+            }
+            if part.row.last_time < from || part.is_indexed() || self.page.is_unreadable(part) {
+                continue;
+            }
+            if self.page.is_spent() && part.row.first_time > from {
+                return part.row.first_time - 1;
+            }
+            self.page.find(part, self.series.id);
+        }
+        last
+    }
+
+    /// Returns the events of a time that concern every variable, in the order of their keys.
+    pub(crate) fn engine_marks(&self, span: Span) -> Vec<HistoryMark> {
+        let mut marks = Vec::new();
+        for part in self.view.parts.iter() {
+            if span.overlaps(part.row.first_time, part.row.last_time)
+                && !self.page.is_unreadable(part)
+                && let Some(of_part) = self.page.or_damage(part, part.engine_marks())
+            {
+                marks.extend(of_part.iter().copied());
+            }
+        }
+        let in_memory = self.of_engine.iter().flat_map(|rows| rows.marks());
+        marks.extend(in_memory.copied());
+        marks.retain(|mark| span.contains(mark.key.time));
+        marks.sort_by_key(|mark| mark.key);
+        marks
+    }
+
+    /// Returns the last row of a time, or where the search goes on in the next page.
+    pub(crate) fn last(&self, span: Span) -> Last {
+        let mut best: Option<(RowKey, Rows)> = None;
+        let offer = |rows: &Rows, row: usize, best: &mut Option<(RowKey, Rows)>| {
+            let Some(key) = rows.key(row) else { return };
+            if best.as_ref().is_none_or(|(known, _)| *known < key) {
+                let mut only = Rows::new(rows.word_bytes());
+                only.append(rows, row..row + 1);
+                *best = Some((key, only));
+            }
+        };
+        for rows in &self.view.memory {
+            let end = rows.times().partition_point(|time| *time <= span.last);
+            if let Some(row) = end.checked_sub(1)
+                && rows
+                    .times()
+                    .get(row)
+                    .is_some_and(|time| span.contains(*time))
+            {
+                offer(rows, row, &mut best);
+            }
+        }
+        let parts = self.view.parts.iter();
+        let mut parts: Vec<_> = parts
+            .filter(|part| span.overlaps(part.row.first_time, part.row.last_time))
+            .collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.row.last_time));
+        for part in parts {
+            if best
+                .as_ref()
+                .is_some_and(|(key, _)| part.row.last_time < key.time)
+            {
+                break;
+            }
+            // Everything that may be later was looked at.
+            let not_after = part.row.last_time;
+            if best.is_none() && self.page.is_spent() && not_after < span.last {
+                return Last::NotAfter(not_after);
+            }
+            let Some(found) = self.page.find(part, self.series.id) else {
+                continue;
+            };
+            let range = part.narrow(found, span.since, span.last);
+            let Some((first, end)) = self.page.or_damage(part, range) else {
+                continue;
+            };
+            let (mut to, mut count) = (end, LAST_ROWS);
+            while to > first {
+                let from = to.saturating_sub(count).max(first);
+                count = (count * 2).min(PREFETCH_ROWS);
+                self.page.spend(OPEN_WORK + (to - from) as usize);
+                let mut rows = self.series.rows();
+                let read = part.read(self.series, from, to, &mut rows);
+                if self.page.or_damage(part, read).is_none() {
+                    break;
+                }
+                let is_inside = |row: &usize| {
+                    let time = rows.times().get(*row);
+                    time.is_some_and(|time| span.contains(*time))
+                };
+                if let Some(row) = (0..rows.len()).rev().find(is_inside) {
+                    offer(&rows, row, &mut best);
+                    break;
+                }
+                to = from;
+            }
+        }
+        match best {
+            Some((key, rows)) => Last::Found(key, Box::new(rows)),
+            None => Last::Nothing,
+        }
+    }
+
+    /// Epochs are compared for equality only; the rows of others are selected by time. Late samples
+    /// of this epoch are not after a position, because they never were the value.
+    fn is_after_position(&self, key: &RowKey) -> bool {
+        let position = self.position;
+        position.is_none_or(|at| {
+            key.epoch != at.epoch || (key.sequence > at.sequence && !key.is_late())
+        })
+    }
+
+    /// Returns the updates after the position that the query names; `None` if these are all.
+    fn after_position(&self, rows: &Rows) -> Option<Rows> {
+        self.position?;
+        let mut left = Rows::new(rows.word_bytes());
+        for row in 0..rows.len() {
+            let key = rows.key(row);
+            if key.is_some_and(|key| self.is_after_position(&key)) {
+                left.append(rows, row..row + 1);
+            }
+        }
+        Some(left)
+    }
+
+    /// Everything that may have rows after a key and within the time.
+    fn sources(&self, after: Option<RowKey>, span: Span) -> Vec<Source> {
+        let from = after.map_or(span.since, |after| after.time.max(span.since));
+        let wanted = Span {
+            since: from,
+            last: span.last,
+        };
+        let lowest = |time: i64| {
+            let floor = first_key(time.max(from));
+            after.map_or(floor, |after| floor.max(next_key(after)))
+        };
+        let mut sources = Vec::new();
+        for part in self.view.parts.iter() {
+            if !wanted.overlaps(part.row.first_time, part.row.last_time) {
+                continue;
+            }
+            let found = self.page.find(part, self.series.id);
+            let Some(found) =
+                found.filter(|found| wanted.overlaps(found.first_time, found.last_time))
+            else {
+                continue;
+            };
+            let range = part.narrow(found, from, span.last);
+            let Some((first, end)) = self.page.or_damage(part, range) else {
+                continue;
+            };
+            sources.push(Source {
+                rows: Arc::new(Rows::new(None)),
+                at: 0,
+                end: 0,
+                floor: lowest(found.first_time),
+                after,
+                file: Some(InFile {
+                    part: Arc::clone(part),
+                    next: first,
+                    end,
+                    last_time: found.first_time.max(from),
+                }),
+            });
+        }
+        for rows in &self.view.memory {
+            let start = rows.times().partition_point(|time| *time < span.since);
+            let start = match after {
+                Some(after) => start.max(rows.seek(next_key(after))),
+                None => start,
+            };
+            let end = rows.times().partition_point(|time| *time <= span.last);
+            let of_marks = rows.marks().first().map(|mark| mark.key);
+            let of_rows = rows.key(start).filter(|_| start < end);
+            let Some(first) = of_rows.into_iter().chain(of_marks).min() else {
+                continue;
+            };
+            sources.push(Source {
+                rows: Arc::clone(rows),
+                at: start,
+                end: end.max(start),
+                floor: first.max(lowest(from)),
+                after,
+                file: None,
+            });
+        }
+        sources
+    }
+
+    /// Takes the next rows of a file, and returns their number. A page that is damaged is left out,
+    /// and an event says so.
+    fn take(&self, file: &InFile, span: Span, rows: &mut Rows) -> u64 {
+        if let Ok(taken) = self.try_take(file, span, rows) {
+            self.page.spend(taken as usize);
+            return taken;
+        }
+        // Page by page, so that one page is lost and not its neighbours.
+        let end = part::page_end(file.next).min(file.end);
+        let mut page = self.series.rows();
+        if let Err(error) = file.part.read(self.series, file.next, end, &mut page) {
+            self.page.note_damage(&file.part, &error);
+            rows.push_mark(HistoryMark {
+                key: last_key(file.last_time),
+                event: HistoryEvent::Lost(None),
+            });
+        } else {
+            *rows = page;
+        }
+        self.page.spend(OPEN_WORK + (end - file.next) as usize);
+        end - file.next
+    }
+
+    fn try_take(&self, file: &InFile, span: Span, rows: &mut Rows) -> Result<u64, Error> {
+        let most = file.end - file.next;
+        let mut streams = self.page.streams.borrow_mut();
+        let known = streams.remove(&file.part.path);
+        let known = known.filter(|stream| stream.is_at(self.series.id, file.next));
+        let mut stream = match known {
+            Some(stream) => stream,
+            None => self.stream(file, span)?,
+        };
+        let taken = stream.take(self.series, file.next, most as usize, rows)?;
+        streams.insert(file.part.path.clone(), stream);
+        Ok(taken)
+    }
+
+    /// Begins to read a file at the next row, for this series and the wanted ones after it, as far
+    /// as a page may have room for them.
+    fn stream(&self, file: &InFile, span: Span) -> Result<PartStream, Error> {
+        self.page.spend(OPEN_WORK);
+        let mut ranges = vec![(self.series, file.next, file.end)];
+        let mut rows = file.end - file.next;
+        for series in self.following {
+            if rows >= PREFETCH_ROWS {
+                break;
+            }
+            if !is_wanted(series, self.patterns) {
+                continue;
+            }
+            self.page.spend(FIND_WORK);
+            let found = file.part.span(series.id)?;
+            let found = found.filter(|found| span.overlaps(found.first_time, found.last_time));
+            if let Some(found) = found {
+                let (from, to) = file.part.narrow(found, span.since, span.last)?;
+                if from < to {
+                    rows += to - from;
+                    ranges.push((series, from, to));
+                }
+            }
+        }
+        file.part.stream(&ranges)
+    }
+}
+
+/// Returns true if a query asks for a series.
+pub(crate) fn is_wanted(series: &Series, patterns: &[Pattern]) -> bool {
+    let mut patterns = patterns.iter();
+    series.id != ENGINE_SERIES && patterns.any(|pattern| pattern.matches(&series.name))
+}
+
+/// Rows of one series in the order of their keys, in memory or in a file.
+struct Source {
+    rows: Arc<Rows>,
+    /// The next row in `rows`, and the end of those within the time.
+    at: usize,
+    end: usize,
+    /// No row or event that was not taken yet comes before this key.
+    floor: RowKey,
+    after: Option<RowKey>,
+    file: Option<InFile>,
+}
+
+struct InFile {
+    part: Arc<Part>,
+    next: u64,
+    end: u64,
+    /// Time of the last row that was read.
+    last_time: i64,
+}
+
+impl Source {
+    /// Adds the events of a source in memory to `marks`.
+    fn begin(&mut self, reading: &Reading<'_>, marks: &mut Vec<HistoryMark>) {
+        if self.file.is_some() {
+            return;
+        }
+        marks.extend_from_slice(self.rows.marks());
+        let mut inside = Rows::new(self.rows.word_bytes());
+        if reading.position.is_some() {
+            inside.append(&self.rows, self.at..self.end);
+            if let Some(left) = reading.after_position(&inside) {
+                (self.at, self.end) = (0, left.len());
+                self.rows = Arc::new(left);
+            }
+        }
+    }
+
+    /// Returns the key of the next row, or a smaller one if that was not read yet.
+    fn head(&self) -> Option<RowKey> {
+        match self.needs_read() {
+            true => Some(self.floor),
+            false if self.at < self.end => self.rows.key(self.at),
+            false => None,
+        }
+    }
+
+    fn needs_read(&self) -> bool {
+        let has_more = self.file.as_ref().is_some_and(|file| file.next < file.end);
+        self.at >= self.end && has_more
+    }
+
+    /// Reads the next rows from the file, and adds the events among them to `marks`.
+    fn read(&mut self, reading: &Reading<'_>, span: Span, marks: &mut Vec<HistoryMark>) {
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        let mut rows = reading.series.rows();
+        file.next += reading.take(file, span, &mut rows);
+        marks.append(&mut rows.take_marks());
+        if let Some(last) = rows.len().checked_sub(1).and_then(|last| rows.key(last)) {
+            file.last_time = last.time;
+            self.floor = self.floor.max(next_key(last));
+        }
+        let rows = reading.after_position(&rows).unwrap_or(rows);
+        let start = rows.times().partition_point(|time| *time < span.since);
+        self.at = match self.after {
+            Some(after) => start.max(rows.seek(next_key(after))),
+            None => start,
+        };
+        let end = rows.times().partition_point(|time| *time <= span.last);
+        self.end = end.max(self.at);
+        self.rows = Arc::new(rows);
+    }
+}
+
+/// Returns the key of the last of the first `count` rows and events.
+fn key_at(rows: &Rows, marks: &[HistoryMark], count: usize) -> Option<RowKey> {
+    let (mut row, mut mark) = (0, 0);
+    let mut last = None;
+    for _ in 0..count {
+        let (of_row, of_mark) = (rows.key(row), marks.get(mark).map(|mark| mark.key));
+        last = match (of_row, of_mark) {
+            (Some(of_row), Some(of_mark)) if of_mark < of_row => {
+                mark += 1;
+                Some(of_mark)
+            }
+            (Some(of_row), _) => {
+                row += 1;
+                Some(of_row)
+            }
+            (None, Some(of_mark)) => {
+                mark += 1;
+                Some(of_mark)
+            }
+            (None, None) => return last,
+        };
+    }
+    last
+}
+
+/// The smallest key after this one.
+pub(crate) fn next_key(key: RowKey) -> RowKey {
+    match (key.sequence.checked_add(1), key.epoch.checked_add(1)) {
+        (Some(sequence), _) => RowKey { sequence, ..key },
+        (None, Some(epoch)) => RowKey {
+            epoch,
+            sequence: 0,
+            ..key
+        },
+        (None, None) => key.time.checked_add(1).map_or(key, first_key),
+    }
+}
+
+/// The largest key before this one.
+pub(crate) fn previous_key(key: RowKey) -> RowKey {
+    match (key.sequence.checked_sub(1), key.epoch.checked_sub(1)) {
+        (Some(sequence), _) => RowKey { sequence, ..key },
+        (None, Some(epoch)) => RowKey {
+            epoch,
+            sequence: u64::MAX,
+            ..key
+        },
+        (None, None) => key.time.checked_sub(1).map_or(key, last_key),
+    }
+}
+
+/// The smallest key of a time.
+pub(crate) fn first_key(time: i64) -> RowKey {
+    RowKey {
+        time,
+        ..RowKey::default()
+    }
+}
+
+/// The largest key of a time.
+pub(crate) fn last_key(time: i64) -> RowKey {
+    RowKey {
+        time,
+        epoch: u64::MAX,
+        sequence: u64::MAX,
+    }
+}

@@ -1,0 +1,81 @@
+//! Rows and events of a series in their order, and what a row has as a number.
+
+use trunkline_types::DataType;
+use trunkline_types::history::{HistoryMark, Rows};
+
+use crate::schema::{Storage, number_of};
+
+/// What comes next in a series.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// The index of an update.
+    Row(usize),
+    Event(HistoryMark),
+}
+
+/// Returns sorted rows and events in the order of their keys.
+pub(crate) fn steps(rows: &Rows) -> impl Iterator<Item = Step> + '_ {
+    let (mut row, mut marks) = (0, rows.marks().iter().peekable());
+    let mut stop = None;
+    std::iter::from_fn(move || {
+        let mark = marks.peek().copied();
+        let end = match (stop, mark) {
+            (Some(stop), _) => stop,
+            (None, Some(mark)) => *stop.insert(rows.seek(mark.key)),
+            (None, None) => rows.len(),
+        };
+        if row < end {
+            row += 1;
+            return Some(Step::Row(row - 1));
+        }
+        stop = None;
+        marks.next().copied().map(Step::Event)
+    })
+}
+
+/// What a row has for a computation.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Content {
+    /// Of bad quality, without a value, or NaN.
+    Bad,
+    Number(f64),
+    /// A value that is no number.
+    Other,
+}
+
+impl Content {
+    /// The value, NaN if it is no number; `None` if it is bad.
+    pub(crate) fn value(self) -> Option<f64> {
+        match self {
+            Self::Bad => None,
+            Self::Number(number) => Some(number),
+            Self::Other => Some(f64::NAN),
+        }
+    }
+}
+
+/// Returns true if the values of this type are numbers in a summary and in buckets.
+pub(crate) fn has_numbers(data_type: &DataType) -> bool {
+    match Storage::of(data_type) {
+        Storage::Number | Storage::Integer | Storage::Enum => true,
+        Storage::Text | Storage::Bytes | Storage::Struct | Storage::Array => false,
+    }
+}
+
+pub(crate) fn content_of(rows: &Rows, row: usize, data_type: &DataType) -> Content {
+    let quality = rows.quality(row);
+    if quality.is_bad() || !quality.has_value() {
+        return Content::Bad;
+    }
+    if !has_numbers(data_type) {
+        return Content::Other;
+    }
+    match rows
+        .words()
+        .get(row)
+        .map(|word| number_of(*word, data_type))
+    {
+        Some(number) if !number.is_nan() => Content::Number(number),
+        _ => Content::Bad,
+    }
+}
