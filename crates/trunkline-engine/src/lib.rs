@@ -74,7 +74,7 @@ pub use features::providers::{Answer, NameTaken, PROVIDER_PENDING_MAX, Provider}
 pub use features::tables::MirrorGuard;
 pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply, check_administer};
-pub use host::{history, store};
+pub use host::{alarms, history, store};
 pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};

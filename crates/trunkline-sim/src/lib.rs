@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alarms;
 pub mod checker;
 mod driver;
 mod engine_host;
