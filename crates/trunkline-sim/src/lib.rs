@@ -24,6 +24,7 @@ pub mod checker;
 mod driver;
 mod engine_host;
 pub mod fault;
+pub mod history;
 pub mod hostile;
 pub mod link;
 pub mod plan;

@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::report::Sum;
 use trunkline_sim::run::{Outcome, run};
-use trunkline_sim::{alarms, streams};
+use trunkline_sim::{alarms, history, streams};
 
 /// Runs the production engine and clients in simulated time, seed by seed, and checks them.
 #[derive(Parser, Debug)]
@@ -39,6 +39,9 @@ struct Arguments {
     /// Simulates alarms, with the store of their states and their journal.
     #[arg(long, conflicts_with_all = ["chaos", "tolerate", "streams"])]
     alarms: bool,
+    /// Simulates the recorder of history, with its files, and queries.
+    #[arg(long, conflicts_with_all = ["chaos", "tolerate", "streams", "alarms"])]
+    history: bool,
     /// Prints the tables of the report; with planted bugs, the number of seeds that each needs.
     #[arg(long)]
     report: bool,
@@ -73,7 +76,13 @@ fn plant(name: Option<&str>) -> bool {
     let Some(name) = name else {
         return true;
     };
-    let all = || Bug::ALL.iter().chain(Bug::STREAMS).chain(Bug::ALARMS);
+    let all = || {
+        Bug::ALL
+            .iter()
+            .chain(Bug::STREAMS)
+            .chain(Bug::ALARMS)
+            .chain(Bug::HISTORY)
+    };
     let bug = all().find(|bug| bug.name() == name);
     plant(bug.copied());
     if bug.is_none() {
@@ -109,9 +118,10 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "planted")]
     if arguments.report && arguments.planted.is_none() {
-        let table = match (arguments.streams, arguments.alarms) {
-            (true, _) => streams::report::planted(PLANTED_SEEDS),
-            (_, true) => alarms::report::planted(PLANTED_SEEDS),
+        let table = match (arguments.streams, arguments.alarms, arguments.history) {
+            (true, ..) => streams::report::planted(PLANTED_SEEDS),
+            (_, true, _) => alarms::report::planted(PLANTED_SEEDS),
+            (.., true) => history::report::planted(PLANTED_SEEDS),
             _ => trunkline_sim::report::planted(PLANTED_SEEDS),
         };
         println!("{table}");
@@ -144,6 +154,23 @@ fn main() -> ExitCode {
         let mut sum = alarms::report::Sum::default();
         let is_clean = arguments.run_seeds(range, hours, |seed| {
             let outcome = alarms::run::run(alarms::plan::Plan::drawn(seed), arguments.trace);
+            sum.add(&outcome);
+            Ran {
+                hours: sum.tally().hours(),
+                summary: format!(
+                    "trace {:016x}, {} events, {:?}",
+                    outcome.hash, outcome.events, outcome.totals
+                ),
+                violation: outcome.violation,
+                last_lines: outcome.last_lines,
+            }
+        });
+        return arguments.finish(is_clean, &sum.tables(), &sum.line(seconds()));
+    }
+    if arguments.history {
+        let mut sum = history::report::Sum::default();
+        let is_clean = arguments.run_seeds(range, hours, |seed| {
+            let outcome = history::run::run(history::plan::Plan::drawn(seed), arguments.trace);
             sum.add(&outcome);
             Ran {
                 hours: sum.tally().hours(),
@@ -255,6 +282,9 @@ impl Arguments {
         if self.alarms {
             options.push_str(" --alarms");
         }
+        if self.history {
+            options.push_str(" --history");
+        }
         if self.chaos.is_some() {
             options.push_str(" --chaos 1");
         }
@@ -301,6 +331,7 @@ mod tests {
             &["--chaos", "10000", "--tolerate", "marks"],
             &["--streams", "--hours", "50"],
             &["--alarms", "--hours", "50"],
+            &["--history", "--hours", "50"],
             #[cfg(feature = "planted")]
             &["--tolerate", "records", "--planted", "silent-drop"],
         ] {
@@ -313,6 +344,7 @@ mod tests {
             assert!(again.trace);
             assert_eq!(again.streams, sut.streams);
             assert_eq!(again.alarms, sut.alarms);
+            assert_eq!(again.history, sut.history);
             assert_eq!(again.chaos.is_some(), sut.chaos.is_some());
             assert_eq!(again.tolerate, sut.tolerate);
             #[cfg(feature = "planted")]
