@@ -70,7 +70,7 @@ impl Plan {
     /// Draws a run. Times are in proportion to the pace, so a run in which little happens is longer.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x616c_6172_6d73);
-        let pace = Duration::from_secs_f64(rng.magnitude(0.3, 40.0));
+        let pace = Duration::from_secs_f64(rng.magnitude(0.3, 12.0));
         let count = rng.range(1, 5);
         let variables = (0..count).map(|n| variable(n, &mut rng)).collect();
         let mut faults = Vec::new();

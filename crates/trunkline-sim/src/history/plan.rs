@@ -33,7 +33,7 @@ impl Plan {
     /// Draws a run. Times are in proportion to the pace, so a run in which little happens is longer.
     pub fn drawn(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x6869_7374_6f72_7900);
-        let pace = Duration::from_secs_f64(rng.magnitude(2.0, 240.0));
+        let pace = Duration::from_secs_f64(rng.magnitude(0.5, 60.0));
         let count = rng.range(1, 4);
         let variables = (0..count).map(|n| {
             let kind = pick(&mut rng, &["v", "v", "short", "never"]);
