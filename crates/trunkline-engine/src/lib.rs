@@ -52,7 +52,7 @@ pub use delivery::group_room::GROUP_MAX;
 pub use delivery::mail::{ProviderId, ProviderOrder, SourceItem, Ticket};
 pub use delivery::outbox::{Reader, Wake, Wakes, Whose};
 pub use delivery::rings::BUFFER_BYTES_MAX;
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, alarms};
 pub use features::alarms::{
     ALARM_CHANGES_MAX, AlarmFigures, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot,
     SHELVE_MAX,
@@ -74,7 +74,7 @@ pub use features::providers::{Answer, NameTaken, PROVIDER_PENDING_MAX, Provider}
 pub use features::tables::MirrorGuard;
 pub use features::{fields, providers, realtime};
 pub use host::orders::{Administrator, Order, Reply, check_administer};
-pub use host::{alarms, history, store};
+pub use host::{history, store};
 pub use outcome::orders::{LibraryState, LogPage, OrderResult, Report};
 pub use outcome::{AccessError, Attempt, Refusal, UnknownCause, WriteOutcome};
 pub use queries::names::{Watch, WatchProgress, WatchSlice};

@@ -62,7 +62,7 @@ fn asked(says: Says<'_>, name: &str, model: &Model) -> Option<bool> {
 pub type Snapshot = BTreeMap<Key, Kept>;
 
 #[derive(Debug, Default)]
-pub struct Checker {
+pub struct AlarmChecker {
     /// The first violation.
     pub violation: Option<String>,
     pub totals: Totals,
@@ -79,7 +79,7 @@ pub struct Checker {
     failed: Option<Snapshot>,
 }
 
-impl Checker {
+impl AlarmChecker {
     /// A checker of an engine with a new store.
     pub fn new() -> Self {
         Self {

@@ -6,7 +6,7 @@ use trunkline_engine::{Caller, Consumer, Delivery, Engine, Sink, Subscribe, Wake
 use trunkline_types::ledger::EndedItem;
 use trunkline_types::{Contract, Value};
 
-use super::checker::{Checker, Key};
+use super::checker::{AlarmChecker, Key};
 use super::model::At;
 use super::plan::{Follow, LIBRARY};
 
@@ -67,7 +67,7 @@ impl Follower {
     }
 
     /// Subscribes to the states of all alarms, unless it has.
-    pub fn connect(&mut self, engine: &Engine, checker: &mut Checker, at: At) {
+    pub fn connect(&mut self, engine: &Engine, checker: &mut AlarmChecker, at: At) {
         if self.consumer.is_none() {
             let consumer = Consumer::service(engine.clone(), Box::new(Unheard));
             self.consumer = Some(consumer);
@@ -117,7 +117,7 @@ impl Follower {
     }
 
     /// Takes everything that waits, and has it checked. With `is_settled`, nothing may be missing.
-    pub fn take(&mut self, checker: &mut Checker, is_settled: bool) {
+    pub fn take(&mut self, checker: &mut AlarmChecker, is_settled: bool) {
         let Some(consumer) = &mut self.consumer else {
             return;
         };
@@ -180,7 +180,7 @@ impl Follower {
 
 struct Taken<'a> {
     items: &'a mut BTreeMap<u32, Item>,
-    checker: &'a mut Checker,
+    checker: &'a mut AlarmChecker,
     ended: bool,
 }
 

@@ -21,7 +21,7 @@ use trunkline_types::{
     VariableDefinition,
 };
 
-use super::checker::Checker;
+use super::checker::AlarmChecker;
 use super::followers::Unheard;
 use super::model::{At, Measured};
 use super::plan::{LIBRARY, Watched, library};
@@ -108,7 +108,7 @@ fn cut_off(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> I
 struct Place<'a> {
     running: &'a mut SqliteStore,
     folder: &'a Path,
-    checker: &'a mut Checker,
+    checker: &'a mut AlarmChecker,
     rng: &'a mut Rng,
     entries_max: u64,
     mode: Mode,
@@ -239,7 +239,7 @@ impl Host {
         &mut self,
         saved: &[Watched],
         at: At,
-        checker: &mut Checker,
+        checker: &mut AlarmChecker,
     ) -> Result<(), String> {
         let text = |error: StoreError| error.to_string();
         let mut store = SqliteStore::open(self.place().join("store")).map_err(text)?;
@@ -333,7 +333,7 @@ impl Host {
         &mut self,
         mode: Mode,
         at: At,
-        checker: &mut Checker,
+        checker: &mut AlarmChecker,
         rng: &mut Rng,
     ) -> (bool, Option<Image>) {
         let folder = self.place();

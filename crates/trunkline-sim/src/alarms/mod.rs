@@ -2,13 +2,13 @@
 //! store, under faults, with a checker that has a model of its own.
 //!
 //! ```text
-//! Plan --> World: time, writes, operators, faults
+//! Plan --> AlarmWorld: time, writes, operators, faults
 //!            |
 //!          Host: Engine + AlarmKeeper --Place--> SqliteStore     the real ones
 //!            |        |                    |
 //!            |     fields, journal    entries, states
 //!            |        v                    v
-//!            |     Followers ---------> Checker <-- Model of each alarm
+//!            |     Followers ---------> AlarmChecker <-- Model of each alarm
 //!            +--- every value, action, look at the timers ----^
 //! ```
 

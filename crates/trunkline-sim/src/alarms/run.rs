@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use super::checker::Totals;
 use super::fault::Fault;
 use super::plan::Plan;
-use super::world::World;
+use super::world::AlarmWorld;
 
 /// The outcome of one run.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Outcome {
 /// Runs a plan. A panic in the product counts as a violation.
 pub fn run(plan: Plan, prints: bool) -> Outcome {
     let seed = plan.seed;
-    let mut world = World::new(plan);
+    let mut world = AlarmWorld::new(plan);
     world.trace.prints = prints;
     let drawn = format!("{:#?}", world.plan);
     world.trace.detail(world.now, || drawn);

@@ -8,7 +8,7 @@ use trunkline_engine::{Attempt, Caller, LibraryState, Origin, Wakes, Write, Writ
 use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery, AlarmState};
 use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
 
-use super::checker::Checker;
+use super::checker::AlarmChecker;
 use super::fault::Fault;
 use super::followers::Follower;
 use super::host::{Host, Image, JOURNAL, Mode};
@@ -32,11 +32,11 @@ const LOOKS_MAX: usize = 10_000;
 const OPERATORS: [u32; 2] = [1, 2];
 
 #[derive(Debug)]
-pub struct World {
+pub struct AlarmWorld {
     pub plan: Plan,
     pub now: Tick,
     pub trace: Trace,
-    pub checker: Checker,
+    pub checker: AlarmChecker,
     pub faults: BTreeMap<Fault, u64>,
     rng: Rng,
     host: Host,
@@ -60,7 +60,7 @@ pub struct World {
     looks: u64,
 }
 
-impl World {
+impl AlarmWorld {
     pub fn new(plan: Plan) -> Self {
         let mut rng = Rng::new(plan.seed);
         let host = Host::new(plan.journal_entries);
@@ -80,7 +80,7 @@ impl World {
         Self {
             now: BEGIN,
             trace: Trace::default(),
-            checker: Checker::new(),
+            checker: AlarmChecker::new(),
             faults: BTreeMap::new(),
             rng,
             host,

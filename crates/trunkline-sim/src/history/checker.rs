@@ -105,7 +105,7 @@ impl Answer {
 }
 
 #[derive(Debug, Default)]
-pub struct Checker {
+pub struct HistoryChecker {
     /// The first violation.
     pub violation: Option<String>,
     pub totals: Totals,
@@ -120,7 +120,7 @@ pub struct Checker {
     pub is_damaged: bool,
 }
 
-impl Checker {
+impl HistoryChecker {
     /// A checker of a new history. `expires` says that some rows are removed when they are too old.
     pub fn new(expires: bool) -> Self {
         Self {

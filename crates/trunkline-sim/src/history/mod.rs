@@ -2,13 +2,13 @@
 //! a checker that knows what was written.
 //!
 //! ```text
-//! Plan --> World: time, writes, deployments, queries, faults
+//! Plan --> HistoryWorld: time, writes, deployments, queries, faults
 //!            |
 //!          Host: Engine + FileHistory --> a folder, of which kills and losses of power leave a part
 //!            |                |
 //!         updates        pages, figures
 //!            v                v
-//!          Checker: rows that were accepted, and which of them are durable
+//!          HistoryChecker: rows that were accepted, and which of them are durable
 //! ```
 //!
 //! A disk without room is a limit on the length of files, which holds for the whole process: only one

@@ -9,7 +9,7 @@ use trunkline_types::{
     Clock, ClockSync, DataType, Moment, Pattern, Quality, Reason, Tick, Timestamp, Value, wire,
 };
 
-use super::checker::{Answer, Checker, Line, Update};
+use super::checker::{Answer, HistoryChecker, Line, Update};
 use super::fault::Fault;
 use super::host::{Host, Image, log_length, with_room, within_commit, within_maintenance};
 use super::plan::{LIBRARY, Plan, data_type, pick};
@@ -24,11 +24,11 @@ const HOUR: i64 = 3_600_000_000_000;
 /// Calls of maintenance after which it is said to have no end.
 const CALLS_MAX: usize = 10_000;
 
-pub struct World {
+pub struct HistoryWorld {
     pub plan: Plan,
     pub now: Tick,
     pub trace: Trace,
-    pub checker: Checker,
+    pub checker: HistoryChecker,
     pub faults: BTreeMap<Fault, u64>,
     rng: Rng,
     host: Host,
@@ -40,7 +40,7 @@ pub struct World {
     strike_at: Vec<Tick>,
 }
 
-impl World {
+impl HistoryWorld {
     pub fn new(plan: Plan) -> Self {
         let mut rng = Rng::new(plan.seed);
         #[expect(
@@ -55,7 +55,7 @@ impl World {
         Self {
             now: BEGIN,
             trace: Trace::default(),
-            checker: Checker::new(
+            checker: HistoryChecker::new(
                 plan.variables
                     .iter()
                     .any(|(name, _)| name.starts_with("short")),
@@ -349,7 +349,7 @@ impl World {
         );
         query.patterns = Pattern::parse(pattern).into_iter().collect();
         query.limit = pick(rng, &[0, 0, 1, 2, 7, 50]);
-        let span = |rng: &mut Rng, checker: &Checker| {
+        let span = |rng: &mut Rng, checker: &HistoryChecker| {
             let time = checker.some_time(rng.bits())?;
             let time = time + pick(rng, &[-HOUR, -1, 0, 0, 1, HOUR]);
             rng.chance(0.4).then(|| Timestamp::from_nanos(time))

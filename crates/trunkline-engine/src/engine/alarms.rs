@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use trunkline_types::alarm::{AlarmEntry, JournalEvent, KeptAlarm};
 use trunkline_types::{Moment, Value};
 
-use super::store::StoreError;
+use super::Engine;
 use crate::caller::Caller;
 use crate::delivery::outbox::{Wake, Wakes};
-use crate::engine::Engine;
 use crate::features::alarms::{ALARM_CHANGES_MAX, AlarmReader, AlarmSnapshot};
+use crate::host::store::StoreError;
 use crate::write::{Origin, Write};
 
 /// The variable with the number of the newest entry.
