@@ -90,9 +90,11 @@ test: toolchain nptdms ## Everything that must hold before a change goes in
 		python3 -m unittest discover --start-directory bench/tests && bench/report.py --check)
 	$(call step,instructions,bench/instructions)
 	$(call step,simulation,$(SIMULATE) --hours $(SIM_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
-		$(SIMULATE) --streams --hours $(SIM_HOURS))
+		$(SIMULATE) --streams --hours $(SIM_HOURS) && $(SIMULATE) --alarms --hours $(SIM_HOURS) && \
+		$(SIMULATE) --history --hours $(SIM_HOURS))
 	$(call step,planted,cargo xtask mutants && cd target/mutants/tree && \
-		CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim -p trunkline-sim --features planted --test planted)
+		CARGO_TARGET_DIR='$(TARGET)/planted' cargo test --profile sim -p trunkline-sim --features planted \
+			--test planted --test planted_history)
 	$(call step,docs,cargo build --bin trunkline && cargo xtask docs --check --require-binary)
 	$(call step,rustdoc,RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps)
 	$(call step,loom,$(call run_under,loom,$(LOOM_TESTS)))
@@ -105,7 +107,8 @@ soak: toolchain nptdms ## Long runs: many more schedules and cases than `make te
 	$(call step,shuttle,export SHUTTLE_SCHEDULES=$(SOAK_SCHEDULES); \
 		$(call run_under,shuttle,$(SHUTTLE_TESTS)))
 	$(call step,simulation,$(SIMULATE) --hours $(SOAK_HOURS) && $(SIMULATE) --chaos $(SIM_CYCLES) && \
-		$(SIMULATE) --streams --hours $(SOAK_HOURS))
+		$(SIMULATE) --streams --hours $(SOAK_HOURS) && $(SIMULATE) --alarms --hours $(SOAK_HOURS) && \
+		$(SIMULATE) --history --hours $(SOAK_HOURS))
 	$(call step,properties,PROPTEST_CASES=$(SOAK_CASES) cargo test --workspace --no-fail-fast)
 	$(call step,nptdms,NPTDMS_FILES=$(SOAK_FILES) cargo test --release -p trunkline-tdms --test nptdms)
 	$(call step,kills,RECORD_KILLS=$(SOAK_KILLS) cargo test --release -p trunkline-record --test files killed)

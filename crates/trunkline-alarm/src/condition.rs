@@ -50,6 +50,9 @@ impl Input {
 pub struct Condition {
     test: Test,
     is_met: bool,
+    /// True after a restart until a sample arrives: what a rate remembers is lost, which says
+    /// nothing about the condition.
+    is_restored: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -129,6 +132,7 @@ impl Condition {
         Self {
             test,
             is_met: false,
+            is_restored: false,
         }
     }
 
@@ -139,6 +143,7 @@ impl Condition {
     /// Restores whether the condition was met, after a restart.
     pub fn restore(&mut self, is_met: bool) {
         self.is_met = is_met;
+        self.is_restored = true;
     }
 
     /// Sets the limit or the setpoint that is the value of another variable; `None` while that
@@ -198,6 +203,7 @@ impl Condition {
             true => (None, None),
             false => (input.number, input.integer),
         };
+        self.is_restored = false;
         let was_met = self.is_met;
         let is_met = match &mut self.test {
             Test::BadQuality => Some(is_bad),
@@ -258,7 +264,7 @@ impl Condition {
 
     /// Returns whether the condition is met at `now`, without a new sample.
     pub fn poll(&mut self, now: Tick) -> bool {
-        if let Test::Rate { change, window } = &mut self.test {
+        if let (Test::Rate { change, window }, false) = (&mut self.test, self.is_restored) {
             self.is_met = window.spread(now) > *change;
         }
         self.is_met

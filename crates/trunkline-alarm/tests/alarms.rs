@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trunkline_alarm::condition::Input;
-use trunkline_alarm::{Alarm, Event, State};
+use trunkline_alarm::{Alarm, Event, Machine, State};
 use trunkline_types::alarm::{
     Acknowledge, AlarmDefinition, AlarmKind, BitsNeeded, LimitLevel, Operand,
 };
@@ -213,6 +213,19 @@ fn rate_of_change_is_the_change_within_the_time() {
     assert!(due <= sut.now.saturating_add(SECOND));
     assert_eq!(sut.wait(2 * SECOND), Normal);
     assert_eq!(sut.sut.due(), None);
+}
+
+/// What a rate remembers is lost with a restart; its alarm stays until there is a sample.
+#[test]
+fn restored_rate_is_not_cleared_before_a_sample() {
+    let mut sut = Rig::new(AlarmKind::RateOfChange {
+        change: 10.0,
+        time: SECOND,
+    });
+    let active = Machine::from_parts(Unacknowledged, [false; 3]).unwrap();
+    sut.sut.restore(active, None, sut.now);
+    assert_eq!(sut.wait(10 * SECOND), Unacknowledged);
+    assert_eq!(sut.f64(5.0), ReturnedUnacknowledged);
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub use delivery::group_room::GROUP_MAX;
 pub use delivery::mail::{ProviderId, ProviderOrder, SourceItem, Ticket};
 pub use delivery::outbox::{Reader, Wake, Wakes, Whose};
 pub use delivery::rings::BUFFER_BYTES_MAX;
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, alarms};
 pub use features::alarms::{
     ALARM_CHANGES_MAX, AlarmFigures, AlarmNote, AlarmReader, AlarmRefusal, AlarmSnapshot,
     SHELVE_MAX,

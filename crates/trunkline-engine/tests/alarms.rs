@@ -585,11 +585,22 @@ fn changed_definition_starts_with_a_new_state() {
     assert_eq!(kept.len(), 1);
     let after = Rig::new();
     after.engine.alarms().restore(kept);
+    let reader = reader(&after);
     after.deploy(
         "rig",
         vec![define("x", with(&[limit(LimitLevel::Hi, 70.0)]))],
     );
     assert_eq!(state(&after, &after.variable("rig/x")), State::Normal);
+    let ended = changes(&reader);
+    let ended: Vec<_> = ended
+        .iter()
+        .map(|one| (one.event, one.from, one.status.record.state))
+        .collect();
+    assert_eq!(
+        ended,
+        [(Event::Clear, State::Unacknowledged, State::Normal)],
+        "the journal has its end"
+    );
 }
 
 #[test]

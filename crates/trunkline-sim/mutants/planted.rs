@@ -9,12 +9,16 @@ macro_rules! bugs {
     (
         variables { $($(#[doc = $sentence:literal])+ $bug:ident = $name:literal,)* }
         streams { $($(#[doc = $of_stream:literal])+ $stream_bug:ident = $stream_name:literal,)* }
+        alarms { $($(#[doc = $of_alarm:literal])+ $alarm_bug:ident = $alarm_name:literal,)* }
+        history { $($(#[doc = $of_history:literal])+ $history_bug:ident = $history_name:literal,)* }
     ) => {
         /// A planted bug.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Bug {
             $($(#[doc = $sentence])+ $bug,)*
             $($(#[doc = $of_stream])+ $stream_bug,)*
+            $($(#[doc = $of_alarm])+ $alarm_bug,)*
+            $($(#[doc = $of_history])+ $history_bug,)*
         }
 
         impl Bug {
@@ -22,12 +26,18 @@ macro_rules! bugs {
             pub const ALL: &[Bug] = &[$(Bug::$bug,)*];
             /// All bugs of streams.
             pub const STREAMS: &[Bug] = &[$(Bug::$stream_bug,)*];
+            /// All bugs of alarms.
+            pub const ALARMS: &[Bug] = &[$(Bug::$alarm_bug,)*];
+            /// All bugs of history.
+            pub const HISTORY: &[Bug] = &[$(Bug::$history_bug,)*];
 
             /// The name used on a command line.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Bug::$bug => $name,)*
                     $(Bug::$stream_bug => $stream_name,)*
+                    $(Bug::$alarm_bug => $alarm_name,)*
+                    $(Bug::$history_bug => $history_name,)*
                 }
             }
 
@@ -36,6 +46,8 @@ macro_rules! bugs {
                 match self {
                     $(Bug::$bug => concat!($($sentence),+).trim_ascii(),)*
                     $(Bug::$stream_bug => concat!($($of_stream),+).trim_ascii(),)*
+                    $(Bug::$alarm_bug => concat!($($of_alarm),+).trim_ascii(),)*
+                    $(Bug::$history_bug => concat!($($of_history),+).trim_ascii(),)*
                 }
             }
         }
@@ -132,6 +144,22 @@ bugs! {
     ListedWithoutEnd = "listed-without-end",
     /// A peer that returns to a stream is not asked for the secret of the pair.
     SecretNotCompared = "secret-not-compared",
+    }
+    alarms {
+    /// A delay begins anew after a restart.
+    DelayBegunAnew = "delay-begun-anew",
+    /// A shelved alarm does not return at its time if the engine was restarted meanwhile.
+    ShelfForgotten = "shelf-forgotten",
+    /// States that change without an entry of the journal are not stored.
+    UnkeptForgotten = "unkept-forgotten",
+    /// Changes that could not be stored are dropped.
+    FailedStepDropped = "failed-step-dropped",
+    }
+    history {
+    /// A log whose segment is in files already is read again after a kill.
+    SealedReadAgain = "sealed-read-again",
+    /// The last rows of a variable that is undeployed are dropped.
+    LastRowsDropped = "last-rows-dropped",
     }
 }
 

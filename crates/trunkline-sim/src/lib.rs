@@ -19,10 +19,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alarms;
 pub mod checker;
 mod driver;
 mod engine_host;
 pub mod fault;
+pub mod history;
 pub mod hostile;
 pub mod link;
 pub mod plan;

@@ -11,7 +11,7 @@ use clap::{Parser, ValueEnum};
 use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::report::Sum;
 use trunkline_sim::run::{Outcome, run};
-use trunkline_sim::streams;
+use trunkline_sim::{alarms, history, streams};
 
 /// Runs the production engine and clients in simulated time, seed by seed, and checks them.
 #[derive(Parser, Debug)]
@@ -36,6 +36,12 @@ struct Arguments {
     /// Simulates streams between two programs instead of variables.
     #[arg(long, conflicts_with_all = ["chaos", "tolerate"])]
     streams: bool,
+    /// Simulates alarms, with the store of their states and their journal.
+    #[arg(long, conflicts_with_all = ["chaos", "tolerate", "streams"])]
+    alarms: bool,
+    /// Simulates the recorder of history, with its files, and queries.
+    #[arg(long, conflicts_with_all = ["chaos", "tolerate", "streams", "alarms"])]
+    history: bool,
     /// Prints the tables of the report; with planted bugs, the number of seeds that each needs.
     #[arg(long)]
     report: bool,
@@ -70,7 +76,13 @@ fn plant(name: Option<&str>) -> bool {
     let Some(name) = name else {
         return true;
     };
-    let all = || Bug::ALL.iter().chain(Bug::STREAMS);
+    let all = || {
+        Bug::ALL
+            .iter()
+            .chain(Bug::STREAMS)
+            .chain(Bug::ALARMS)
+            .chain(Bug::HISTORY)
+    };
     let bug = all().find(|bug| bug.name() == name);
     plant(bug.copied());
     if bug.is_none() {
@@ -106,9 +118,11 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "planted")]
     if arguments.report && arguments.planted.is_none() {
-        let table = match arguments.streams {
-            true => streams::report::planted(PLANTED_SEEDS),
-            false => trunkline_sim::report::planted(PLANTED_SEEDS),
+        let table = match (arguments.streams, arguments.alarms, arguments.history) {
+            (true, ..) => streams::report::planted(PLANTED_SEEDS),
+            (_, true, _) => alarms::report::planted(PLANTED_SEEDS),
+            (.., true) => history::report::planted(PLANTED_SEEDS),
+            _ => trunkline_sim::report::planted(PLANTED_SEEDS),
         };
         println!("{table}");
         return ExitCode::SUCCESS;
@@ -118,8 +132,57 @@ fn main() -> ExitCode {
         reason = "how long the runs themselves took"
     )]
     let started = Instant::now();
+    let seconds = || started.elapsed().as_secs_f64();
     if arguments.streams {
-        return run_streams(&arguments, range, hours, started);
+        let mut sum = streams::report::Sum::default();
+        let is_clean = arguments.run_seeds(range, hours, |seed| {
+            let outcome = streams::run::run(streams::plan::Plan::drawn(seed), arguments.trace);
+            sum.add(&outcome);
+            Ran {
+                hours: sum.tally().hours(),
+                summary: format!(
+                    "trace {:016x}, {} events, {} connections, {:?}",
+                    outcome.hash, outcome.events, outcome.connections, outcome.totals
+                ),
+                violation: outcome.violation,
+                last_lines: outcome.last_lines,
+            }
+        });
+        return arguments.finish(is_clean, &sum.tables(), &sum.line(seconds()));
+    }
+    if arguments.alarms {
+        let mut sum = alarms::report::Sum::default();
+        let is_clean = arguments.run_seeds(range, hours, |seed| {
+            let outcome = alarms::run::run(alarms::plan::Plan::drawn(seed), arguments.trace);
+            sum.add(&outcome);
+            Ran {
+                hours: sum.tally().hours(),
+                summary: format!(
+                    "trace {:016x}, {} events, {:?}",
+                    outcome.hash, outcome.events, outcome.totals
+                ),
+                violation: outcome.violation,
+                last_lines: outcome.last_lines,
+            }
+        });
+        return arguments.finish(is_clean, &sum.tables(), &sum.line(seconds()));
+    }
+    if arguments.history {
+        let mut sum = history::report::Sum::default();
+        let is_clean = arguments.run_seeds(range, hours, |seed| {
+            let outcome = history::run::run(history::plan::Plan::drawn(seed), arguments.trace);
+            sum.add(&outcome);
+            Ran {
+                hours: sum.tally().hours(),
+                summary: format!(
+                    "trace {:016x}, {} events, {:?}",
+                    outcome.hash, outcome.events, outcome.totals
+                ),
+                violation: outcome.violation,
+                last_lines: outcome.last_lines,
+            }
+        });
+        return arguments.finish(is_clean, &sum.tables(), &sum.line(seconds()));
     }
     let mut sum = Sum::default();
     for seed in range {
@@ -161,47 +224,51 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(sum.tally().violations() > 0))
 }
 
-/// Runs seeds of streams.
-fn run_streams(
-    arguments: &Arguments,
-    range: Range<u64>,
-    hours: Option<f64>,
-    started: Instant,
-) -> ExitCode {
-    let mut sum = streams::report::Sum::default();
-    for seed in range {
-        let is_done = hours.is_some_and(|hours| sum.tally().hours() >= hours);
-        if is_done || sum.tally().violations() >= VIOLATIONS {
-            break;
-        }
-        let outcome = streams::run::run(streams::plan::Plan::drawn(seed), arguments.trace);
-        sum.add(&outcome);
-        let is_found = outcome.violation.is_some();
-        if is_found {
-            outcome
-                .last_lines
-                .iter()
-                .for_each(|line| println!("{line}"));
-        }
-        if let Some(violation) = &outcome.violation {
-            println!("seed {seed}: {violation}");
-            println!("replay: {}", arguments.replay(seed));
-        }
-        if is_found || arguments.seed.is_some() {
-            println!(
-                "seed {seed}: trace {:016x}, {} events, {} connections, {:?}",
-                outcome.hash, outcome.events, outcome.connections, outcome.totals
-            );
-        }
-    }
-    if arguments.report {
-        println!("{}", sum.tables());
-    }
-    println!("{}", sum.line(started.elapsed().as_secs_f64()));
-    ExitCode::from(u8::from(sum.tally().violations() > 0))
+/// What is printed of a run.
+struct Ran {
+    /// Simulated hours of all runs so far.
+    hours: f64,
+    summary: String,
+    violation: Option<String>,
+    last_lines: Vec<String>,
 }
 
 impl Arguments {
+    /// Runs seeds, and prints those with a violation. Returns true if there was none.
+    fn run_seeds(
+        &self,
+        range: Range<u64>,
+        hours: Option<f64>,
+        mut run: impl FnMut(u64) -> Ran,
+    ) -> bool {
+        let (mut simulated, mut violations) = (0.0, 0);
+        for seed in range {
+            if hours.is_some_and(|hours| simulated >= hours) || violations >= VIOLATIONS {
+                break;
+            }
+            let ran = run(seed);
+            simulated = ran.hours;
+            if let Some(violation) = &ran.violation {
+                violations += 1;
+                ran.last_lines.iter().for_each(|line| println!("{line}"));
+                println!("seed {seed}: {violation}");
+                println!("replay: {}", self.replay(seed));
+            }
+            if ran.violation.is_some() || self.seed.is_some() {
+                println!("seed {seed}: {}", ran.summary);
+            }
+        }
+        violations == 0
+    }
+
+    fn finish(&self, is_clean: bool, tables: &str, line: &str) -> ExitCode {
+        if self.report {
+            println!("{tables}");
+        }
+        println!("{line}");
+        ExitCode::from(u8::from(!is_clean))
+    }
+
     /// Returns the command that replays this seed, identical in every byte.
     fn replay(&self, seed: u64) -> String {
         let command = match cfg!(feature = "planted") {
@@ -211,6 +278,12 @@ impl Arguments {
         let mut options = format!(" -- --seed {seed}");
         if self.streams {
             options.push_str(" --streams");
+        }
+        if self.alarms {
+            options.push_str(" --alarms");
+        }
+        if self.history {
+            options.push_str(" --history");
         }
         if self.chaos.is_some() {
             options.push_str(" --chaos 1");
@@ -257,6 +330,8 @@ mod tests {
             &["--seeds", "0..9"][..],
             &["--chaos", "10000", "--tolerate", "marks"],
             &["--streams", "--hours", "50"],
+            &["--alarms", "--hours", "50"],
+            &["--history", "--hours", "50"],
             #[cfg(feature = "planted")]
             &["--tolerate", "records", "--planted", "silent-drop"],
         ] {
@@ -268,6 +343,8 @@ mod tests {
             assert_eq!(again.seed, Some(7));
             assert!(again.trace);
             assert_eq!(again.streams, sut.streams);
+            assert_eq!(again.alarms, sut.alarms);
+            assert_eq!(again.history, sut.history);
             assert_eq!(again.chaos.is_some(), sut.chaos.is_some());
             assert_eq!(again.tolerate, sut.tolerate);
             #[cfg(feature = "planted")]

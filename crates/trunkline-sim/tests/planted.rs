@@ -7,7 +7,7 @@
 use trunkline_sim::checker::Totals;
 use trunkline_sim::plan::{Plan, Repairs};
 use trunkline_sim::run::run;
-use trunkline_sim::streams;
+use trunkline_sim::{alarms, streams};
 use trunkline_types::planted::{Bug, plant};
 
 /// Seeds within which every bug has to be found.
@@ -52,6 +52,14 @@ fn every_planted_bug_in_streams_is_found() {
             bug.name(),
             seeds - 1
         );
+    }
+}
+
+#[test]
+fn every_planted_bug_in_alarms_is_found() {
+    for bug in Bug::ALARMS {
+        let found = alarms::report::find(*bug, SEEDS);
+        assert!(found.is_some(), "{} is not found", bug.name());
     }
 }
 

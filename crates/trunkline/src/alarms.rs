@@ -1,24 +1,20 @@
-//! Keeps the states of alarms over restarts, and their journal (H-11). Without a store, keeps the
-//! newest entries in memory.
-//!
-//! A state and the entry of its change are stored in one step, so that after a crash the journal
-//! and the states tell the same.
+//! Keeps the states of alarms over restarts, and their journal (H-11), on a thread of its own. Without
+//! a store, keeps the newest entries in memory.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
+use trunkline_engine::alarms::{AlarmKeeper, AlarmPlace};
 use trunkline_engine::store::{LogBound, StoreError};
-use trunkline_engine::{
-    ALARM_CHANGES_MAX, AlarmReader, AlarmSnapshot, Caller, Engine as Core, Origin, Wakes, Write,
-};
+use trunkline_engine::{ALARM_CHANGES_MAX, Engine as Core};
 use trunkline_net::{Clock, Housekeeper};
 use trunkline_types::alarm::{
     AlarmEntry, AlarmJournalPage, AlarmJournalQuery, JournalEvent, KeptAlarm,
 };
-use trunkline_types::{Tick, Value};
+use trunkline_types::{Moment, Tick};
 
 use crate::audit::{LogLimits, MEMORY_ENTRIES_MAX, remove_oldest};
 use crate::deployments::{SharedStore, lock};
@@ -26,8 +22,6 @@ use crate::retention::{WakeThread, next_turn, start_thread};
 
 /// Time from the first change to the step that stores it.
 const GATHER: Duration = Duration::from_millis(20);
-/// The variable with the number of the newest entry.
-const JOURNAL_VARIABLE: &str = "_engine/alarms/journal";
 
 /// The journal of an engine's alarms. Dropping it ends its thread; only [`AlarmLog::flush`] stores
 /// what has changed before.
@@ -37,7 +31,6 @@ pub(crate) struct AlarmLog {
 }
 
 struct Kept {
-    core: Core,
     clock: Clock,
     pending: Mutex<Pending>,
     error: Mutex<Option<StoreError>>,
@@ -47,18 +40,10 @@ struct Kept {
     lost: AtomicU64,
 }
 
-/// What the next step stores.
+/// What the next step stores, and where.
 pub(crate) struct Pending {
-    reader: AlarmReader,
-    /// The number of the next entry; 0 if the end of the journal is not known yet.
-    next: u64,
-    /// Entries taken but not yet stored; about [`ALARM_CHANGES_MAX`] at most.
-    entries: Vec<AlarmEntry>,
-    /// The newest state of each alarm that changed, by variable and alarm.
-    states: HashMap<(String, String), AlarmSnapshot>,
+    keeper: AlarmKeeper,
     place: Place,
-    /// True once the engine stops: what happens to its variables then is no change of the process.
-    is_closed: bool,
 }
 
 enum Place {
@@ -79,30 +64,18 @@ impl AlarmLog {
     ) -> io::Result<Self> {
         let thread: Arc<OnceLock<Weak<Housekeeper>>> = Arc::default();
         let wake = Box::new(WakeThread(Arc::clone(&thread)));
-        let reader = core.alarms().reader(wake, store.is_some());
-        let (next, place, error) = match store {
-            Some((store, limits)) => {
-                let end = lock(&store).alarm_journal_end();
-                // If the store cannot be read now, it is asked again before anything is stored.
-                let next = end.as_ref().map_or(0, |end| end + 1);
-                (next, Place::Store { store, limits }, end.err())
-            }
-            None => (1, Place::Memory(VecDeque::new()), None),
+        let mut keeper = AlarmKeeper::new(core, wake, store.is_some());
+        let mut place = match store {
+            Some((store, limits)) => Place::Store { store, limits },
+            None => Place::Memory(VecDeque::new()),
         };
+        let error = keeper.begin(&mut place).err();
         let kept = Arc::new(Kept {
-            core: core.clone(),
             clock,
-            pending: Mutex::new(Pending {
-                reader,
-                next,
-                entries: Vec::new(),
-                states: HashMap::new(),
-                place,
-                is_closed: false,
-            }),
-            error: Mutex::new(error),
-            end: AtomicU64::new(next.saturating_sub(1)),
+            end: AtomicU64::new(keeper.end()),
             lost: AtomicU64::new(0),
+            pending: Mutex::new(Pending { keeper, place }),
+            error: Mutex::new(error),
         });
         let of_thread = Arc::clone(&kept);
         let running = start_thread(clock, &thread, move |now, due| of_thread.turn(now, due))?;
@@ -120,7 +93,7 @@ impl AlarmLog {
     /// Stores what has changed until now, and nothing that changes later.
     pub(crate) fn close(&self) {
         self.kept.store_changes();
-        lock(&self.kept.pending).is_closed = true;
+        lock(&self.kept.pending).keeper.close();
     }
 
     pub(crate) fn flush(&self) {
@@ -183,147 +156,60 @@ impl Kept {
 
     /// Returns true if there is nothing to store, and the end of the journal is known.
     fn is_idle(&self) -> bool {
-        let pending = lock(&self.pending);
-        pending.next > 0 && !pending.has_some() && (pending.is_closed || pending.reader.is_idle())
+        lock(&self.pending).keeper.is_idle()
     }
 
-    /// Stores all changes. Returns false if some must be retried: they wait here first and then in
-    /// the engine, which counts those that find no room there.
+    /// Stores all changes. Returns false if some must be retried.
     fn store_changes(&self) -> bool {
         let mut pending = lock(&self.pending);
-        let result = self.store_pending(&mut pending);
+        let Pending { keeper, place } = &mut *pending;
+        let (now, wall) = self.clock.moment();
+        let result = keeper.keep(place, Moment { now, wall });
+        self.end.store(keeper.end(), Ordering::Relaxed);
+        self.lost.store(keeper.lost(), Ordering::Relaxed);
         let is_stored = result.is_ok();
         *lock(&self.error) = result.err();
         is_stored
     }
+}
 
-    /// Stores what a failed step has left, and then what has changed until now. Later changes wake
-    /// the thread again.
-    fn store_pending(&self, pending: &mut Pending) -> Result<(), StoreError> {
-        if pending.begin()? {
-            self.end.store(pending.next - 1, Ordering::Relaxed);
-        }
-        if pending.has_some() {
-            self.store(pending)?;
-        }
-        if !pending.is_closed {
-            self.take_changes(pending);
-        }
-        match pending.has_some() {
-            true => self.store(pending),
-            false => Ok(()),
+impl AlarmPlace for Place {
+    fn end(&mut self) -> Result<u64, StoreError> {
+        match self {
+            Self::Store { store, .. } => lock(store).alarm_journal_end(),
+            Self::Memory(newest) => Ok(newest.back().map_or(0, |entry| entry.number)),
         }
     }
 
-    fn take_changes(&self, pending: &mut Pending) {
-        let alarms = self.core.alarms();
-        // Before the changes: a state read here then has its change in this step too.
-        let mut snapshots = alarms.unkept();
-        let (notes, lost) = pending.reader.take(ALARM_CHANGES_MAX);
-        if lost > 0 {
-            self.lost.fetch_add(lost, Ordering::Relaxed);
-            let text = "more alarms changed than could be stored in time".to_owned();
-            let event = JournalEvent::Lost(lost);
-            pending
-                .push(|number| AlarmEntry::of_journal(number, self.clock.moment().1, event, text));
-            snapshots.extend(alarms.all_snapshots());
-        }
-        for note in notes {
-            pending.push(|number| AlarmEntry::of_change(number, &note.change));
-            snapshots.push(note.snapshot());
-        }
-        if let Place::Store { .. } = pending.place {
-            pending.states = newest(snapshots);
-        }
-    }
-
-    fn store(&self, pending: &mut Pending) -> Result<(), StoreError> {
-        let (_, now) = self.clock.moment();
-        match &mut pending.place {
-            Place::Store { store, limits } => {
-                let caller = Caller::engine();
-                // The state of a variable that was undeployed meanwhile is not kept.
-                let states = pending.states.values().map(|snapshot| &snapshot.kept);
-                let is_there =
-                    |kept: &&KeptAlarm| self.core.resolve(&caller, &kept.variable).is_ok();
-                let states: Vec<KeptAlarm> = states.filter(is_there).cloned().collect();
-                let LogLimits { entries, age } = *limits;
-                let bound = LogBound { entries, age, now };
-                let last = lock(store).keep_alarms(&states, &pending.entries, bound)?;
-                pending.next = last + 1;
+    fn keep(
+        &mut self,
+        states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        moment: Moment,
+    ) -> Result<u64, StoreError> {
+        let now = moment.wall;
+        match self {
+            Self::Store { store, limits } => {
+                let LogLimits { entries: max, age } = *limits;
+                let bound = LogBound {
+                    entries: max,
+                    age,
+                    now,
+                };
+                lock(store).keep_alarms(states, entries, bound)
             }
-            Place::Memory(newest) => {
-                newest.extend(pending.entries.drain(..));
+            Self::Memory(newest) => {
+                newest.extend(entries.iter().cloned());
                 let place = |entry: &AlarmEntry| (entry.number, entry.when);
                 if let Some(removal) = remove_oldest(newest, now, place) {
-                    pending.next = removal.number + 1;
                     let event = JournalEvent::Removed(removal.count());
                     let text = removal.to_string();
                     newest.push_back(AlarmEntry::of_journal(removal.number, now, event, text));
                 }
+                self.end()
             }
         }
-        pending.entries.clear();
-        pending.states.clear();
-        let end = pending.next.saturating_sub(1);
-        if self.end.swap(end, Ordering::Relaxed) != end {
-            self.announce(end);
-        }
-        Ok(())
     }
-}
-
-impl Kept {
-    /// Writes the number of the newest entry to its variable, so that those who follow the journal
-    /// learn of it at once.
-    fn announce(&self, end: u64) {
-        let caller = Caller::engine();
-        let Ok(variable) = self.core.resolve(&caller, JOURNAL_VARIABLE) else {
-            return;
-        };
-        let (now, wall) = self.clock.moment();
-        let value = Value::U64(end);
-        let mut write = Write::value(&value);
-        write.origin = Origin::Source;
-        let _attempt =
-            self.core
-                .try_write(&caller, now, wall, &variable, &write, &mut Wakes::new());
-    }
-}
-
-impl Pending {
-    /// Finds the end of the journal, unless it is known. Returns true if it was not.
-    fn begin(&mut self) -> Result<bool, StoreError> {
-        let (0, Place::Store { store, .. }) = (self.next, &self.place) else {
-            return Ok(false);
-        };
-        self.next = lock(store).alarm_journal_end()? + 1;
-        Ok(true)
-    }
-
-    fn has_some(&self) -> bool {
-        !self.entries.is_empty() || !self.states.is_empty()
-    }
-
-    fn push(&mut self, entry: impl FnOnce(u64) -> AlarmEntry) {
-        self.entries.push(entry(self.next));
-        self.next += 1;
-    }
-}
-
-/// Returns the newest snapshot of each alarm.
-fn newest(snapshots: Vec<AlarmSnapshot>) -> HashMap<(String, String), AlarmSnapshot> {
-    let mut newest: HashMap<_, AlarmSnapshot> = HashMap::new();
-    for one in snapshots {
-        let key = (one.kept.variable.clone(), one.kept.alarm.clone());
-        let is_newer = newest
-            .get(&key)
-            .is_none_or(|known| known.version < one.version);
-        if is_newer {
-            newest.insert(key, one);
-        }
-    }
-    newest
 }
 
 fn of_memory(newest: &VecDeque<AlarmEntry>, query: &AlarmJournalQuery) -> AlarmJournalPage {

@@ -1,5 +1,6 @@
 //! Writes the first inputs of the fuzz targets: `seeds FOLDER` fills `FOLDER/<target>/`.
 
+mod alarms;
 mod tdms;
 
 #[path = "../../../crates/trunkline-tdms/tests/dump/mod.rs"]
@@ -64,6 +65,9 @@ fn main() -> Result<()> {
         let bytes = bytes(&vector["tagged_hex"]);
         write(&folder, "value", &format!("vector-{index}"), &bytes)?;
         write(&folder, "data_type", &format!("vector-{index}"), &bytes)?;
+    }
+    for (name, bytes) in alarms::seeds() {
+        write(&folder, "alarms", &name, &bytes)?;
     }
     for (name, bytes) in tdms::seeds(&vectors_folder())? {
         for target in ["tdms", "tdms_recovery", "playing"] {

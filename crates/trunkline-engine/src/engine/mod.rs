@@ -1,5 +1,7 @@
 //! The engine: the variables of one process, with all features.
 
+pub mod alarms;
+
 use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;

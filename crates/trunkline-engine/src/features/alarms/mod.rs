@@ -30,6 +30,7 @@ use trunkline_types::alarm::{
     AlarmAction, AlarmChange, AlarmDefinition, AlarmRecord, AlarmState, AlarmStatus, KeptAlarm,
 };
 use trunkline_types::audit::{AUDIT_TEXT_BYTES_MAX, cut};
+use trunkline_types::wire::{Reader, decode_alarm};
 use trunkline_types::{
     DataType, Fault, FaultCode, Level, Moment, Properties, Reason, Scope, Tick, Timestamp, Value,
     WhyStage, WhyStep,
@@ -174,6 +175,15 @@ impl Entry {
             record: kept.record.clone(),
             unshelve_at,
             delayed_since: kept.delayed_since,
+        })
+    }
+
+    /// An alarm of an earlier run with another definition. Returns `None` if it cannot be read.
+    fn ended(kept: &KeptAlarm) -> Option<Self> {
+        let definition = decode_alarm(&mut Reader::new(&kept.definition)).ok()?;
+        Some(Self {
+            record: kept.record.clone(),
+            ..Self::new(&definition)
         })
     }
 
@@ -592,10 +602,16 @@ impl Alarms<'_> {
             true => self.table.restorable.lock().remove(variable.name()),
             false => None,
         };
-        let restored = |definition: &AlarmDefinition| {
+        let mut restored = |definition: &AlarmDefinition| {
             let mut kept = of_earlier_run.iter().flatten();
             let kept = kept.find(|kept| kept.alarm == definition.name)?;
-            Entry::restored(definition, kept, moment)
+            let restored = Entry::restored(definition, kept, moment);
+            if restored.is_none()
+                && let Some(ended) = Entry::ended(kept)
+            {
+                self.table.enter_removed(variable, &ended, moment, wakes);
+            }
+            restored
         };
         let mut is_restored = false;
         let alarms = properties.alarms.iter().map(|definition| {

@@ -1,0 +1,536 @@
+//! Compares what the engine tells of its alarms with the models of them.
+//!
+//! ```text
+//! values, actions, time --> models --expected--> untold
+//! keeper's steps: entries ------------------------^ compared, in order, each once
+//!        stored --> journal, durable     compared at each start and with each page
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+use trunkline_types::alarm::{
+    AlarmAction, AlarmEntry, AlarmJournalPage, AlarmKind, AlarmState, JournalEvent, KeptAlarm,
+};
+use trunkline_types::{Level, Reason};
+
+use super::model::{At, Kept, Measured, Model, Told};
+use super::plan::{LIBRARY, Watched};
+
+/// The variable and the name of an alarm.
+pub type Key = (String, String);
+
+/// Counts of what was checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    pub values: u64,
+    pub stale: u64,
+    pub changes: u64,
+    pub acts: u64,
+    pub refused: u64,
+    pub steps: u64,
+    pub failed: u64,
+    pub starts: u64,
+    pub continued: u64,
+    pub read: u64,
+    pub followed: u64,
+    pub overrun: u64,
+    pub missed: u64,
+}
+
+/// The engine's word on whether the condition of an alarm is met.
+pub type Says<'a> = &'a dyn Fn(&str, &str) -> Option<bool>;
+
+/// A variable with the models of its alarms.
+#[derive(Debug)]
+struct Variable {
+    watched: Watched,
+    models: Vec<Model>,
+    /// Its alarms continue as in an earlier run until it has a value of this run.
+    waits: bool,
+    newest: Option<Measured>,
+}
+
+/// Asks the engine where the page leaves the answer open: at the edge of the time of a rate.
+fn asked(says: Says<'_>, name: &str, model: &Model) -> Option<bool> {
+    let is_rate = matches!(model.definition.kind, AlarmKind::RateOfChange { .. });
+    is_rate
+        .then(|| says(name, &model.definition.name))
+        .flatten()
+}
+
+/// The states of all alarms at a time.
+pub type Snapshot = BTreeMap<Key, Kept>;
+
+#[derive(Debug, Default)]
+pub struct AlarmChecker {
+    /// The first violation.
+    pub violation: Option<String>,
+    pub totals: Totals,
+    variables: Vec<Variable>,
+    /// Changes that no step of the keeper has had yet, by alarm.
+    untold: BTreeMap<Key, VecDeque<Told>>,
+    /// The states of each alarm in this run of the engine, each different from the one before.
+    pub history: BTreeMap<Key, Vec<AlarmState>>,
+    /// All entries of the journal, by number; those of the store itself are `None`.
+    journal: BTreeMap<u64, Option<AlarmEntry>>,
+    /// What the store may hold: after a step that was cut off, either of two.
+    durable: Vec<(u64, Snapshot)>,
+    /// The step that failed, which is tried again before others.
+    failed: Option<Snapshot>,
+}
+
+impl AlarmChecker {
+    /// A checker of an engine with a new store.
+    pub fn new() -> Self {
+        Self {
+            durable: vec![(0, Snapshot::new())],
+            ..Self::default()
+        }
+    }
+
+    pub fn fail(&mut self, violation: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(violation());
+        }
+    }
+
+    /// Number of the last entry that is known to be stored.
+    pub fn end(&self) -> u64 {
+        self.durable.first().map_or(0, |(end, _)| *end)
+    }
+
+    fn variable(&mut self, name: &str) -> Option<&mut Variable> {
+        let mut variables = self.variables.iter_mut();
+        variables.find(|one| one.watched.name == name)
+    }
+
+    /// The engine has started with these variables, and found this in its store.
+    pub fn started(&mut self, variables: &[Watched], stored: &[KeptAlarm], end: u64, at: At) {
+        self.totals.starts += 1;
+        self.untold.clear();
+        self.history.clear();
+        self.failed = None;
+        let is_listed = |key: &Key| {
+            let mut listed = variables.iter();
+            listed.any(|one| {
+                format!("{LIBRARY}/{}", one.name) == key.0
+                    && one.alarms.iter().any(|alarm| alarm.name == key.1)
+            })
+        };
+        let is_found = |candidate: &Snapshot| {
+            let expected: BTreeMap<&Key, &Kept> =
+                candidate.iter().filter(|(key, _)| is_listed(key)).collect();
+            let matches = |one: &KeptAlarm| {
+                let key = (one.variable.clone(), one.alarm.clone());
+                expected.get(&key).is_some_and(|kept| kept.is(one))
+            };
+            expected.len() == stored.len() && stored.iter().all(matches)
+        };
+        let candidates = std::mem::take(&mut self.durable);
+        let mut matching = candidates.iter();
+        let found = matching.find(|(known, states)| *known == end && is_found(states));
+        let Some((_, snapshot)) = found.cloned() else {
+            let expected = candidates
+                .iter()
+                .map(|(end, states)| format!("entry {end} and {states:#?}"));
+            let expected: Vec<_> = expected.collect();
+            return self.fail(|| {
+                format!(
+                    "H-11: after the start the store has entry {end} and {stored:#?}, not {}",
+                    expected.join("\nnor ")
+                )
+            });
+        };
+        self.journal.retain(|number, _| *number <= end);
+        self.variables.clear();
+        for watched in variables {
+            let full = format!("{LIBRARY}/{}", watched.name);
+            let mut waits = false;
+            let mut models = Vec::new();
+            for definition in &watched.alarms {
+                let key = (full.clone(), definition.name.clone());
+                let kept = snapshot.get(&key);
+                let continued = kept.and_then(|kept| Model::continued(definition, kept, at));
+                if let (Some(kept), None) = (kept, &continued) {
+                    let mut told = Vec::new();
+                    kept.remove(at, &mut told);
+                    self.untold.entry(key.clone()).or_default().extend(told);
+                }
+                waits |= continued.is_some();
+                self.totals.continued += u64::from(continued.is_some());
+                let model = continued.unwrap_or_else(|| Model::new(definition));
+                self.history.insert(key, vec![model.state()]);
+                models.push(model);
+            }
+            self.variables.push(Variable {
+                watched: watched.clone(),
+                models,
+                waits,
+                newest: None,
+            });
+        }
+        self.durable = vec![(end, snapshot)];
+    }
+
+    fn tell(&mut self, name: &str, told: Vec<(String, Told)>) {
+        for (alarm, told) in told {
+            self.totals.changes += 1;
+            self.totals.acts += u64::from(!told.who.is_empty());
+            let key = (format!("{LIBRARY}/{name}"), alarm);
+            let history = self.history.entry(key.clone()).or_default();
+            if history.last() != Some(&told.to) {
+                history.push(told.to);
+            }
+            self.untold.entry(key).or_default().push_back(told);
+        }
+    }
+
+    /// Has each model of a variable do something.
+    fn each(
+        &mut self,
+        name: &str,
+        mut does: impl FnMut(&mut Model, Option<Measured>, bool, &mut Vec<Told>),
+    ) {
+        let Some(variable) = self.variable(name) else {
+            return;
+        };
+        let mut all = Vec::new();
+        let (newest, waits) = (variable.newest, variable.waits);
+        for model in &mut variable.models {
+            let mut told = Vec::new();
+            does(model, newest, waits, &mut told);
+            let alarm = &model.definition.name;
+            all.extend(told.into_iter().map(|told| (alarm.clone(), told)));
+        }
+        self.tell(name, all);
+    }
+
+    /// The variable has an update.
+    pub fn updated(&mut self, name: &str, measured: Measured, at: At, says: Says<'_>) {
+        self.totals.values += 1;
+        let reason = measured.quality.reason();
+        self.totals.stale += u64::from(reason == Reason::Stale);
+        let Some(variable) = self.variable(name) else {
+            return;
+        };
+        variable.newest = Some(measured);
+        if variable.waits {
+            if matches!(reason, Reason::Initial | Reason::Retained) {
+                return;
+            }
+            variable.waits = measured.quality.level() == Level::Bad;
+        }
+        self.each(name, |model, _, _, told| {
+            let says = asked(says, name, model);
+            model.measure(measured, at, says, told);
+        });
+    }
+
+    /// A value was within the deadband of the variable and did not become an update.
+    pub fn left_out(&mut self, name: &str, measured: Measured, at: At) {
+        let Some(variable) = self.variable(name) else {
+            return;
+        };
+        let mut models = variable.models.iter();
+        let Some(changed) = models.find(|model| model.would_change(measured, at)) else {
+            return;
+        };
+        let alarm = changed.definition.name.clone();
+        self.fail(|| {
+            format!("H-07: {measured:?} would change alarm {alarm} of {name}, and is no update")
+        });
+    }
+
+    /// The engine has looked at its timers. `conditions` and `operands` have the values of the
+    /// variables that alarms refer to, if they are read.
+    pub fn passed(
+        &mut self,
+        at: At,
+        read: Option<(&dyn Fn(&str) -> Option<bool>, &dyn Fn(&str) -> Option<f64>)>,
+        says: Says<'_>,
+    ) {
+        for index in 0..self.variables.len() {
+            let Some(name) = self
+                .variables
+                .get(index)
+                .map(|one| one.watched.name.clone())
+            else {
+                continue;
+            };
+            if let Some((conditions, operands)) = read {
+                self.each(&name, |model, newest, _, told| {
+                    let number = newest.and_then(|newest| newest.number);
+                    if let Some(is_suppressed) = conditions(&model.definition.suppressed_by) {
+                        model.set_suppressed(is_suppressed, number, at, told);
+                    }
+                });
+                self.each(&name, |model, newest, waits, told| {
+                    if let Some(operand) = model.definition.kind.variable().cloned() {
+                        let newest = newest.filter(|_| !waits);
+                        model.set_operand(operands(&operand), newest, at, told);
+                    }
+                });
+            }
+            self.each(&name, |model, newest, _, told| {
+                let number = newest.and_then(|newest| newest.number);
+                let says = asked(says, &name, model);
+                model.pass(at, says, number, told);
+                model.forget_old(at.now);
+            });
+        }
+    }
+
+    /// An operator has done something with an alarm, and the engine answered.
+    pub fn acted(
+        &mut self,
+        (name, alarm): (&str, &str),
+        (action, who): (AlarmAction, &str),
+        at: At,
+        answer: Result<AlarmState, String>,
+    ) {
+        let mut expected = None;
+        self.each(name, |model, _, _, told| {
+            if model.definition.name == alarm {
+                expected = Some(model.act(action, who, at, told));
+            }
+        });
+        self.totals.refused += u64::from(answer.is_err());
+        let is_right = match (&expected, &answer) {
+            (Some(Ok(expected)), Ok(state)) => expected == state,
+            (Some(Err(_)) | None, Err(_)) => true,
+            (Some(Ok(_)) | None, Err(_) | Ok(_)) | (Some(Err(_)), Ok(_)) => false,
+        };
+        if !is_right {
+            self.fail(|| {
+                format!(
+                    "H-08: {action:?} of alarm {alarm} of {name} ended with {answer:?}, not \
+                     {expected:?}"
+                )
+            });
+        }
+    }
+
+    /// A library is saved: the store drops the states of alarms that it does not have.
+    pub fn saved(&mut self, variables: &[Watched]) {
+        for (_, snapshot) in &mut self.durable {
+            snapshot.retain(|key, _| {
+                variables.iter().any(|one| {
+                    format!("{LIBRARY}/{}", one.name) == key.0
+                        && one.alarms.iter().any(|alarm| alarm.name == key.1)
+                })
+            });
+        }
+    }
+
+    /// The library was replaced. Returns the alarms that are others now.
+    pub fn redeployed(&mut self, variables: &[Watched], at: At) -> Vec<Key> {
+        let mut changed = Vec::new();
+        for watched in variables {
+            let name = watched.name.as_str();
+            let Some(variable) = self.variable(name) else {
+                continue;
+            };
+            if variable.watched.alarms == watched.alarms {
+                continue;
+            }
+            let mut all = Vec::new();
+            let mut before = std::mem::take(&mut variable.models);
+            before.retain(|model| {
+                let stays = watched.alarms.contains(&model.definition);
+                if !stays {
+                    let mut told = Vec::new();
+                    model.remove(at, &mut told);
+                    let alarm = &model.definition.name;
+                    all.extend(told.into_iter().map(|told| (alarm.clone(), told)));
+                    changed.push((format!("{LIBRARY}/{name}"), alarm.clone()));
+                }
+                stays
+            });
+            for definition in &watched.alarms {
+                let known = before.iter().position(|one| one.definition == *definition);
+                let model = match known {
+                    Some(place) => before.swap_remove(place),
+                    None => Model::new(definition),
+                };
+                variable.models.push(model);
+            }
+            variable.watched = watched.clone();
+            let (newest, waits) = (variable.newest, variable.waits);
+            self.tell(name, all);
+            for definition in &watched.alarms {
+                let key = (format!("{LIBRARY}/{name}"), definition.name.clone());
+                self.history
+                    .entry(key)
+                    .or_insert_with(|| vec![AlarmState::Normal]);
+            }
+            let is_of_earlier_run = newest.is_none_or(|newest| {
+                matches!(newest.quality.reason(), Reason::Initial | Reason::Retained)
+            });
+            // The newest value is measured again, with the alarms as they are now.
+            if let Some(newest) = newest.filter(|_| !(waits && is_of_earlier_run)) {
+                self.each(name, |model, _, _, told| {
+                    model.measure(newest, at, None, told)
+                });
+            }
+        }
+        changed
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut states = Snapshot::new();
+        for variable in &self.variables {
+            for model in &variable.models {
+                let key = (
+                    format!("{LIBRARY}/{}", variable.watched.name),
+                    model.definition.name.clone(),
+                );
+                states.insert(key, model.kept());
+            }
+        }
+        states
+    }
+
+    /// The keeper has something stored. Compares its entries with what happened.
+    pub fn offered(&mut self, entries: &[AlarmEntry]) -> Snapshot {
+        if let Some(failed) = self.failed.take() {
+            // The step that failed, once more.
+            for entry in entries {
+                let known = self.journal.get(&entry.number);
+                if known.is_none_or(|known| known.as_ref() != Some(entry)) {
+                    self.fail(|| format!("H-11: another entry is stored again: {entry:?}"));
+                }
+            }
+            return failed;
+        }
+        for (number, entry) in (self.end() + 1..).zip(entries) {
+            if entry.number != number {
+                self.fail(|| format!("H-11: entry {number} is missing before {entry:?}"));
+            }
+            self.compare(entry);
+            self.journal.insert(entry.number, Some(entry.clone()));
+        }
+        let untold = self.untold.iter().find(|(_, left)| !left.is_empty());
+        if let Some(untold) = untold.map(|untold| format!("{untold:?}")) {
+            self.fail(|| format!("H-11: no entry tells of {untold}"));
+        }
+        self.snapshot()
+    }
+
+    fn compare(&mut self, entry: &AlarmEntry) {
+        let key = (entry.variable.clone(), entry.alarm.clone());
+        let expected = self.untold.get_mut(&key).and_then(VecDeque::pop_front);
+        let JournalEvent::Alarm(event) = entry.event else {
+            return self.fail(|| format!("H-11: an entry of another kind: {entry:?}"));
+        };
+        let Some(expected) = expected else {
+            return self.fail(|| format!("H-11: nothing happened of which {entry:?} tells"));
+        };
+        let short = entry
+            .variable
+            .strip_prefix(LIBRARY)
+            .map_or("", |name| name.trim_start_matches('/'))
+            .to_owned();
+        let has_deadband = self
+            .variable(&short)
+            .is_some_and(|one| one.watched.deadband > 0.0);
+        let record = &entry.record;
+        let is_same = expected.event == event
+            && (expected.from, expected.to) == (entry.from, record.state)
+            && expected.is_active == record.is_active
+            && expected.when == entry.when
+            && expected.who == entry.who
+            && (has_deadband || expected.value.is_none_or(|value| value == record.value));
+        if !is_same {
+            self.fail(|| format!("H-11: {entry:?} tells of {expected:?}"));
+        }
+    }
+
+    /// The step is stored, up to entry `last`.
+    pub fn stored(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
+        self.totals.steps += 1;
+        let own = entries.last().map_or(self.end(), |entry| entry.number);
+        for number in own + 1..=last {
+            self.journal.entry(number).or_insert(None);
+        }
+        self.durable = vec![(last, states)];
+    }
+
+    /// The step failed, and is not stored.
+    pub fn not_stored(&mut self, states: Snapshot) {
+        self.totals.failed += 1;
+        self.failed = Some(states);
+    }
+
+    /// The step failed, and is stored all the same, up to entry `last`.
+    pub fn stored_unclearly(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
+        self.stored(entries, states.clone(), last);
+        self.failed = Some(states);
+    }
+
+    /// The step was cut off. If it is stored, its last entry is `last`.
+    pub fn cut_off(&mut self, entries: &[AlarmEntry], states: Snapshot, last: u64) {
+        let before = self.durable.clone();
+        self.stored(entries, states, last);
+        self.durable.extend(before);
+    }
+
+    /// Somebody has read a page of the journal, from this entry on. Returns the next number.
+    pub fn read(&mut self, from: u64, page: &AlarmJournalPage) -> u64 {
+        let mut next = from.max(page.removed + 1);
+        for entry in &page.entries {
+            self.totals.read += 1;
+            if entry.number != next {
+                self.fail(|| format!("H-11: entry {next} is missing before {entry:?}"));
+            }
+            next = entry.number + 1;
+            match self.journal.get(&entry.number) {
+                Some(Some(known)) if known == entry => {}
+                Some(None) if matches!(entry.event, JournalEvent::Removed(_)) => {}
+                other => {
+                    let other = format!("{other:?}");
+                    self.fail(|| format!("H-11: the journal has {entry:?}, not {other}"));
+                }
+            }
+        }
+        next
+    }
+
+    /// Compares the states that the engine shows with the models.
+    pub fn shown(&mut self, states: &BTreeMap<Key, (AlarmState, bool, Option<i64>)>) {
+        let mut expected = BTreeMap::new();
+        for variable in &self.variables {
+            for model in &variable.models {
+                let key = (
+                    format!("{LIBRARY}/{}", variable.watched.name),
+                    model.definition.name.clone(),
+                );
+                let until = model.shelved_until().map(|until| until.as_nanos());
+                expected.insert(key, (model.state(), model.is_active(), until));
+            }
+        }
+        if *states != expected {
+            self.fail(|| format!("SV-04: the alarms are {states:?}, not {expected:?}"));
+        }
+    }
+
+    /// The alarms that there are, with their states.
+    pub fn alarms(&self) -> Vec<(String, String, String, AlarmState)> {
+        let of = |variable: &Variable| {
+            let name = variable.watched.name.clone();
+            let models = variable.models.iter();
+            let alarms = models.map(|model| {
+                let definition = &model.definition;
+                (
+                    definition.name.clone(),
+                    definition.area.clone(),
+                    model.state(),
+                )
+            });
+            let alarms: Vec<_> = alarms.collect();
+            alarms
+                .into_iter()
+                .map(move |(alarm, area, state)| (name.clone(), alarm, area, state))
+        };
+        self.variables.iter().flat_map(of).collect()
+    }
+}

@@ -1,0 +1,48 @@
+//! The faults of the simulation of alarms.
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    Kill,
+    PowerLoss,
+    Restart,
+    Full,
+    Unclear,
+    Pause,
+    Clock,
+    Redeploy,
+    RedeployCut,
+    Disconnect,
+}
+
+/// All kinds of faults.
+pub const FAULTS: &[Fault] = &[
+    Fault::Kill,
+    Fault::PowerLoss,
+    Fault::Restart,
+    Fault::Full,
+    Fault::Unclear,
+    Fault::Pause,
+    Fault::Clock,
+    Fault::Redeploy,
+    Fault::RedeployCut,
+    Fault::Disconnect,
+];
+
+impl Fault {
+    /// Describes the fault in a sentence.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Kill => "the engine is killed, half of the times within a write to its store",
+            Self::PowerLoss => "power is lost within a write to the store",
+            Self::Restart => "the engine stops in an orderly way and starts again",
+            Self::Full => "the store's disk is full",
+            Self::Unclear => "the store fails after it has stored",
+            Self::Pause => "the engine's process is stopped",
+            Self::Clock => "the machine's clock is set",
+            Self::Redeploy => "the library is replaced by one with other alarms",
+            Self::RedeployCut => "the engine is killed while a library is replaced",
+            Self::Disconnect => "a subscriber disconnects, and begins again",
+        }
+    }
+}

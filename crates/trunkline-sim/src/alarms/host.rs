@@ -1,0 +1,436 @@
+//! The engine's process with its store: the production engine, keeper of alarms and SQLite store.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use trunkline_engine::alarms::{AlarmKeeper, AlarmPlace};
+use trunkline_engine::store::{
+    LogBound, RetainedValue, Store, StoreError, StoreErrorKind, StoredLibrary,
+};
+use trunkline_engine::{
+    Caller, Consumer, Delivery, Engine, EngineOptions, LibraryState, Origin, Retained, Sink,
+    Subscribe, Wake, Wakes, Write,
+};
+use trunkline_store::SqliteStore;
+use trunkline_types::alarm::{AlarmEntry, KeptAlarm};
+use trunkline_types::ledger::EndedItem;
+use trunkline_types::{
+    Contract, DataType, LibraryDefinition, Moment, Name, Properties, Quality, Value,
+    VariableDefinition,
+};
+
+use super::checker::AlarmChecker;
+use super::followers::Unheard;
+use super::model::{At, Measured};
+use super::plan::{LIBRARY, Watched, library};
+use crate::rng::Rng;
+
+/// The variable with the number of the newest entry of the journal.
+pub const JOURNAL: &str = "_engine/alarms/journal";
+const SECTOR: usize = 512;
+
+/// How the store behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    Good,
+    Full,
+    /// It fails after it has stored.
+    Unclear,
+    /// The engine ends within a step.
+    Cut {
+        loses_power: bool,
+    },
+}
+
+/// What a kill or a loss of power leaves of the store: its files.
+pub type Image = BTreeMap<String, Vec<u8>>;
+
+/// Reads the files of a folder.
+pub fn image_of(folder: &Path) -> Image {
+    let mut files = Image::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if let Ok(bytes) = std::fs::read(entry.path()) {
+            files.insert(entry.file_name().to_string_lossy().into_owned(), bytes);
+        }
+    }
+    files
+}
+
+/// Mixes the files before a step and after it, as an end within the step may leave them. SQLite
+/// writes to its log and syncs it; then the step is done.
+fn cut_off(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
+    let is_log = |name: &str| name.ends_with("-wal");
+    let mut others = after.iter().filter(|(name, _)| !is_log(name));
+    if others.any(|(name, bytes)| before.get(name) != Some(bytes)) {
+        // The log was moved to the file after the step.
+        return match rng.chance(0.5) {
+            true => before.clone(),
+            false => after.clone(),
+        };
+    }
+    let mut image = after.clone();
+    for (name, new) in image.iter_mut().filter(|(name, _)| is_log(name)) {
+        let none = Vec::new();
+        let old = before.get(name).unwrap_or(&none);
+        let written = match loses_power {
+            // The log is written from front to back.
+            false => {
+                let cut = rng.index(new.len() + 1);
+                let mut bytes = new[..cut].to_vec();
+                bytes.extend_from_slice(old.get(cut..).unwrap_or_default());
+                bytes
+            }
+            // Each sector is the old or the new one.
+            true => {
+                let length = match rng.chance(0.5) {
+                    true => old.len(),
+                    false => new.len(),
+                };
+                let mut bytes = Vec::with_capacity(length);
+                while bytes.len() < length {
+                    let range = bytes.len()..(bytes.len() + SECTOR).min(length);
+                    let from = if rng.chance(0.5) { old } else { &*new };
+                    let there = range.start.min(from.len())..range.end.min(from.len());
+                    bytes.extend_from_slice(&from[there]);
+                    bytes.resize(range.end, 0);
+                }
+                bytes
+            }
+        };
+        *new = written;
+    }
+    image
+}
+
+/// The store as the place of alarms, for one turn of the keeper.
+struct Place<'a> {
+    running: &'a mut SqliteStore,
+    folder: &'a Path,
+    checker: &'a mut AlarmChecker,
+    rng: &'a mut Rng,
+    entries_max: u64,
+    mode: Mode,
+    image: Option<Image>,
+}
+
+fn error(kind: StoreErrorKind) -> StoreError {
+    StoreError {
+        location: "simulated".to_owned(),
+        kind,
+    }
+}
+
+impl AlarmPlace for Place<'_> {
+    fn end(&mut self) -> Result<u64, StoreError> {
+        match self.mode {
+            Mode::Full => Err(error(StoreErrorKind::Full)),
+            Mode::Good | Mode::Unclear | Mode::Cut { .. } => self.running.alarm_journal_end(),
+        }
+    }
+
+    fn keep(
+        &mut self,
+        states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        moment: Moment,
+    ) -> Result<u64, StoreError> {
+        let known = self.checker.offered(entries);
+        if self.mode == Mode::Full {
+            self.checker.not_stored(known);
+            return Err(error(StoreErrorKind::Full));
+        }
+        let before = match self.mode {
+            Mode::Cut { .. } => image_of(self.folder),
+            Mode::Good | Mode::Full | Mode::Unclear => Image::new(),
+        };
+        let bound = LogBound {
+            entries: self.entries_max,
+            age: None,
+            now: moment.wall,
+        };
+        let last = self.running.keep_alarms(states, entries, bound)?;
+        let failed = || Err(error(StoreErrorKind::Failed("simulated".to_owned())));
+        match self.mode {
+            Mode::Good | Mode::Full => {
+                self.checker.stored(entries, known, last);
+                Ok(last)
+            }
+            Mode::Unclear => {
+                self.checker.stored_unclearly(entries, known, last);
+                failed()
+            }
+            Mode::Cut { loses_power } => {
+                self.checker.cut_off(entries, known, last);
+                let after = image_of(self.folder);
+                self.image = Some(cut_off(&before, &after, loses_power, self.rng));
+                failed()
+            }
+        }
+    }
+}
+
+/// The state that is lost with the process.
+#[derive(Debug)]
+pub struct Running {
+    pub engine: Engine,
+    pub keeper: AlarmKeeper,
+    pub store: SqliteStore,
+    witness: Consumer,
+    woken: Arc<AtomicBool>,
+}
+
+struct Bell(Arc<AtomicBool>);
+
+impl Wake for Bell {
+    fn wake(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The machine with the folder of the store.
+#[derive(Debug)]
+pub struct Host {
+    folder: tempfile::TempDir,
+    /// Number of folders so far: each end of the engine leaves a new one.
+    folders: u32,
+    epoch: u64,
+    pub entries_max: u64,
+    pub running: Option<Running>,
+}
+
+impl Host {
+    pub fn new(entries_max: u64) -> std::io::Result<Self> {
+        // In memory where that is possible: every step syncs.
+        let in_memory = tempfile::tempdir_in("/dev/shm");
+        let host = Self {
+            folder: in_memory.or_else(|_| tempfile::tempdir())?,
+            folders: 0,
+            epoch: 0,
+            entries_max,
+            running: None,
+        };
+        std::fs::create_dir(host.place())?;
+        Ok(host)
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.path().join(self.folders.to_string())
+    }
+
+    /// Ends the process without any notice. The next start finds the files of `image`, or all that
+    /// was written.
+    pub fn end(&mut self, image: Option<Image>) -> std::io::Result<()> {
+        let image = image.unwrap_or_else(|| image_of(&self.place()));
+        self.running = None;
+        std::fs::remove_dir_all(self.place())?;
+        self.folders += 1;
+        std::fs::create_dir(self.place())?;
+        for (name, bytes) in image {
+            std::fs::write(self.place().join(name), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the process as the product does: states are given to the engine before the library
+    /// that is stored is deployed.
+    pub fn start(
+        &mut self,
+        saved: &[Watched],
+        at: At,
+        checker: &mut AlarmChecker,
+    ) -> Result<(), String> {
+        let text = |error: StoreError| error.to_string();
+        let mut store = SqliteStore::open(self.place().join("store")).map_err(text)?;
+        let count = store.begin_start().map_err(text)?.count;
+        self.epoch = count;
+        let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
+        let definition = library(saved);
+        let stored = store.libraries().map_err(text)?;
+        match stored.first() {
+            None => store
+                .save_library(&StoredLibrary {
+                    definition: definition.clone(),
+                    state: LibraryState::Running,
+                })
+                .map_err(text)?,
+            Some(stored) if stored.definition == definition => {}
+            Some(stored) => return Err(format!("DP-06: another library is stored: {stored:?}")),
+        }
+        let journal = LibraryDefinition {
+            name: "_engine".to_owned(),
+            description: String::new(),
+            variables: vec![VariableDefinition {
+                path: "alarms/journal".to_owned(),
+                properties: Arc::new(Properties::new(DataType::U64)),
+            }],
+        };
+        let libraries = engine.libraries();
+        let deployed = libraries.deploy(&journal, at.now, at.wall);
+        deployed.map_err(|error| error.to_string())?;
+        let woken = Arc::new(AtomicBool::new(false));
+        let journal = engine.resolve(&Caller::engine(), JOURNAL);
+        let journal = journal.map_err(|error| error.to_string())?;
+        let keeper = AlarmKeeper::new(&engine, Box::new(Bell(Arc::clone(&woken))), true);
+        let values = store.retained(LIBRARY).map_err(text)?;
+        store.keep_only_alarms(&definition).map_err(text)?;
+        let kept = store.alarms(LIBRARY).map_err(text)?;
+        let end = store.alarm_journal_end().map_err(text)?;
+        checker.started(saved, &kept, end, at);
+        // The product's figures say it, once a second.
+        let value = Value::U64(end);
+        let mut write = Write::value(&value);
+        write.origin = Origin::Source;
+        let (caller, mut wakes) = (Caller::engine(), Wakes::new());
+        let _attempt = engine.try_write(&caller, at.now, at.wall, &journal, &write, &mut wakes);
+        engine.alarms().restore(kept);
+        let retained = |name: &Name, properties: &Properties| {
+            let mut values = values.iter();
+            let value = values.find(|value| value.name == name.as_str())?;
+            properties.retain.then(|| Retained {
+                value: value.value.clone(),
+                source_timestamp: value.source_timestamp,
+            })
+        };
+        let deployed = libraries.deploy_retained(
+            &definition,
+            false,
+            &retained,
+            at.now,
+            at.wall,
+            &mut Wakes::new(),
+        );
+        let deployed = deployed.map_err(|error| error.to_string())?;
+        engine.alarms().restore(Vec::new());
+        let mut witness = Consumer::service(engine.clone(), Box::new(Unheard));
+        let everything = Contract::All {
+            elements: 1_000_000,
+            bytes: u32::MAX,
+        };
+        for variable in deployed
+            .handles
+            .iter()
+            .filter_map(|one| engine.variable(*one))
+        {
+            let wanted = Subscribe::new(1, everything);
+            let followed = witness.subscribe(&Caller::engine(), &variable, wanted);
+            followed.map_err(|error| format!("the witness is refused: {error}"))?;
+        }
+        self.running = Some(Running {
+            engine,
+            keeper,
+            store,
+            witness,
+            woken,
+        });
+        Ok(())
+    }
+
+    /// One turn of the keeper. Returns whether everything is stored, and what is left of the store
+    /// if the turn was cut off.
+    pub fn keep(
+        &mut self,
+        mode: Mode,
+        at: At,
+        checker: &mut AlarmChecker,
+        rng: &mut Rng,
+    ) -> (bool, Option<Image>) {
+        let folder = self.place();
+        let Some(running) = &mut self.running else {
+            return (true, None);
+        };
+        let mut place = Place {
+            running: &mut running.store,
+            folder: &folder,
+            checker,
+            rng,
+            entries_max: self.entries_max,
+            mode,
+            image: None,
+        };
+        let moment = Moment {
+            now: at.now,
+            wall: at.wall,
+        };
+        let is_kept = running.keeper.keep(&mut place, moment).is_ok();
+        (is_kept, place.image)
+    }
+
+    /// Stores the values that are retained.
+    pub fn retain(&mut self) -> Result<(), String> {
+        let Some(running) = &mut self.running else {
+            return Ok(());
+        };
+        let library = running.engine.libraries().get(LIBRARY);
+        let handles = library.map(|library| library.handles).unwrap_or_default();
+        let variables = handles
+            .iter()
+            .filter_map(|one| running.engine.variable(*one));
+        let values = variables.filter_map(|variable| {
+            let update = variable.update();
+            let is_one = variable.properties().retain && update.sequence > 0;
+            is_one.then(|| RetainedValue {
+                name: variable.name().to_owned(),
+                data_type: variable.data_type().clone(),
+                value: update.value,
+                source_timestamp: update.source_timestamp,
+                quality: Quality::GOOD,
+            })
+        });
+        let values: Vec<RetainedValue> = values.collect();
+        let retained = running.store.retain(&values);
+        retained.map_err(|error| error.to_string())
+    }
+}
+
+impl Running {
+    /// Returns true if the keeper was woken since the last call.
+    pub fn take_woken(&self) -> bool {
+        self.woken.swap(false, Ordering::Relaxed)
+    }
+
+    /// Takes the updates of variables since the last call.
+    pub fn updates(&mut self) -> Vec<(String, Measured)> {
+        let mut sink = Witnessed(Vec::new());
+        self.witness.drain(&mut sink, &mut Wakes::new());
+        sink.0
+    }
+
+    /// The engine's word on whether the condition of an alarm is met.
+    pub fn says(&self, name: &str, alarm: &str) -> Option<bool> {
+        let caller = Caller::engine();
+        let variable = self
+            .engine
+            .resolve(&caller, &format!("{LIBRARY}/{name}"))
+            .ok()?;
+        let statuses = self.engine.alarms().of_variable(&variable);
+        let mut statuses = statuses.into_iter();
+        let status = statuses.find(|status| status.definition.name == alarm)?;
+        Some(status.record.is_active)
+    }
+}
+
+struct Witnessed(Vec<(String, Measured)>);
+
+impl Sink for Witnessed {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        if delivery.update.sequence == 0 {
+            return;
+        }
+        let sample = delivery.variable.sample_of(delivery.update);
+        let name = delivery.variable.name();
+        let name = name.strip_prefix(LIBRARY).unwrap_or(name);
+        let measured = Measured::of(&sample.value, delivery.update.quality);
+        self.0
+            .push((name.trim_start_matches('/').to_owned(), measured));
+    }
+
+    fn overrun(&mut self, _subscription: u32, _items: &[EndedItem]) {}
+
+    fn gone(&mut self, _subscription: u32, _handle: u32) {}
+}

@@ -1,0 +1,23 @@
+//! Alarms in simulated time: the production engine, its keeper of alarm states and the production
+//! store, under faults, with a checker that has a model of its own.
+//!
+//! ```text
+//! Plan --> AlarmWorld: time, writes, operators, faults
+//!            |
+//!          Host: Engine + AlarmKeeper --Place--> SqliteStore     the real ones
+//!            |        |                    |
+//!            |     fields, journal    entries, states
+//!            |        v                    v
+//!            |     Followers ---------> AlarmChecker <-- Model of each alarm
+//!            +--- every value, action, look at the timers ----^
+//! ```
+
+pub mod checker;
+pub mod fault;
+mod followers;
+mod host;
+pub mod model;
+pub mod plan;
+pub mod report;
+pub mod run;
+mod world;

@@ -1,0 +1,609 @@
+//! One alarm as `docs/reference/alarms.md` describes it, written from that page and H-06 to H-11. It
+//! shares no code with the product: it uses only the names of states and events.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use trunkline_types::alarm::{
+    Acknowledge, AlarmAction, AlarmDefinition, AlarmEvent, AlarmKind, AlarmState, BitsNeeded,
+    KeptAlarm, Operand,
+};
+use trunkline_types::{Level, Quality, Reason, Tick, Timestamp, Value};
+
+/// A value of the alarm's variable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measured {
+    /// The value, unless it is NaN.
+    pub number: Option<f64>,
+    /// The value if it is an integer or a boolean.
+    pub integer: Option<i64>,
+    pub quality: Quality,
+}
+
+impl Measured {
+    pub fn of(value: &Value, quality: Quality) -> Self {
+        let (number, integer) = match value {
+            Value::F64(number) => (Some(*number), None),
+            Value::Bool(set) => (None, Some(i64::from(*set))),
+            Value::U32(bits) => (Some(f64::from(*bits)), Some(i64::from(*bits))),
+            _ => (None, None),
+        };
+        Self {
+            number: number.filter(|number| !number.is_nan()),
+            integer,
+            quality,
+        }
+    }
+
+    fn is_bad(self) -> bool {
+        self.quality.level() == Level::Bad
+    }
+}
+
+/// What the alarm is apart from being hidden.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Process {
+    Normal,
+    /// The condition is met.
+    Active {
+        is_acknowledged: bool,
+    },
+    /// The process is normal again, before anybody acknowledged the alarm.
+    Returned,
+    Latched {
+        is_acknowledged: bool,
+    },
+}
+
+/// A change that must be told.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Told {
+    pub event: AlarmEvent,
+    pub from: AlarmState,
+    pub to: AlarmState,
+    pub is_active: bool,
+    pub when: Timestamp,
+    pub who: String,
+    /// The value with which the alarm was raised; not compared if `None`.
+    pub value: Option<Option<f64>>,
+}
+
+/// What survives a restart.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kept {
+    definition: AlarmDefinition,
+    process: Process,
+    suppressed: bool,
+    out_of_service: bool,
+    shelved_until: Option<Timestamp>,
+    delayed_since: Option<Timestamp>,
+}
+
+/// The reason for which an action must be refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused;
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub definition: AlarmDefinition,
+    process: Process,
+    suppressed: bool,
+    out_of_service: bool,
+    /// The end of the shelving: by the monotonic clock, and as it is shown.
+    shelved: Option<(Tick, Timestamp)>,
+    /// The condition, and the limit or setpoint that is another variable.
+    is_met: bool,
+    operand: Option<f64>,
+    /// Usable values of the last `time` of a rate, oldest first.
+    recent: VecDeque<(Tick, f64)>,
+    /// The state follows the condition at this time, and the delay began at that one.
+    delay: Option<(Tick, Timestamp)>,
+    /// The condition continues as it was before a restart.
+    is_of_earlier_run: bool,
+}
+
+/// The time of a step, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    pub now: Tick,
+    pub wall: Timestamp,
+}
+
+/// What a rate of change says of a condition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Certainty {
+    Met,
+    NotMet,
+    /// The page permits both: the change took between 63/64 of the time and the time.
+    Either,
+}
+
+impl Model {
+    pub fn new(definition: &AlarmDefinition) -> Self {
+        let operand = match &definition.kind {
+            AlarmKind::Limit { limit: operand, .. }
+            | AlarmKind::Deviation {
+                setpoint: operand, ..
+            } => Some(operand),
+            AlarmKind::RateOfChange { .. }
+            | AlarmKind::Discrete { .. }
+            | AlarmKind::Bits { .. }
+            | AlarmKind::BadQuality
+            | AlarmKind::Stale => None,
+        };
+        let constant = match operand {
+            Some(Operand::Constant(number)) => Some(*number),
+            Some(Operand::Variable(_)) | None => None,
+        };
+        Self {
+            definition: definition.clone(),
+            process: Process::Normal,
+            suppressed: false,
+            out_of_service: false,
+            shelved: None,
+            is_met: false,
+            operand: constant,
+            recent: VecDeque::new(),
+            delay: None,
+            is_of_earlier_run: false,
+        }
+    }
+
+    /// Continues an alarm of an earlier run: its delays and its shelving go on by the wall clock.
+    /// `None` if its definition is another one now.
+    pub fn continued(definition: &AlarmDefinition, kept: &Kept, at: At) -> Option<Self> {
+        if kept.definition != *definition {
+            return None;
+        }
+        let mut model = Self::new(definition);
+        model.process = kept.process;
+        (model.suppressed, model.out_of_service) = (kept.suppressed, kept.out_of_service);
+        let until = |end: Timestamp| {
+            let left = end.nanos_since(at.wall).max(0).cast_unsigned();
+            at.now.saturating_add(Duration::from_nanos(left))
+        };
+        model.shelved = kept.shelved_until.map(|end| (until(end), end));
+        let is_active = model.is_active();
+        model.is_met = is_active != kept.delayed_since.is_some();
+        let delay = model.delay_when(is_active);
+        model.delay = kept.delayed_since.map(|since| {
+            let passed = at.wall.nanos_since(since).max(0).cast_unsigned();
+            let left = delay.saturating_sub(Duration::from_nanos(passed));
+            (at.now.saturating_add(left), since)
+        });
+        model.is_of_earlier_run = true;
+        Some(model)
+    }
+
+    pub fn kept(&self) -> Kept {
+        Kept {
+            definition: self.definition.clone(),
+            process: self.process,
+            suppressed: self.suppressed,
+            out_of_service: self.out_of_service,
+            shelved_until: self.shelved.map(|(_, end)| end),
+            delayed_since: self.delay.map(|(_, since)| since),
+        }
+    }
+
+    pub fn state(&self) -> AlarmState {
+        match (self.out_of_service, self.suppressed, self.shelved) {
+            (true, ..) => AlarmState::OutOfService,
+            (_, true, _) => AlarmState::SuppressedByDesign,
+            (.., Some(_)) => AlarmState::Shelved,
+            _ => match self.process {
+                Process::Normal => AlarmState::Normal,
+                Process::Active {
+                    is_acknowledged: false,
+                } => AlarmState::Unacknowledged,
+                Process::Active {
+                    is_acknowledged: true,
+                } => AlarmState::Acknowledged,
+                Process::Returned => AlarmState::ReturnedUnacknowledged,
+                Process::Latched {
+                    is_acknowledged: false,
+                } => AlarmState::LatchedUnacknowledged,
+                Process::Latched {
+                    is_acknowledged: true,
+                } => AlarmState::LatchedAcknowledged,
+            },
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        matches!(self.process, Process::Active { .. })
+    }
+
+    pub fn shelved_until(&self) -> Option<Timestamp> {
+        self.shelved.map(|(_, end)| end)
+    }
+
+    pub fn continues_earlier_run(&self) -> bool {
+        self.is_of_earlier_run
+    }
+
+    /// Returns true if this value would change the state, or begin or end a delay: it must become
+    /// an update even if it is within the variable's deadband.
+    pub fn would_change(&self, measured: Measured, at: At) -> bool {
+        let mut after = self.clone();
+        let mut told = Vec::new();
+        after.measure(measured, at, None, &mut told);
+        !told.is_empty() || after.delay.is_some() != self.delay.is_some()
+    }
+
+    /// Takes a value of the variable. `says` is the engine's word on whether the condition is met,
+    /// for a rate of change at the edge of its time.
+    pub fn measure(
+        &mut self,
+        measured: Measured,
+        at: At,
+        says: Option<bool>,
+        told: &mut Vec<Told>,
+    ) {
+        if !self.definition.enabled {
+            return;
+        }
+        // A delay that has ended counts, even if nobody has looked at it since.
+        let value = Some(measured.number);
+        let count = told.len();
+        self.end_delay(at, value, told);
+        self.is_of_earlier_run = false;
+        if let (AlarmKind::RateOfChange { .. }, Some(number), false) =
+            (&self.definition.kind, measured.number, measured.is_bad())
+        {
+            self.recent.push_back((at.now, number));
+        }
+        self.is_met = self.condition(Some(measured), at, says);
+        // One value makes at most one change; another one waits for its own delay.
+        match told.len() > count {
+            true => self.follow_condition(at),
+            false => self.end_delay(at, value, told),
+        }
+    }
+
+    /// The limit or the setpoint that is another variable; `None` while that has no good value.
+    pub fn set_operand(
+        &mut self,
+        operand: Option<f64>,
+        newest: Option<Measured>,
+        at: At,
+        told: &mut Vec<Told>,
+    ) {
+        self.operand = operand;
+        if let Some(newest) = newest {
+            self.measure(newest, at, None, told);
+        }
+    }
+
+    pub fn set_suppressed(
+        &mut self,
+        is_suppressed: bool,
+        newest: Option<f64>,
+        at: At,
+        told: &mut Vec<Told>,
+    ) {
+        let event = match is_suppressed {
+            true => AlarmEvent::Suppress,
+            false => AlarmEvent::Unsuppress,
+        };
+        self.change(event, at, String::new(), Some(newest), told, |model| {
+            model.suppressed = is_suppressed;
+        });
+    }
+
+    /// Ends the shelving and the delays whose time has come. `newest` is the newest number of the
+    /// variable in this run.
+    pub fn pass(&mut self, at: At, says: Option<bool>, newest: Option<f64>, told: &mut Vec<Told>) {
+        if self.shelved.is_some_and(|(end, _)| end <= at.now) {
+            let event = AlarmEvent::Unshelve;
+            self.change(event, at, String::new(), Some(newest), told, |model| {
+                model.shelved = None;
+            });
+        }
+        if !self.definition.enabled {
+            return;
+        }
+        if matches!(self.definition.kind, AlarmKind::RateOfChange { .. }) && !self.is_of_earlier_run
+        {
+            self.is_met = self.condition(None, at, says);
+        }
+        self.end_delay(at, Some(newest), told);
+    }
+
+    /// Returns true if the page leaves open whether the condition is met.
+    pub fn is_uncertain(&self, at: At) -> bool {
+        matches!(self.definition.kind, AlarmKind::RateOfChange { .. })
+            && self.rate(at) == Certainty::Either
+    }
+
+    /// Carries out what an operator does.
+    pub fn act(
+        &mut self,
+        action: AlarmAction,
+        who: &str,
+        at: At,
+        told: &mut Vec<Told>,
+    ) -> Result<AlarmState, Refused> {
+        let state = self.state();
+        let who = who.to_owned();
+        let event = action.event();
+        match action {
+            AlarmAction::Acknowledge => {
+                let next = match state {
+                    AlarmState::Unacknowledged => Process::Active {
+                        is_acknowledged: true,
+                    },
+                    AlarmState::ReturnedUnacknowledged => Process::Normal,
+                    AlarmState::LatchedUnacknowledged => Process::Latched {
+                        is_acknowledged: true,
+                    },
+                    _ => return Err(Refused),
+                };
+                self.change(event, at, who, None, told, |model| model.process = next);
+            }
+            AlarmAction::Reset => {
+                if state != AlarmState::LatchedAcknowledged {
+                    return Err(Refused);
+                }
+                self.change(event, at, who, None, told, |model| {
+                    model.process = Process::Normal;
+                });
+            }
+            AlarmAction::Shelve(time) => {
+                if self.out_of_service {
+                    return Err(Refused);
+                }
+                let end = at.now.saturating_add(time);
+                let shown = at.wall.saturating_add_nanos(time.as_nanos() as i64);
+                self.change(event, at, who, None, told, |model| {
+                    model.shelved = Some((end, shown));
+                });
+            }
+            AlarmAction::Unshelve => {
+                if self.shelved.is_none() {
+                    return Err(Refused);
+                }
+                self.change(event, at, who, None, told, |model| model.shelved = None);
+            }
+            AlarmAction::TakeOutOfService => {
+                self.change(event, at, who, None, told, |model| {
+                    model.out_of_service = true;
+                });
+            }
+            AlarmAction::ReturnToService => {
+                if !self.out_of_service {
+                    return Err(Refused);
+                }
+                self.change(event, at, who, None, told, |model| {
+                    model.out_of_service = false;
+                });
+            }
+        }
+        Ok(self.state())
+    }
+
+    /// The alarm is removed, or its definition is changed.
+    pub fn remove(&self, at: At, told: &mut Vec<Told>) {
+        let from = self.state();
+        if from != AlarmState::Normal {
+            told.push(Told {
+                event: AlarmEvent::Clear,
+                from,
+                to: AlarmState::Normal,
+                is_active: false,
+                when: at.wall,
+                who: String::new(),
+                value: None,
+            });
+        }
+    }
+
+    fn change(
+        &mut self,
+        event: AlarmEvent,
+        at: At,
+        who: String,
+        value: Option<Option<f64>>,
+        told: &mut Vec<Told>,
+        change: impl FnOnce(&mut Self),
+    ) {
+        let (from, was_active) = (self.state(), self.is_active());
+        change(self);
+        if self.state().is_hidden() && self.is_active() {
+            // It is unacknowledged when it is shown again.
+            self.process = Process::Active {
+                is_acknowledged: false,
+            };
+        }
+        let (to, is_active) = (self.state(), self.is_active());
+        if from != to || was_active != is_active {
+            told.push(Told {
+                event,
+                from,
+                to,
+                is_active,
+                when: at.wall,
+                who,
+                value: value.filter(|_| event == AlarmEvent::Raise),
+            });
+        }
+    }
+
+    fn delay_when(&self, is_active: bool) -> Duration {
+        match is_active {
+            true => self.definition.off_delay,
+            false => self.definition.on_delay,
+        }
+    }
+
+    /// Begins a delay if the condition is not as the state has it; ends it if it is.
+    fn follow_condition(&mut self, at: At) {
+        let is_active = self.is_active();
+        if self.is_met == is_active {
+            self.delay = None;
+        } else if self.delay.is_none() {
+            let end = at.now.saturating_add(self.delay_when(is_active));
+            self.delay = Some((end, at.wall));
+        }
+    }
+
+    fn end_delay(&mut self, at: At, value: Option<Option<f64>>, told: &mut Vec<Told>) {
+        self.follow_condition(at);
+        if self.delay.is_none_or(|(end, _)| end > at.now) {
+            return;
+        }
+        self.delay = None;
+        let (event, next) = match self.is_met {
+            true => (
+                AlarmEvent::Raise,
+                Process::Active {
+                    is_acknowledged: false,
+                },
+            ),
+            false => (AlarmEvent::Clear, self.when_cleared()),
+        };
+        self.change(event, at, String::new(), value, told, |model| {
+            model.process = next;
+        });
+    }
+
+    fn when_cleared(&self) -> Process {
+        let AlarmDefinition {
+            acknowledge,
+            latched,
+            ..
+        } = &self.definition;
+        let acknowledged = match self.process {
+            Process::Active { is_acknowledged } => {
+                is_acknowledged || *acknowledge == Acknowledge::Auto
+            }
+            other => return other,
+        };
+        match (self.state().is_hidden(), *latched, acknowledged) {
+            (true, ..) | (_, false, true) => Process::Normal,
+            (_, true, is_acknowledged) => Process::Latched { is_acknowledged },
+            (_, false, false) => Process::Returned,
+        }
+    }
+
+    /// Whether the condition is met now.
+    fn condition(&mut self, measured: Option<Measured>, at: At, says: Option<bool>) -> bool {
+        let usable = measured.filter(|one| !one.is_bad());
+        let number = usable.and_then(|one| one.number);
+        let integer = usable.and_then(|one| one.integer);
+        let was_met = self.is_met;
+        let is_met = match &self.definition.kind {
+            AlarmKind::Limit {
+                level, deadband, ..
+            } => {
+                let beyond = |number: f64, limit: f64| match level.is_high() {
+                    true => number - limit,
+                    false => limit - number,
+                };
+                let (Some(number), Some(limit)) = (number, self.operand) else {
+                    return was_met;
+                };
+                // Past the limit by the deadband: written so that it is exact as the page says.
+                let cleared = match level.is_high() {
+                    true => number < limit - deadband,
+                    false => number > limit + deadband,
+                };
+                Some(beyond(number, limit) > 0.0 || (was_met && !cleared))
+            }
+            AlarmKind::Deviation {
+                limit, deadband, ..
+            } => {
+                let (Some(number), Some(setpoint)) = (number, self.operand) else {
+                    return was_met;
+                };
+                let distance = (number - setpoint).abs();
+                Some(distance > *limit || (was_met && distance >= limit - deadband))
+            }
+            AlarmKind::RateOfChange { .. } => match self.rate(at) {
+                Certainty::Met => Some(true),
+                Certainty::NotMet => Some(false),
+                Certainty::Either => says,
+            },
+            AlarmKind::Discrete { values } => integer.map(|code| values.contains(&code)),
+            AlarmKind::Bits {
+                needed,
+                invert,
+                select,
+            } => integer.map(|bits| {
+                let set = (bits as u64 ^ invert) & select;
+                match needed {
+                    BitsNeeded::Any => set != 0,
+                    BitsNeeded::All => set == *select,
+                }
+            }),
+            AlarmKind::BadQuality => measured.map(Measured::is_bad),
+            AlarmKind::Stale => measured.map(|one| one.quality.reason() == Reason::Stale),
+        };
+        is_met.unwrap_or(was_met)
+    }
+
+    fn rate(&self, at: At) -> Certainty {
+        let AlarmKind::RateOfChange { change, time } = &self.definition.kind else {
+            return Certainty::NotMet;
+        };
+        let spread = |within: Duration| {
+            let recent = self.recent.iter();
+            let young = recent.filter(|(when, _)| at.now.since(*when) <= within);
+            let (low, high) = young.fold((f64::MAX, f64::MIN), |(low, high), (_, number)| {
+                (low.min(*number), high.max(*number))
+            });
+            (high - low).max(0.0)
+        };
+        match (spread(*time * 63 / 64) > *change, spread(*time) > *change) {
+            (true, _) => Certainty::Met,
+            (false, true) => Certainty::Either,
+            (false, false) => Certainty::NotMet,
+        }
+    }
+
+    /// Forgets values that no rate can need any more.
+    pub fn forget_old(&mut self, now: Tick) {
+        if let AlarmKind::RateOfChange { time, .. } = &self.definition.kind {
+            let limit = *time + *time;
+            while self
+                .recent
+                .front()
+                .is_some_and(|(when, _)| now.since(*when) > limit)
+            {
+                self.recent.pop_front();
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// Returns true if the store has this state.
+    pub fn is(&self, stored: &KeptAlarm) -> bool {
+        let model = self.model();
+        let hidden = [
+            self.shelved_until.is_some(),
+            self.suppressed,
+            self.out_of_service,
+        ];
+        stored.hidden == hidden
+            && stored.delayed_since == self.delayed_since
+            && stored.record.shelved_until == self.shelved_until
+            && stored.record.state == model.state()
+            && stored.record.is_active == model.is_active()
+    }
+
+    /// The end of an alarm whose definition has changed while the engine did not run.
+    pub fn remove(&self, at: At, told: &mut Vec<Told>) {
+        self.model().remove(at, told);
+    }
+
+    fn model(&self) -> Model {
+        Model {
+            process: self.process,
+            suppressed: self.suppressed,
+            out_of_service: self.out_of_service,
+            shelved: self.shelved_until.map(|end| (Tick::ZERO, end)),
+            ..Model::new(&self.definition)
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What a seed determines before anything runs: variables with alarms, and the pace of everything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_types::alarm::{
+    Acknowledge, AlarmDefinition, AlarmKind, BitsNeeded, LimitLevel, Operand,
+};
+use trunkline_types::{DataType, Deadband, LibraryDefinition, Properties, VariableDefinition};
+
+use super::fault::{FAULTS, Fault};
+use crate::rng::Rng;
+
+/// The library of all variables.
+pub const LIBRARY: &str = "plant";
+/// Variables that suppress alarms.
+pub const CONDITIONS: [&str; 2] = ["condition0", "condition1"];
+/// Variables that are limits and setpoints.
+pub const OPERANDS: [&str; 2] = ["limit0", "limit1"];
+
+/// The type of a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Number,
+    Switch,
+    Bits,
+}
+
+/// A variable with alarms.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Its name in the library.
+    pub name: String,
+    pub kind: Kind,
+    /// In percent of the range 0 to 100.
+    pub deadband: f64,
+    pub max_age: Option<Duration>,
+    pub retain: bool,
+    pub alarms: Vec<AlarmDefinition>,
+}
+
+/// How a subscriber follows the states of alarms.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Follow {
+    /// Every change; the subscription ends if more than this many wait.
+    All(u32),
+    /// The newest ones, with a count of the others.
+    Last(u32),
+}
+
+/// The plan of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub variables: Vec<Watched>,
+    /// Mean time between two actions.
+    pub pace: Duration,
+    /// Longest time between two looks of the engine at its timers.
+    pub polls: Duration,
+    /// Entries that the journal keeps.
+    pub journal_entries: u64,
+    pub followers: Vec<Follow>,
+    /// Mean time between two turns of a subscriber.
+    pub turns: Duration,
+    pub faults: Vec<(Fault, Duration)>,
+    pub length: Duration,
+}
+
+impl Plan {
+    /// Draws a run. Times are in proportion to the pace, so a run in which little happens is longer.
+    pub fn drawn(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x616c_6172_6d73);
+        let pace = Duration::from_secs_f64(rng.magnitude(0.3, 12.0));
+        let count = rng.range(1, 5);
+        let variables = (0..count).map(|n| variable(n, &mut rng)).collect();
+        let mut faults = Vec::new();
+        for fault in FAULTS {
+            let mean = pace.mul_f64(rng.magnitude(15.0, 150.0));
+            if rng.chance(0.5) {
+                faults.push((*fault, mean));
+            }
+        }
+        let followers = (0..rng.range(1, 3)).map(|_| match rng.chance(0.7) {
+            true => Follow::All(pick(&mut rng, &[3, 10, 1000])),
+            false => Follow::Last(pick(&mut rng, &[1, 3, 20])),
+        });
+        let followers = followers.collect();
+        Self {
+            seed,
+            variables,
+            pace,
+            polls: Duration::from_millis(pick(&mut rng, &[20, 250, 250])),
+            journal_entries: pick(&mut rng, &[20, 100, 100_000]),
+            followers,
+            turns: pace.mul_f64(rng.magnitude(0.3, 10.0)),
+            faults,
+            length: pace * 400,
+        }
+    }
+}
+
+/// Returns one of these.
+pub fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.index(of.len())]
+}
+
+fn variable(number: u64, rng: &mut Rng) -> Watched {
+    let kind = pick(rng, &[Kind::Number, Kind::Number, Kind::Switch, Kind::Bits]);
+    let max_age = Duration::from_secs(pick(rng, &[2, 10, 60]));
+    let mut watched = Watched {
+        name: format!("v{number}"),
+        kind,
+        deadband: match kind {
+            Kind::Number => pick(rng, &[0.0, 0.0, 5.0]),
+            Kind::Switch | Kind::Bits => 0.0,
+        },
+        max_age: rng.chance(0.4).then_some(max_age),
+        retain: rng.chance(0.3),
+        alarms: Vec::new(),
+    };
+    for _ in 0..rng.range(1, 4) {
+        add_alarm(&mut watched, rng);
+    }
+    watched
+}
+
+/// Adds an alarm, unless the variable has one of this name.
+fn add_alarm(watched: &mut Watched, rng: &mut Rng) {
+    let alarm = alarm(watched, rng);
+    if watched.alarms.iter().all(|known| known.name != alarm.name) {
+        watched.alarms.push(alarm);
+    }
+}
+
+/// Changes the alarms of a variable, as a new version of its library may.
+pub fn change_alarms(watched: &mut Watched, rng: &mut Rng) {
+    match rng.below(4) {
+        0 if watched.alarms.len() > 1 => {
+            watched.alarms.remove(rng.index(watched.alarms.len()));
+        }
+        1 => add_alarm(watched, rng),
+        2 => {
+            let at = rng.index(watched.alarms.len());
+            if let Some(known) = watched.alarms.get_mut(at) {
+                known.priority = rng.range(1, 1000) as u16;
+            }
+        }
+        _ => {
+            let changed = alarm(watched, rng);
+            let mut known = watched.alarms.iter_mut();
+            if let Some(known) = known.find(|known| known.name == changed.name) {
+                *known = changed;
+            }
+        }
+    }
+}
+
+fn alarm(watched: &Watched, rng: &mut Rng) -> AlarmDefinition {
+    let kind = match (watched.kind, rng.below(10)) {
+        (_, 0) => AlarmKind::BadQuality,
+        (_, 1) => AlarmKind::Stale,
+        (Kind::Number, drawn) => numeric(drawn, watched.deadband > 0.0, rng),
+        (Kind::Switch, _) => AlarmKind::Discrete {
+            values: vec![i64::from(rng.chance(0.7))],
+        },
+        (Kind::Bits, 2..5) => AlarmKind::Discrete {
+            values: (0..rng.range(1, 3)).map(|_| rng.below(8) as i64).collect(),
+        },
+        (Kind::Bits, _) => AlarmKind::Bits {
+            needed: pick(rng, &[BitsNeeded::Any, BitsNeeded::All]),
+            invert: rng.below(8),
+            select: rng.range(1, 7),
+        },
+    };
+    let is_rate = matches!(kind, AlarmKind::RateOfChange { .. });
+    let delay = |rng: &mut Rng| match is_rate || rng.chance(0.5) {
+        // The state of a rate follows its condition at once, so that the checker sees it.
+        true => Duration::ZERO,
+        false => Duration::from_millis(pick(rng, &[100, 1000, 5000, 60_000])),
+    };
+    let (on_delay, off_delay) = (delay(rng), delay(rng));
+    AlarmDefinition {
+        on_delay,
+        off_delay,
+        enabled: rng.chance(0.95),
+        priority: rng.range(1, 1000) as u16,
+        area: pick(rng, &["", "north", "south"]).to_owned(),
+        acknowledge: pick(
+            rng,
+            &[Acknowledge::User, Acknowledge::User, Acknowledge::Auto],
+        ),
+        latched: rng.chance(0.3),
+        suppressed_by: match rng.chance(0.25) {
+            true => format!("{LIBRARY}/{}", pick(rng, &CONDITIONS)),
+            false => String::new(),
+        },
+        ..AlarmDefinition::new(kind)
+    }
+}
+
+fn numeric(drawn: u64, has_deadband: bool, rng: &mut Rng) -> AlarmKind {
+    let deadband = pick(rng, &[0.0, 0.0, 2.0]);
+    let mut operand = |constant: f64| match rng.chance(0.2) {
+        true => Operand::Variable(format!("{LIBRARY}/{}", pick(rng, &OPERANDS))),
+        false => Operand::Constant(constant),
+    };
+    let (level, limit) = match drawn {
+        2 | 3 => (LimitLevel::Hi, 80.0),
+        4 => (LimitLevel::HiHi, 90.0),
+        5 => (LimitLevel::Lo, 20.0),
+        6 => (LimitLevel::LoLo, 10.0),
+        7 => {
+            return AlarmKind::Deviation {
+                setpoint: operand(50.0),
+                limit: 30.0,
+                deadband,
+            };
+        }
+        _ if has_deadband => (LimitLevel::Hi, 80.0),
+        _ => {
+            return AlarmKind::RateOfChange {
+                change: pick(rng, &[10.0, 40.0]),
+                time: Duration::from_millis(pick(rng, &[500, 5000, 60_000])),
+            };
+        }
+    };
+    AlarmKind::Limit {
+        level,
+        limit: operand(limit),
+        deadband,
+    }
+}
+
+/// The library with these variables, and those that suppress alarms and are limits.
+pub fn library(variables: &[Watched]) -> LibraryDefinition {
+    let define = |path: &str, properties: Properties| VariableDefinition {
+        path: path.to_owned(),
+        properties: Arc::new(properties),
+    };
+    let watched = variables.iter().map(|one| {
+        let mut properties = Properties::new(match one.kind {
+            Kind::Number => DataType::F64,
+            Kind::Switch => DataType::Bool,
+            Kind::Bits => DataType::U32,
+        });
+        properties.deadband = Deadband {
+            user_percent: one.deadband,
+            source_percent: one.deadband,
+        };
+        properties.max_age = one.max_age;
+        properties.retain = one.retain;
+        properties.alarms.clone_from(&one.alarms);
+        define(&one.name, properties)
+    });
+    let conditions = CONDITIONS.map(|name| define(name, Properties::new(DataType::Bool)));
+    let operands = OPERANDS.map(|name| define(name, Properties::new(DataType::F64)));
+    LibraryDefinition {
+        name: LIBRARY.to_owned(),
+        description: String::new(),
+        variables: watched.chain(conditions).chain(operands).collect(),
+    }
+}

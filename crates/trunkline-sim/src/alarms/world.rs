@@ -1,0 +1,728 @@
+//! The time and the order of everything: writes, operators, faults, and the turns of the engine.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use trunkline_engine::store::{LogBound, Store, StoredLibrary};
+use trunkline_engine::{Attempt, Caller, LibraryState, Origin, Wakes, Write, WriteOutcome};
+use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery, AlarmState};
+use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
+
+use super::checker::AlarmChecker;
+use super::fault::Fault;
+use super::followers::Follower;
+use super::host::{Host, Image, JOURNAL, Mode};
+use super::model::{At, Measured};
+use super::plan::{
+    CONDITIONS, Kind, LIBRARY, OPERANDS, Plan, Watched, change_alarms, library, pick,
+};
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+/// Time from the first change to the step that stores it, and until a failed one is tried again, as
+/// in the product.
+const GATHER: Duration = Duration::from_millis(20);
+const RETRY: Duration = Duration::from_secs(1);
+/// The time at which every run begins.
+const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
+const WALL: i64 = 1_790_000_000_000_000_000;
+/// Looks at the timers at one instant after which the engine is said to have no end.
+const LOOKS_MAX: usize = 10_000;
+/// Users who act on alarms.
+const OPERATORS: [u32; 2] = [1, 2];
+
+#[derive(Debug)]
+pub struct AlarmWorld {
+    pub plan: Plan,
+    pub now: Tick,
+    pub trace: Trace,
+    pub checker: AlarmChecker,
+    pub faults: BTreeMap<Fault, u64>,
+    rng: Rng,
+    host: Host,
+    /// The wall clock minus the monotonic one, in ns.
+    offset: i64,
+    /// The variables of the library that the store has, and of the one that is deployed.
+    saved: Vec<Watched>,
+    /// Values of the variables that alarms refer to, written in this run, if they are good.
+    referred: BTreeMap<String, Value>,
+    /// One of these has changed, or an alarm is new.
+    is_unread: bool,
+    mode: Mode,
+    heals_at: Tick,
+    poll_at: Tick,
+    keep_at: Option<Tick>,
+    act_at: Tick,
+    strike_at: Vec<Tick>,
+    start_at: Option<Tick>,
+    followers: Vec<(Follower, Tick)>,
+    /// Each time a part of the run that a person may want to see.
+    looks: u64,
+}
+
+impl AlarmWorld {
+    pub fn new(plan: Plan) -> Self {
+        let mut rng = Rng::new(plan.seed);
+        let host = Host::new(plan.journal_entries);
+        #[expect(
+            clippy::panic,
+            reason = "a machine without a folder for temporary files"
+        )]
+        let host = host.unwrap_or_else(|error| panic!("no temporary folder: {error}"));
+        let strike_at = plan.faults.iter();
+        let strike_at = strike_at
+            .map(|(_, mean)| BEGIN.saturating_add(rng.wait(*mean)))
+            .collect();
+        let followers = plan.followers.iter();
+        let followers = followers
+            .map(|follow| (Follower::new(*follow), BEGIN))
+            .collect();
+        Self {
+            now: BEGIN,
+            trace: Trace::default(),
+            checker: AlarmChecker::new(),
+            faults: BTreeMap::new(),
+            rng,
+            host,
+            offset: WALL,
+            saved: plan.variables.clone(),
+            referred: BTreeMap::new(),
+            is_unread: false,
+            mode: Mode::Good,
+            heals_at: BEGIN,
+            poll_at: BEGIN,
+            keep_at: None,
+            act_at: BEGIN,
+            strike_at,
+            start_at: Some(BEGIN),
+            followers,
+            looks: 0,
+            plan,
+        }
+    }
+
+    /// Simulated time so far, in ns.
+    pub fn elapsed(&self) -> u64 {
+        self.now.as_nanos() - BEGIN.as_nanos()
+    }
+
+    fn at(&self) -> At {
+        let wall = (self.now.as_nanos() as i64).saturating_add(self.offset);
+        At {
+            now: self.now,
+            wall: Timestamp::from_nanos(wall),
+        }
+    }
+
+    pub fn run(&mut self) {
+        let end = BEGIN.saturating_add(self.plan.length);
+        while self.now < end && self.checker.violation.is_none() {
+            self.now = self.next();
+            self.trace.events += 1;
+            self.step();
+        }
+        if self.checker.violation.is_none() {
+            self.settle();
+        }
+    }
+
+    /// The time of the next event.
+    fn next(&self) -> Tick {
+        if let Some(at) = self.start_at {
+            return at.max(self.now);
+        }
+        let strikes = self.strike_at.iter().copied();
+        let turns = self.followers.iter().map(|(_, at)| *at);
+        let others = [self.poll_at, self.act_at].into_iter().chain(self.keep_at);
+        let next = strikes.chain(turns).chain(others).min();
+        next.unwrap_or(self.now).max(self.now)
+    }
+
+    fn step(&mut self) {
+        if self.start_at.is_some() {
+            return self.start();
+        }
+        if self.mode != Mode::Good && self.heals_at <= self.now {
+            self.mode = Mode::Good;
+        }
+        if self.poll_at <= self.now {
+            self.look();
+        }
+        if self.keep_at.is_some_and(|at| at <= self.now) {
+            self.keep();
+        }
+        for index in 0..self.followers.len() {
+            if self
+                .followers
+                .get(index)
+                .is_some_and(|(_, at)| *at <= self.now)
+            {
+                self.follow(index, false);
+            }
+        }
+        if self.act_at <= self.now {
+            self.act();
+            self.act_at = self.now.saturating_add(self.rng.wait(self.plan.pace));
+        }
+        for index in 0..self.strike_at.len() {
+            let due = self.strike_at.get(index).is_some_and(|at| *at <= self.now);
+            let fault = self.plan.faults.get(index).copied();
+            if let (true, Some((fault, mean)), None) = (due, fault, self.start_at) {
+                let next = self.now.saturating_add(self.rng.wait(mean));
+                if let Some(at) = self.strike_at.get_mut(index) {
+                    *at = next;
+                }
+                self.strike(fault);
+            }
+        }
+        let is_woken = self
+            .host
+            .running
+            .as_ref()
+            .is_some_and(|one| one.take_woken());
+        if is_woken && self.keep_at.is_none() {
+            self.keep_at = Some(self.now.saturating_add(GATHER));
+        }
+    }
+
+    fn start(&mut self) {
+        self.start_at = None;
+        let at = self.at();
+        self.trace.say(self.now, || "the engine starts".to_owned());
+        self.referred.clear();
+        self.mode = Mode::Good;
+        if let Err(error) = self.host.start(&self.saved, at, &mut self.checker) {
+            return self
+                .checker
+                .fail(|| format!("the engine does not start: {error}"));
+        }
+        self.is_unread = true;
+        self.note_updates();
+        self.compare();
+        for (follower, _) in &mut self.followers {
+            follower.disconnect();
+        }
+        self.poll_at = self.now;
+        self.keep_at = Some(self.now.saturating_add(GATHER));
+        self.act_at = self.now.saturating_add(self.rng.wait(self.plan.pace));
+    }
+
+    /// The engine looks at its timers until nothing is due.
+    fn look(&mut self) {
+        let at = self.at();
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let mut due = None;
+        for look in 0..=LOOKS_MAX {
+            due = running.engine.poll(at.now, at.wall, &mut Wakes::new());
+            if due.is_none_or(|due| due > at.now) {
+                break;
+            }
+            if look == LOOKS_MAX {
+                self.checker
+                    .fail(|| "the engine is never done with its timers".to_owned());
+            }
+        }
+        let latest = self.now.saturating_add(self.plan.polls);
+        self.poll_at = due.map_or(latest, |due| due.min(latest));
+        self.note_updates();
+        let is_unread = std::mem::take(&mut self.is_unread);
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let referred = &self.referred;
+        let condition = |name: &str| match referred.get(name)? {
+            Value::Bool(set) => Some(*set),
+            _ => None,
+        };
+        let operand = |name: &str| match referred.get(name)? {
+            Value::F64(number) => Some(*number).filter(|number| !number.is_nan()),
+            _ => None,
+        };
+        let read: (&dyn Fn(&str) -> Option<bool>, &dyn Fn(&str) -> Option<f64>) =
+            (&condition, &operand);
+        let says = |name: &str, alarm: &str| running.says(name, alarm);
+        self.checker.passed(at, is_unread.then_some(read), &says);
+        self.looks += 1;
+        if self.looks.is_multiple_of(64) {
+            self.compare();
+        }
+    }
+
+    /// Passes the updates of variables to the checker. Returns their number.
+    fn note_updates(&mut self) -> usize {
+        let at = self.at();
+        let Some(running) = &mut self.host.running else {
+            return 0;
+        };
+        let updates = running.updates();
+        let says = |name: &str, alarm: &str| running.says(name, alarm);
+        for (name, measured) in &updates {
+            self.checker.updated(name, *measured, at, &says);
+        }
+        updates.len()
+    }
+
+    /// Compares the states that the engine shows.
+    fn compare(&mut self) {
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let listed = running
+            .engine
+            .alarms()
+            .list(&Caller::engine(), None, 10_000);
+        let states = listed.into_iter().map(|status| {
+            let record = &status.record;
+            let until = record.shelved_until.map(|until| until.as_nanos());
+            let key = (status.variable, status.definition.name.clone());
+            (key, (record.state, record.is_active, until))
+        });
+        self.checker.shown(&states.collect());
+    }
+
+    /// A turn of the keeper.
+    fn keep(&mut self) {
+        self.keep_at = None;
+        let at = self.at();
+        let (is_kept, image) = self
+            .host
+            .keep(self.mode, at, &mut self.checker, &mut self.rng);
+        self.trace.note(u64::from(is_kept));
+        if let (Mode::Cut { .. }, _) = (self.mode, &image) {
+            return self.end(image);
+        }
+        if !is_kept {
+            self.keep_at = Some(self.now.saturating_add(RETRY));
+        }
+        if self.mode == Mode::Good && self.rng.chance(0.1) {
+            let retained = self.host.retain();
+            if let Err(error) = retained {
+                self.checker
+                    .fail(|| format!("values cannot be stored: {error}"));
+            }
+        }
+    }
+
+    /// The engine ends without notice.
+    fn end(&mut self, image: Option<Image>) {
+        let what = image.as_ref().map_or("between", |_| "within");
+        self.trace
+            .say(self.now, || format!("the engine ends {what} steps"));
+        if let Err(error) = self.host.end(image) {
+            self.checker
+                .fail(|| format!("no folder for the store: {error}"));
+        }
+        self.is_down();
+    }
+
+    fn is_down(&mut self) {
+        for (follower, _) in &mut self.followers {
+            follower.disconnect();
+        }
+        self.mode = Mode::Good;
+        let pause = self.rng.wait(self.plan.pace);
+        self.start_at = Some(self.now.saturating_add(pause));
+    }
+
+    /// A turn of a subscriber.
+    fn follow(&mut self, index: usize, is_settled: bool) {
+        let at = self.at();
+        let next = self.now.saturating_add(self.rng.wait(self.plan.turns));
+        let limit = pick(&mut self.rng, &[0, 1, 3, 50]);
+        let Some(running) = &mut self.host.running else {
+            return;
+        };
+        let Some((follower, turn_at)) = self.followers.get_mut(index) else {
+            return;
+        };
+        *turn_at = next;
+        follower.connect(&running.engine, &mut self.checker, at);
+        follower.take(&mut self.checker, is_settled);
+        let newest = running.engine.resolve(&Caller::engine(), JOURNAL);
+        let newest = newest.map(|variable| variable.sample().value);
+        let newest = match newest {
+            Ok(Value::U64(newest)) => newest,
+            Ok(_) | Err(_) => 0,
+        };
+        while follower.next <= newest && self.checker.violation.is_none() {
+            let query = AlarmJournalQuery {
+                from: Some(follower.next),
+                limit,
+                ..AlarmJournalQuery::default()
+            };
+            let page = match running.store.alarm_journal(&query) {
+                Ok(page) => page,
+                Err(error) => {
+                    return self
+                        .checker
+                        .fail(|| format!("the journal cannot be read: {error}"));
+                }
+            };
+            let before = follower.next;
+            follower.next = self.checker.read(before, &page);
+            if page.next.is_none() && follower.next <= newest {
+                self.checker.fail(|| {
+                    format!("H-11: entry {newest} was announced, and the journal has fewer")
+                });
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        if self.host.running.is_none() {
+            return;
+        }
+        match self.rng.below(20) {
+            0..12 => self.write_watched(),
+            12..14 => self.write_referred(),
+            _ => self.operate(),
+        }
+    }
+
+    fn write_watched(&mut self) {
+        let index = self.rng.index(self.saved.len());
+        let Some(watched) = self.saved.get(index).cloned() else {
+            return;
+        };
+        let rng = &mut self.rng;
+        let value = match watched.kind {
+            Kind::Number => Value::F64(number(rng)),
+            Kind::Switch => Value::Bool(rng.chance(0.5)),
+            Kind::Bits => Value::U32(rng.below(8) as u32),
+        };
+        let quality = match rng.below(14) {
+            0 => Some(Quality::bad(Reason::SensorFailure)),
+            1 => Some(Quality::uncertain(Reason::None)),
+            _ => None,
+        };
+        let hour = 3_600_000_000_000_i64;
+        let wall = self.at().wall;
+        let source = match self.rng.below(10) {
+            0 => Some(wall.saturating_add_nanos(-(self.rng.below(hour as u64) as i64))),
+            1 => Some(wall.saturating_add_nanos(self.rng.below(48 * hour as u64) as i64)),
+            _ => None,
+        };
+        self.write(&watched.name, &value, quality, source);
+    }
+
+    fn write_referred(&mut self) {
+        let rng = &mut self.rng;
+        let (name, value) = match rng.chance(0.5) {
+            true => (pick(rng, &CONDITIONS), Value::Bool(rng.chance(0.4))),
+            false => {
+                let number = pick(rng, &[20.0, 50.0, 80.0, f64::NAN]);
+                (pick(rng, &OPERANDS), Value::F64(number))
+            }
+        };
+        let quality = rng
+            .chance(0.15)
+            .then(|| Quality::bad(Reason::SensorFailure));
+        self.write(name, &value, quality, None);
+        let full = format!("{LIBRARY}/{name}");
+        match quality {
+            Some(_) => _ = self.referred.remove(&full),
+            None => _ = self.referred.insert(full, value),
+        }
+        self.is_unread = true;
+        // The engine reads it at its next look, which it is not woken for.
+    }
+
+    fn write(
+        &mut self,
+        name: &str,
+        value: &Value,
+        quality: Option<Quality>,
+        source: Option<Timestamp>,
+    ) {
+        let at = self.at();
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let full = format!("{LIBRARY}/{name}");
+        let caller = Caller::local(3, 3);
+        let Ok(variable) = running.engine.resolve(&caller, &full) else {
+            return self.checker.fail(|| format!("variable {full} is missing"));
+        };
+        let mut write = Write::value(value);
+        (write.quality, write.source_timestamp) = (quality, source);
+        if self.rng.chance(0.5) {
+            write.origin = Origin::Source;
+        }
+        let mut wakes = Wakes::new();
+        let engine = &running.engine;
+        let attempt = engine.try_write(&caller, at.now, at.wall, &variable, &write, &mut wakes);
+        drop(wakes);
+        self.trace.detail(self.now, || {
+            format!("{name} = {value:?} {quality:?} of {source:?}: {attempt:?}")
+        });
+        let count = self.note_updates();
+        if let (0, Attempt::Done(WriteOutcome::Unchanged(_)), None) = (count, &attempt, source) {
+            let measured = Measured::of(value, quality.unwrap_or(Quality::GOOD));
+            if measured.quality.level() == Level::Good {
+                self.checker.left_out(name, measured, at);
+            }
+        }
+    }
+
+    /// An operator acts on an alarm, or two at once; or on all of an area.
+    fn operate(&mut self) {
+        let alarms = self.checker.alarms();
+        let rng = &mut self.rng;
+        if rng.chance(0.15) {
+            let area = pick(rng, &["north", "south"]);
+            let unacknowledged = alarms
+                .iter()
+                .filter(|(_, _, of, state)| of == area && state.is_unacknowledged());
+            for (name, alarm, ..) in unacknowledged {
+                self.operate_on((name, alarm), AlarmAction::Acknowledge, OPERATORS[0]);
+            }
+            return;
+        }
+        let Some((name, alarm, _, state)) = alarms.get(rng.index(alarms.len())) else {
+            return;
+        };
+        let seconds = rng.magnitude(1.0, 600.0);
+        let shelve = AlarmAction::Shelve(Duration::from_secs_f64(seconds));
+        let action = match (state, rng.below(10)) {
+            (AlarmState::LatchedAcknowledged, 0..7) => AlarmAction::Reset,
+            (state, 0..7) if state.is_unacknowledged() => AlarmAction::Acknowledge,
+            (AlarmState::OutOfService, 0..5) => AlarmAction::ReturnToService,
+            (AlarmState::Shelved, 0..2) => AlarmAction::Unshelve,
+            _ => pick(
+                rng,
+                &[
+                    AlarmAction::Acknowledge,
+                    AlarmAction::Reset,
+                    shelve,
+                    shelve,
+                    AlarmAction::Unshelve,
+                    AlarmAction::TakeOutOfService,
+                    AlarmAction::ReturnToService,
+                ],
+            ),
+        };
+        let first = pick(rng, &OPERATORS);
+        let is_twice = rng.chance(0.2);
+        self.operate_on((name, alarm), action, first);
+        if is_twice {
+            let second = pick(&mut self.rng, &OPERATORS);
+            self.operate_on((name, alarm), action, second);
+        }
+    }
+
+    fn operate_on(&mut self, (name, alarm): (&str, &str), action: AlarmAction, user: u32) {
+        let at = self.at();
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let caller = Caller::local(10 + user, user);
+        let Ok(variable) = running
+            .engine
+            .resolve(&caller, &format!("{LIBRARY}/{name}"))
+        else {
+            return self.checker.fail(|| format!("variable {name} is missing"));
+        };
+        let moment = Moment {
+            now: at.now,
+            wall: at.wall,
+        };
+        let asked = (alarm, action, "seen");
+        let alarms = running.engine.alarms();
+        let answer = alarms.act(&caller, variable.handle(), asked, moment, &mut Wakes::new());
+        self.trace.say(self.now, || {
+            format!("user {user}: {action:?} of {alarm} of {name}: {answer:?}")
+        });
+        let answer = answer.map_err(|refusal| refusal.to_string());
+        let who = caller.principal.to_string();
+        self.checker
+            .acted((name, alarm), (action, &who), at, answer);
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        if self.host.running.is_none() {
+            return;
+        }
+        *self.faults.entry(fault).or_default() += 1;
+        self.trace.say(self.now, || fault.sentence().to_owned());
+        self.trace.note(fault as u64);
+        let lasts = self.plan.pace.mul_f64(self.rng.magnitude(1.0, 20.0));
+        match fault {
+            Fault::Kill | Fault::PowerLoss => {
+                let loses_power = fault == Fault::PowerLoss;
+                match loses_power || self.rng.chance(0.5) {
+                    true => {
+                        self.mode = Mode::Cut { loses_power };
+                        self.keep();
+                    }
+                    false => self.end(None),
+                }
+            }
+            Fault::Restart => {
+                let at = self.at();
+                let _kept = self
+                    .host
+                    .keep(self.mode, at, &mut self.checker, &mut self.rng);
+                if let Some(running) = &mut self.host.running {
+                    running.keeper.close();
+                }
+                self.host.running = None;
+                self.is_down();
+            }
+            Fault::Full => {
+                self.mode = Mode::Full;
+                self.heals_at = self.now.saturating_add(lasts);
+            }
+            Fault::Unclear => {
+                self.mode = Mode::Unclear;
+                self.heals_at = self.now.saturating_add(lasts / 4);
+            }
+            Fault::Pause => {
+                let until = self.now.saturating_add(self.rng.millis(20, 8000));
+                self.poll_at = self.poll_at.max(until);
+                self.act_at = self.act_at.max(until);
+                self.keep_at = self.keep_at.map(|at| at.max(until));
+                for (_, at) in &mut self.followers {
+                    *at = (*at).max(until);
+                }
+            }
+            Fault::Clock => {
+                let nanos = (self.rng.magnitude(1e6, 1e14)) as i64;
+                let sign = pick(&mut self.rng, &[1, -1]);
+                self.offset = self.offset.saturating_add(nanos * sign);
+            }
+            Fault::Redeploy => self.redeploy(None),
+            Fault::RedeployCut => {
+                let after_deployment = self.rng.chance(0.5);
+                self.redeploy(Some(after_deployment));
+            }
+            Fault::Disconnect => {
+                let index = self.rng.index(self.followers.len());
+                if let Some((follower, at)) = self.followers.get_mut(index) {
+                    follower.disconnect();
+                    *at = self.now.saturating_add(lasts);
+                }
+            }
+        }
+    }
+
+    /// Replaces the library by one with other alarms. `cut` ends the engine after the library is
+    /// stored, or after it is deployed.
+    fn redeploy(&mut self, cut: Option<bool>) {
+        if self.mode != Mode::Good {
+            // The order is refused, because it cannot be stored.
+            return;
+        }
+        let at = self.at();
+        for index in 0..self.saved.len() {
+            if self.rng.chance(0.6)
+                && let Some(watched) = self.saved.get_mut(index)
+            {
+                change_alarms(watched, &mut self.rng);
+            }
+        }
+        let definition = library(&self.saved);
+        let Some(running) = &mut self.host.running else {
+            return;
+        };
+        let saved = running.store.save_library(&StoredLibrary {
+            definition: definition.clone(),
+            state: LibraryState::Running,
+        });
+        if let Err(error) = saved {
+            return self
+                .checker
+                .fail(|| format!("a library cannot be stored: {error}"));
+        }
+        self.checker.saved(&self.saved);
+        if cut == Some(false) {
+            return self.end(None);
+        }
+        let mut wakes = Wakes::new();
+        let libraries = running.engine.libraries();
+        let deployed =
+            libraries.deploy_retained(&definition, true, &|_, _| None, at.now, at.wall, &mut wakes);
+        drop(wakes);
+        if let Err(error) = deployed {
+            return self
+                .checker
+                .fail(|| format!("a library is refused: {error}"));
+        }
+        let changed = self.checker.redeployed(&self.saved, at);
+        for (follower, _) in &mut self.followers {
+            follower.replaced(&changed);
+        }
+        self.is_unread = true;
+        self.note_updates();
+        self.compare();
+        if cut == Some(true) {
+            self.end(None);
+        }
+    }
+
+    /// Ends all faults, and compares everything.
+    fn settle(&mut self) {
+        if self.start_at.is_some() {
+            self.start();
+        }
+        self.mode = Mode::Good;
+        self.look();
+        for _ in 0..3 {
+            let at = self.at();
+            let (is_kept, _) = self
+                .host
+                .keep(Mode::Good, at, &mut self.checker, &mut self.rng);
+            if !is_kept {
+                self.checker
+                    .fail(|| "the store works, and a step fails".to_owned());
+            }
+        }
+        self.compare();
+        for index in 0..self.followers.len() {
+            // One that has not kept up begins again.
+            self.follow(index, false);
+            self.follow(index, true);
+        }
+        let (end, now) = (self.checker.end(), self.at().wall);
+        let Some(running) = &mut self.host.running else {
+            return;
+        };
+        let (known, lost) = (running.keeper.end(), running.keeper.lost());
+        let is_idle = running.keeper.is_idle();
+        let bound = LogBound {
+            entries: u64::MAX,
+            age: None,
+            now,
+        };
+        let stored = running.store.keep_alarms(&[], &[], bound);
+        if known != end || stored != Ok(end) || lost > 0 || !is_idle {
+            self.checker.fail(|| {
+                format!(
+                    "H-11: the journal ends at {stored:?}, and the keeper says {known}, {lost} \
+                     lost; {end} is expected"
+                )
+            });
+        }
+        let behind = self.followers.iter().find(|(one, _)| one.next <= end);
+        if let Some(next) = behind.map(|(follower, _)| follower.next) {
+            self.checker.fail(|| {
+                format!("H-11: a reader of the journal was told of {next}, and not of {end}")
+            });
+        }
+    }
+}
+
+/// A number around the limits that alarms have.
+fn number(rng: &mut Rng) -> f64 {
+    let limit = pick(rng, &[10.0, 20.0, 50.0, 80.0, 90.0]);
+    match rng.below(12) {
+        0 => f64::NAN,
+        1 => limit,
+        2 => limit + pick(rng, &[-2.0, 2.0]),
+        3 => limit + pick(rng, &[-2.0, 2.0]) * (1.0 + f64::EPSILON * 2.0),
+        4 => limit * (1.0 + pick(rng, &[-1.0, 1.0]) * f64::EPSILON * 2.0),
+        5..8 => limit + pick(rng, &[-1.0, 1.0, -5.0, 5.0]),
+        _ => rng.range(0, 100) as f64,
+    }
+}

@@ -1,0 +1,347 @@
+//! What was written, and how much of it must be read back.
+//!
+//! ```text
+//! update --> waiting --commit reported--> durable
+//!                 \--end of the engine--> perhaps: there or not, but without a gap
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use trunkline_types::history::{HistoryEvent, HistoryPage, HistoryQuery, RowKey, SeriesData};
+use trunkline_types::{Position, Timestamp};
+
+use super::plan::KEEP;
+
+/// Counts of what was checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    pub updates: u64,
+    pub durable: u64,
+    pub rows: u64,
+    pub queries: u64,
+    pub moved: u64,
+    pub commits: u64,
+    pub failed: u64,
+    pub closed: u64,
+    pub maintained: u64,
+    pub starts: u64,
+    pub survived: u64,
+    pub damaged: u64,
+}
+
+/// A row, as it must be read back.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line {
+    /// Full name of the variable, and its type.
+    pub variable: String,
+    pub data_type: String,
+    pub key: RowKey,
+    pub delay: i64,
+    pub quality: u32,
+    /// In wire form.
+    pub value: Vec<u8>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RowKey {
+            time,
+            epoch,
+            sequence,
+        } = self.key;
+        let name = &self.variable;
+        write!(f, "{name} {epoch}.{sequence} of {time}")
+    }
+}
+
+/// The identity of an update: its variable, epoch and sequence; and its time, because a variable that
+/// is deployed again begins with sequence 1.
+pub type Update = (String, u64, u64, i64);
+
+fn update_of(line: &Line) -> Update {
+    let RowKey {
+        epoch,
+        sequence,
+        time,
+    } = line.key;
+    (line.variable.clone(), epoch, sequence, time)
+}
+
+/// What the pages of a query have.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub lines: Vec<Line>,
+    /// With the variable and its type.
+    pub events: Vec<(String, String, HistoryEvent)>,
+    pub states: Vec<String>,
+}
+
+impl Answer {
+    pub fn add(&mut self, page: HistoryPage) {
+        for series in page.series {
+            let SeriesData::Rows(rows) = series.data else {
+                continue;
+            };
+            rows.visit(0..rows.len(), |row| {
+                self.lines.push(Line {
+                    variable: series.variable.clone(),
+                    data_type: format!("{:?}", series.data_type),
+                    key: row.key,
+                    delay: row.delay,
+                    quality: row.quality.to_bits(),
+                    value: row.value.to_vec(),
+                });
+            });
+            let marks = rows.marks().iter();
+            let (name, data_type) = (&series.variable, format!("{:?}", series.data_type));
+            self.events
+                .extend(marks.map(|mark| (name.clone(), data_type.clone(), mark.event)));
+        }
+        if !page.state.is_empty() {
+            self.states.push(page.state);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct HistoryChecker {
+    /// The first violation.
+    pub violation: Option<String>,
+    pub totals: Totals,
+    waiting: Vec<Line>,
+    durable: BTreeMap<Update, Line>,
+    /// How the runs of the engine ended, by epoch, as far as the next one must say it.
+    ends: BTreeMap<u64, HistoryEvent>,
+    epoch: u64,
+    /// Some rows are removed when they are too old.
+    expires: bool,
+    /// A file was damaged: rows may be missing if that is said.
+    pub is_damaged: bool,
+}
+
+impl HistoryChecker {
+    /// A checker of a new history. `expires` says that some rows are removed when they are too old.
+    pub fn new(expires: bool) -> Self {
+        Self {
+            expires,
+            ..Self::default()
+        }
+    }
+
+    pub fn fail(&mut self, violation: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(violation());
+        }
+    }
+
+    /// A variable that is recorded has an update.
+    pub fn updated(&mut self, line: Line) {
+        self.totals.updates += 1;
+        self.waiting.push(line);
+    }
+
+    /// Everything that happened until now is reported as durable.
+    pub fn committed(&mut self) {
+        self.totals.commits += 1;
+        self.totals.durable += self.waiting.len() as u64;
+        for line in self.waiting.drain(..) {
+            self.durable.insert(update_of(&line), line);
+        }
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The engine has stopped in an orderly way, or not.
+    pub fn ended(&mut self, is_stopped: bool) {
+        let end = match is_stopped {
+            true => HistoryEvent::Stopped,
+            false => HistoryEvent::Interrupted,
+        };
+        self.ends.insert(self.epoch, end);
+    }
+
+    /// The engine has started. `answer` is everything that it finds: of what was not durable, a part
+    /// may have survived.
+    pub fn started(&mut self, epoch: u64, answer: &Answer, now: Timestamp) {
+        self.totals.starts += 1;
+        let waiting = std::mem::take(&mut self.waiting);
+        let found: BTreeSet<Update> = answer.lines.iter().map(update_of).collect();
+        let mut missing = BTreeSet::new();
+        for line in waiting {
+            let update = update_of(&line);
+            let series = (line.variable.clone(), line.data_type.clone());
+            match found.contains(&update) {
+                true if missing.contains(&series) => {
+                    self.fail(|| format!("H-13: {line:?} has survived, and not the one before it"))
+                }
+                true => {
+                    self.totals.survived += 1;
+                    self.durable.insert(update, line);
+                }
+                false => _ = missing.insert(series),
+            }
+        }
+        self.epoch = epoch;
+        self.compare(
+            &HistoryQuery::default(),
+            answer,
+            true,
+            now,
+            &BTreeSet::new(),
+        );
+        self.compare_ends(answer);
+    }
+
+    /// Each start is told, and how the one before it has ended.
+    fn compare_ends(&mut self, answer: &Answer) {
+        let Some((name, data_type, _)) = answer.events.first() else {
+            return;
+        };
+        if self.is_damaged {
+            return;
+        }
+        // The events of the engine are in the answer with every series.
+        let of_engine = answer
+            .events
+            .iter()
+            .filter(|(one, of, _)| (one, of) == (name, data_type));
+        let is_end = |event: &HistoryEvent| {
+            matches!(
+                event,
+                HistoryEvent::Started | HistoryEvent::Stopped | HistoryEvent::Interrupted
+            )
+        };
+        let found = of_engine.filter(|(.., event)| is_end(event));
+        let count = |wanted: HistoryEvent, found: &[HistoryEvent]| {
+            found.iter().filter(|event| **event == wanted).count()
+        };
+        let found: Vec<HistoryEvent> = found.map(|(.., event)| *event).collect();
+        let ends: Vec<HistoryEvent> = self.ends.values().copied().collect();
+        let expected = [
+            (HistoryEvent::Started, self.ends.len() + 1),
+            (HistoryEvent::Stopped, count(HistoryEvent::Stopped, &ends)),
+            (
+                HistoryEvent::Interrupted,
+                count(HistoryEvent::Interrupted, &ends),
+            ),
+        ];
+        for (event, wanted) in expected {
+            let known = count(event, &found);
+            if known != wanted {
+                self.fail(|| {
+                    format!("B-63: there are {known} events {event:?}, not {wanted}, in {found:?}")
+                });
+            }
+        }
+    }
+
+    /// Compares an answer with what must be in it. `is_complete` says that nothing has been recorded
+    /// since the first page; otherwise `before` has what was durable then, which must be there.
+    pub fn compare(
+        &mut self,
+        query: &HistoryQuery,
+        answer: &Answer,
+        is_complete: bool,
+        now: Timestamp,
+        before: &BTreeSet<Update>,
+    ) {
+        self.totals.queries += 1;
+        self.totals.moved += u64::from(!is_complete);
+        self.totals.rows += answer.lines.len() as u64;
+        let mut seen = BTreeSet::new();
+        for line in &answer.lines {
+            let update = update_of(line);
+            match self.durable.get(&update) {
+                Some(known) if known == line && is_wanted(query, line) => {}
+                known => {
+                    let known = format!("{known:?}");
+                    self.fail(|| format!("B-63: a query of {query:?} has {line:?}, not {known}"));
+                }
+            }
+            if !seen.insert(update) {
+                self.fail(|| format!("B-63: a query of {query:?} has {line:?} twice"));
+            }
+        }
+        for lines in answer.lines.windows(2) {
+            if let [one, next] = lines
+                && (&one.variable, &one.data_type) == (&next.variable, &next.data_type)
+                && one.key >= next.key
+            {
+                self.fail(|| format!("B-63: {next:?} comes after {one:?}"));
+            }
+        }
+        let lost: u64 = answer
+            .events
+            .iter()
+            .map(|(.., event)| match event {
+                HistoryEvent::Lost(count) => count.unwrap_or(1),
+                _ => 0,
+            })
+            .sum();
+        // A file of which every row had expired, and whose removal was cut off, is set apart.
+        let is_apart = |state: &String| self.expires && state.contains("set-apart");
+        let is_said = lost > 0 || !answer.states.iter().all(is_apart);
+        if self.is_damaged && is_said {
+            return;
+        }
+        if is_said {
+            let states = format!("{:?}", answer.states);
+            self.fail(|| format!("B-63: {lost} rows are said to be lost, and {states}"));
+        }
+        let oldest = now.as_nanos() - KEEP.as_nanos() as i64;
+        let must = self.durable.iter().filter(|(update, line)| {
+            let may_be_removed = line.variable.contains("short") && line.key.time <= oldest;
+            let was_there = is_complete || before.contains(*update);
+            was_there && !may_be_removed && is_wanted(query, line)
+        });
+        let mut missing = must.filter(|(update, _)| !seen.contains(*update));
+        if let Some((_, line)) = missing.next() {
+            let (line, rest) = (line.clone(), missing.count());
+            self.fail(|| format!("B-63: a query of {query:?} lacks {line:?} and {rest} more rows"));
+        }
+    }
+
+    /// The updates that are durable.
+    pub fn durable(&self) -> BTreeSet<Update> {
+        self.durable.keys().cloned().collect()
+    }
+
+    /// The time of some durable update.
+    pub fn some_time(&self, number: u64) -> Option<i64> {
+        let at = (number as usize).checked_rem(self.durable.len())?;
+        self.durable.values().nth(at).map(|line| line.key.time)
+    }
+
+    /// The position of some durable update.
+    pub fn some_position(&self, number: u64) -> Option<Position> {
+        let at = (number as usize).checked_rem(self.durable.len())?;
+        let (_, epoch, sequence, _) = self.durable.keys().nth(at)?;
+        Some(Position {
+            epoch: *epoch,
+            sequence: *sequence,
+        })
+    }
+}
+
+/// Returns true if the row is one of those asked for.
+fn is_wanted(query: &HistoryQuery, line: &Line) -> bool {
+    let time = Timestamp::from_nanos(line.key.time);
+    let RowKey {
+        epoch, sequence, ..
+    } = line.key;
+    let is_named = query.patterns.is_empty()
+        || query
+            .patterns
+            .iter()
+            .any(|pattern| pattern.matches(&line.variable));
+    is_named
+        && query.since.is_none_or(|since| time >= since)
+        && query.until.is_none_or(|until| time < until)
+        // Rows of other starts are there in any case.
+        && query
+            .after
+            .is_none_or(|after| epoch != after.epoch || sequence > after.sequence)
+}

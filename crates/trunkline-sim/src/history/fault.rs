@@ -1,0 +1,41 @@
+//! The faults of the simulation of history.
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    Kill,
+    PowerLoss,
+    Restart,
+    Full,
+    Clock,
+    Redeploy,
+    Damage,
+}
+
+/// All kinds of faults that strike at random; damage comes last.
+pub const FAULTS: &[Fault] = &[
+    Fault::Kill,
+    Fault::PowerLoss,
+    Fault::Restart,
+    Fault::Full,
+    Fault::Clock,
+    Fault::Redeploy,
+    Fault::Damage,
+];
+
+impl Fault {
+    /// Describes the fault in a sentence.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Kill => {
+                "the engine is killed, half of the times within a commit or a move to files"
+            }
+            Self::PowerLoss => "power is lost within a commit or a move to files",
+            Self::Restart => "the engine stops in an orderly way and starts again",
+            Self::Full => "the disk has no room, at any byte",
+            Self::Clock => "the machine's clock is set",
+            Self::Redeploy => "variables are undeployed, deployed again, and change their types",
+            Self::Damage => "bits of a file are inverted",
+        }
+    }
+}

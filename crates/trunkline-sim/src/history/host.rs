@@ -1,0 +1,198 @@
+//! The engine's process with its history in a folder.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::sys::signal::{SigSet, Signal};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use trunkline_engine::history::History;
+use trunkline_engine::{Engine, EngineOptions, Wake, Wakes};
+use trunkline_history::FileHistory;
+use trunkline_types::DataType;
+
+use super::plan::{library, rules};
+use crate::alarms::model::At;
+use crate::rng::Rng;
+
+struct Unheard;
+
+impl Wake for Unheard {
+    fn wake(&self) {}
+}
+
+/// The state that is lost with the process.
+pub struct Running {
+    pub engine: Engine,
+    pub history: Arc<FileHistory>,
+}
+
+/// The files of a folder, with their paths in it.
+pub type Image = BTreeMap<PathBuf, Vec<u8>>;
+
+/// The machine with the folder of the history.
+pub struct Host {
+    folder: tempfile::TempDir,
+    folders: u32,
+    pub epoch: u64,
+    pub running: Option<Running>,
+}
+
+impl Host {
+    pub fn new() -> std::io::Result<Self> {
+        let in_memory = tempfile::tempdir_in("/dev/shm");
+        let host = Self {
+            folder: in_memory.or_else(|_| tempfile::tempdir())?,
+            folders: 0,
+            epoch: 0,
+            running: None,
+        };
+        std::fs::create_dir(host.place())?;
+        Ok(host)
+    }
+
+    pub fn place(&self) -> PathBuf {
+        self.folder.path().join(self.folders.to_string())
+    }
+
+    pub fn image(&self) -> Image {
+        let mut files = Image::new();
+        read(&self.place(), Path::new(""), &mut files);
+        files
+    }
+
+    /// Ends the process without any notice. The next start finds the files of `image`, or all that
+    /// was written.
+    pub fn end(&mut self, image: Option<Image>) -> std::io::Result<()> {
+        let image = image.unwrap_or_else(|| self.image());
+        self.running = None;
+        std::fs::remove_dir_all(self.place())?;
+        self.folders += 1;
+        std::fs::create_dir(self.place())?;
+        for (name, bytes) in image {
+            let path = self.place().join(name);
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            std::fs::write(path, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the process, and deploys the library.
+    pub fn start(&mut self, variables: &[(String, DataType)], at: At) -> Result<(), String> {
+        self.epoch += 1;
+        let engine = Engine::new(EngineOptions::new("simulated", self.epoch));
+        let opened = FileHistory::open(self.place(), rules(), &engine, Box::new(Unheard), at.wall);
+        let history = Arc::new(opened.map_err(|error| error.to_string())?);
+        self.running = Some(Running { engine, history });
+        self.deploy(variables, at)
+    }
+
+    pub fn deploy(&mut self, variables: &[(String, DataType)], at: At) -> Result<(), String> {
+        let Some(running) = &self.running else {
+            return Ok(());
+        };
+        let deployed = running.engine.libraries().deploy_retained(
+            &library(variables),
+            true,
+            &|_, _| None,
+            at.now,
+            at.wall,
+            &mut Wakes::new(),
+        );
+        let deployed = deployed.map_err(|error| error.to_string())?;
+        let followed = running.history.follow(&deployed.handles, at.wall);
+        followed.map_err(|error| error.to_string())
+    }
+}
+
+fn read(folder: &Path, inside: &Path, files: &mut Image) {
+    for entry in std::fs::read_dir(folder.join(inside))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = inside.join(entry.file_name());
+        if entry.path().is_dir() {
+            read(folder, &name, files);
+        } else if let Ok(bytes) = std::fs::read(entry.path()) {
+            files.insert(name, bytes);
+        }
+    }
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|found| found == wanted)
+}
+
+/// What an end within a commit leaves: the log is written from front to back, and then synced.
+pub fn within_commit(before: &Image, after: &Image, loses_power: bool, rng: &mut Rng) -> Image {
+    let mut image = after.clone();
+    // A log is begun after the one before it was synced.
+    let newest = image
+        .keys()
+        .rfind(|path| has_extension(path, "tlh"))
+        .cloned();
+    for (path, new) in &mut image {
+        let old = before.get(path).map_or(0, Vec::len);
+        if Some(path) == newest.as_ref() && new.len() > old {
+            let cut = rng.range(old as u64, new.len() as u64) as usize;
+            match loses_power && rng.chance(0.5) {
+                // The length is on the disk, and the bytes are not.
+                true => new[cut..].fill(0),
+                false => new.truncate(cut),
+            }
+        }
+    }
+    image
+}
+
+/// What an end within maintenance leaves: before the catalogue has changed, any of the new files
+/// next to the old ones; afterwards, any of the old files that are to be removed.
+pub fn within_maintenance(before: &Image, after: &Image, rng: &mut Rng) -> Image {
+    let is_catalogue = |path: &Path| path.to_string_lossy().starts_with("catalogue");
+    let is_entered = rng.chance(0.5);
+    let (certain, others) = match is_entered {
+        true => (after, before),
+        false => (before, after),
+    };
+    let mut image = certain.clone();
+    let names: BTreeSet<&PathBuf> = others.keys().collect();
+    for path in names {
+        if !image.contains_key(path) && !is_catalogue(path) && rng.chance(0.5) {
+            let bytes = others.get(path).cloned().unwrap_or_default();
+            image.insert(path.clone(), bytes);
+        }
+    }
+    // A file that was being written.
+    if !is_entered && rng.chance(0.5) {
+        let name = PathBuf::from("unfinished/part.parquet");
+        image.insert(name, vec![7; rng.index(5000)]);
+    }
+    image
+}
+
+/// Calls `work` while no file may become longer than this. The limit is that of the whole process.
+pub fn with_room<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGXFSZ);
+    let _blocked = signals.thread_block();
+    let before = getrlimit(Resource::Fsize);
+    let limit = Rlimit {
+        current: Some(bytes),
+        maximum: before.maximum,
+    };
+    let is_limited = setrlimit(Resource::Fsize, limit).is_ok();
+    let done = work();
+    if is_limited {
+        let _ended = setrlimit(Resource::Fsize, before);
+    }
+    done
+}
+
+/// Length of the newest log.
+pub fn log_length(image: &Image) -> u64 {
+    let logs = image.iter().filter(|(path, _)| has_extension(path, "tlh"));
+    logs.last().map_or(0, |(_, bytes)| bytes.len() as u64)
+}

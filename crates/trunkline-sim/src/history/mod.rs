@@ -1,0 +1,23 @@
+//! History in simulated time: the production engine and recorder with real files, under faults, with
+//! a checker that knows what was written.
+//!
+//! ```text
+//! Plan --> HistoryWorld: time, writes, deployments, queries, faults
+//!            |
+//!          Host: Engine + FileHistory --> a folder, of which kills and losses of power leave a part
+//!            |                |
+//!         updates        pages, figures
+//!            v                v
+//!          HistoryChecker: rows that were accepted, and which of them are durable
+//! ```
+//!
+//! A disk without room is a limit on the length of files, which holds for the whole process: only one
+//! run of this simulation may be in a process at a time.
+
+pub mod checker;
+pub mod fault;
+mod host;
+pub mod plan;
+pub mod report;
+pub mod run;
+mod world;

@@ -1,0 +1,560 @@
+//! The time and the order of everything: writes, the recorder's turns, queries and faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trunkline_engine::history::History;
+use trunkline_engine::{Attempt, Caller, Wakes, Write, WriteOutcome};
+use trunkline_types::history::{HistoryQuery, RowKey};
+use trunkline_types::{
+    Clock, ClockSync, DataType, Moment, Pattern, Quality, Reason, Tick, Timestamp, Value, wire,
+};
+
+use super::checker::{Answer, HistoryChecker, Line, Update};
+use super::fault::Fault;
+use super::host::{Host, Image, log_length, with_room, within_commit, within_maintenance};
+use super::plan::{LIBRARY, Plan, data_type, pick};
+use crate::alarms::model::At;
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+/// The time at which every run begins: 19:33 UTC, so that many have two dates.
+const BEGIN: Tick = Tick::from_nanos(1_000_000_000);
+const WALL: i64 = 1_790_000_000_000_000_000 + 16_400_000_000_000;
+const HOUR: i64 = 3_600_000_000_000;
+/// Calls of maintenance after which it is said to have no end.
+const CALLS_MAX: usize = 10_000;
+
+pub struct HistoryWorld {
+    pub plan: Plan,
+    pub now: Tick,
+    pub trace: Trace,
+    pub checker: HistoryChecker,
+    pub faults: BTreeMap<Fault, u64>,
+    rng: Rng,
+    host: Host,
+    /// The wall clock minus the monotonic one, in ns.
+    offset: i64,
+    /// The latest time that the wall clock ever had.
+    latest: Timestamp,
+    variables: Vec<(String, DataType)>,
+    strike_at: Vec<Tick>,
+}
+
+impl HistoryWorld {
+    pub fn new(plan: Plan) -> Self {
+        let mut rng = Rng::new(plan.seed);
+        #[expect(
+            clippy::panic,
+            reason = "a machine without a folder for temporary files"
+        )]
+        let host = Host::new().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
+        let strikes = plan.faults.iter();
+        let strike_at = strikes
+            .map(|(_, mean)| BEGIN.saturating_add(rng.wait(*mean)))
+            .collect();
+        Self {
+            now: BEGIN,
+            trace: Trace::default(),
+            checker: HistoryChecker::new(
+                plan.variables
+                    .iter()
+                    .any(|(name, _)| name.starts_with("short")),
+            ),
+            faults: BTreeMap::new(),
+            rng,
+            host,
+            offset: WALL,
+            latest: Timestamp::from_nanos(WALL),
+            variables: plan.variables.clone(),
+            strike_at,
+            plan,
+        }
+    }
+
+    /// Simulated time so far, in ns.
+    pub fn elapsed(&self) -> u64 {
+        self.now.as_nanos() - BEGIN.as_nanos()
+    }
+
+    fn at(&mut self) -> At {
+        let wall = (self.now.as_nanos() as i64).saturating_add(self.offset);
+        let wall = Timestamp::from_nanos(wall);
+        self.latest = self.latest.max(wall);
+        At {
+            now: self.now,
+            wall,
+        }
+    }
+
+    fn moment(&mut self) -> Moment {
+        let At { now, wall } = self.at();
+        Moment { now, wall }
+    }
+
+    pub fn run(&mut self) {
+        let end = BEGIN.saturating_add(self.plan.length);
+        self.start();
+        while self.now < end && self.checker.violation.is_none() {
+            self.now = self.now.saturating_add(self.rng.wait(self.plan.pace));
+            self.trace.events += 1;
+            self.act();
+            for index in 0..self.strike_at.len() {
+                let due = self.strike_at.get(index).is_some_and(|at| *at <= self.now);
+                if let (true, Some((fault, mean))) = (due, self.plan.faults.get(index).copied()) {
+                    if let Some(at) = self.strike_at.get_mut(index) {
+                        *at = self.now.saturating_add(self.rng.wait(mean));
+                    }
+                    self.strike(fault);
+                }
+            }
+        }
+        if self.checker.violation.is_none() {
+            self.settle();
+        }
+        if self.checker.violation.is_none()
+            && self
+                .plan
+                .faults
+                .iter()
+                .any(|(fault, _)| *fault == Fault::Damage)
+        {
+            self.damage();
+        }
+    }
+
+    fn say(&mut self, line: impl FnOnce() -> String) {
+        self.trace.say(self.now, line);
+    }
+
+    fn start(&mut self) {
+        let at = self.at();
+        if let Err(error) = self.host.start(&self.variables, at) {
+            return self
+                .checker
+                .fail(|| format!("B-63: the engine does not start: {error}"));
+        }
+        let epoch = self.host.epoch;
+        self.say(|| format!("start {epoch}"));
+        if let Some(answer) = self.read(&everything(), false) {
+            self.checker.started(epoch, &answer.0, self.latest);
+        }
+    }
+
+    fn act(&mut self) {
+        let [commit, close, maintain, query] = self.plan.shares;
+        let drawn = self.rng.below(100);
+        if drawn < commit {
+            self.commit(None);
+        } else if drawn < commit + close {
+            self.close_segment();
+        } else if drawn < commit + close + maintain {
+            for _ in 0..self.rng.range(1, 4) {
+                self.maintain();
+            }
+        } else if drawn < commit + close + maintain + query {
+            self.query();
+        } else {
+            for _ in 0..self.rng.range(1, 8) {
+                self.write();
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let at = self.at();
+        let rng = &mut self.rng;
+        let index = rng.index(self.variables.len());
+        let Some((name, data_type)) = self.variables.get(index).cloned() else {
+            return;
+        };
+        let value = value(&data_type, rng);
+        let quality = rng.chance(0.1).then(|| Quality::bad(Reason::SensorFailure));
+        let quality = match rng.below(20) {
+            // The source's clock was never set.
+            0 => Some(Quality::GOOD.with_clock(Clock::Source, ClockSync::Unset)),
+            _ => quality,
+        };
+        let source = match rng.below(10) {
+            0..3 => Some(-(rng.below(30 * HOUR as u64) as i64)),
+            3 => Some(rng.below(26 * HOUR as u64) as i64),
+            _ => None,
+        };
+        let source = source.map(|nanos| at.wall.saturating_add_nanos(nanos));
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let caller = Caller::local(1, 0);
+        let full = format!("{LIBRARY}/{name}");
+        let Ok(variable) = running.engine.resolve(&caller, &full) else {
+            return self.checker.fail(|| format!("variable {full} is missing"));
+        };
+        let mut write = Write::value(&value);
+        (write.quality, write.source_timestamp) = (quality, source);
+        let mut wakes = Wakes::new();
+        let engine = &running.engine;
+        let attempt = engine.try_write(&caller, at.now, at.wall, &variable, &write, &mut wakes);
+        if !matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))) || name.starts_with("never")
+        {
+            return;
+        }
+        let update = variable.update();
+        let engine_time = update.engine_timestamp.as_nanos();
+        let is_set = update.quality.clock_sync() != ClockSync::Unset;
+        let time = match is_set {
+            true => update.source_timestamp.as_nanos(),
+            false => engine_time,
+        };
+        let mut bytes = Vec::new();
+        wire::encode_value(&value, &mut bytes);
+        let line = Line {
+            variable: full,
+            data_type: format!("{data_type:?}"),
+            key: RowKey {
+                time,
+                epoch: engine.epoch(),
+                sequence: update.sequence,
+            },
+            delay: engine_time - time,
+            quality: update.quality.to_bits(),
+            value: bytes,
+        };
+        self.trace.note(update.sequence);
+        self.trace.detail(self.now, || format!("{line:?}"));
+        self.checker.updated(line);
+    }
+
+    /// A turn of the recorder, with room for this many bytes in the log if that is limited.
+    fn commit(&mut self, room: Option<u64>) {
+        let moment = self.moment();
+        let length = log_length(&match room {
+            Some(_) => self.host.image(),
+            None => Image::new(),
+        });
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let history = &running.history;
+        let recorded = match room {
+            Some(room) => with_room(length + room, || history.record(moment)),
+            None => history.record(moment),
+        };
+        if history.is_idle() {
+            self.checker.committed();
+        } else if recorded.is_ok() && !history.is_maintenance_due() {
+            self.checker
+                .fail(|| "H-13: nothing was recorded, and nothing is due".to_owned());
+        }
+        if let Err(error) = recorded {
+            self.checker.totals.failed += 1;
+            self.trace
+                .say(self.now, || format!("not recorded: {error}"));
+            if room.is_none() {
+                self.checker.fail(|| format!("H-13: not recorded: {error}"));
+            }
+        }
+    }
+
+    fn close_segment(&mut self) {
+        let moment = self.moment();
+        let Some(running) = &self.host.running else {
+            return;
+        };
+        let closed = running.history.close_segment(moment);
+        if running.history.is_idle() {
+            self.checker.committed();
+        }
+        self.checker.totals.closed += 1;
+        if let Err(error) = closed {
+            self.checker
+                .fail(|| format!("H-13: no segment is closed: {error}"));
+        }
+    }
+
+    /// One call of maintenance. Returns false if there is nothing to do.
+    fn maintain(&mut self) -> bool {
+        let wall = self.at().wall;
+        let Some(running) = &self.host.running else {
+            return false;
+        };
+        match running.history.maintain(wall) {
+            Ok(more) => {
+                self.checker.totals.maintained += u64::from(more);
+                more
+            }
+            Err(error) => {
+                self.checker
+                    .fail(|| format!("B-63: maintenance fails: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Reads all pages of a query. Between them, rows may move and be added. Returns what was read,
+    /// and what was durable before, if it may have changed.
+    fn read(
+        &mut self,
+        query: &HistoryQuery,
+        moves: bool,
+    ) -> Option<(Answer, Option<BTreeSet<Update>>)> {
+        let before = moves.then(|| self.checker.durable());
+        let mut query = query.clone();
+        let mut answer = Answer::default();
+        loop {
+            let wall = self.at().wall;
+            let running = self.host.running.as_ref()?;
+            let page = match running.history.read(&query, wall) {
+                Ok(page) => page,
+                Err(error) => {
+                    self.checker
+                        .fail(|| format!("B-63: {query:?} cannot be read: {error}"));
+                    return None;
+                }
+            };
+            let from = query.from.take();
+            query.from.clone_from(&page.next);
+            answer.add(page);
+            if query.from.is_none() {
+                return Some((answer, before));
+            }
+            if query.from == from {
+                self.checker
+                    .fail(|| format!("B-63: a page of {query:?} ends where it began"));
+                return None;
+            }
+            if moves {
+                match self.rng.below(8) {
+                    0 => self.write(),
+                    1 => self.commit(None),
+                    2 => self.close_segment(),
+                    3 => _ = self.maintain(),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn query(&mut self) {
+        let mut query = everything();
+        let rng = &mut self.rng;
+        let pattern = pick(
+            rng,
+            &[
+                "**",
+                "plant/v",
+                "plant/v*",
+                "plant/short*",
+                "plant/v0",
+                "nothing/*",
+            ],
+        );
+        query.patterns = Pattern::parse(pattern).into_iter().collect();
+        query.limit = pick(rng, &[0, 0, 1, 2, 7, 50]);
+        let span = |rng: &mut Rng, checker: &HistoryChecker| {
+            let time = checker.some_time(rng.bits())?;
+            let time = time + pick(rng, &[-HOUR, -1, 0, 0, 1, HOUR]);
+            rng.chance(0.4).then(|| Timestamp::from_nanos(time))
+        };
+        query.since = span(rng, &self.checker);
+        query.until = span(rng, &self.checker);
+        if rng.chance(0.2) {
+            query.after = self.checker.some_position(rng.bits());
+        }
+        // Single rows of everything would take long.
+        if query.limit > 0 && query.limit < 7 && query.since.is_none() {
+            query.limit = 7;
+        }
+        let moves = rng.chance(0.5);
+        if let Some((answer, before)) = self.read(&query, moves) {
+            let is_complete = before.is_none();
+            let before = before.unwrap_or_default();
+            let latest = self.latest;
+            self.checker
+                .compare(&query, &answer, is_complete, latest, &before);
+        }
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        if fault != Fault::Damage {
+            *self.faults.entry(fault).or_default() += 1;
+            self.say(|| fault.sentence().to_owned());
+        }
+        self.trace.note(fault as u64);
+        match fault {
+            Fault::Kill | Fault::PowerLoss => {
+                let loses_power = fault == Fault::PowerLoss;
+                let image = match self.rng.below(if loses_power { 2 } else { 4 }) {
+                    0 => self.cut_commit(loses_power),
+                    1 => self.cut_maintenance(),
+                    _ => None,
+                };
+                self.end(image, false);
+            }
+            Fault::Restart => {
+                let wall = self.at().wall;
+                let Some(running) = &self.host.running else {
+                    return;
+                };
+                let closed = running.history.close(wall);
+                match closed {
+                    Ok(()) => self.checker.committed(),
+                    Err(error) => {
+                        return self.checker.fail(|| format!("H-13: no stop: {error}"));
+                    }
+                }
+                self.end(None, true);
+            }
+            Fault::Full => {
+                let room = self.rng.below(300);
+                self.commit(Some(room));
+            }
+            Fault::Clock => {
+                let nanos = self.rng.magnitude(1e6, 2e14) as i64;
+                let sign = pick(&mut self.rng, &[1, -1]);
+                self.offset = self.offset.saturating_add(nanos * sign);
+            }
+            Fault::Redeploy => self.redeploy(),
+            // It comes last.
+            Fault::Damage => {}
+        }
+    }
+
+    fn cut_commit(&mut self, loses_power: bool) -> Option<Image> {
+        let moment = self.moment();
+        let before = self.host.image();
+        let running = self.host.running.as_ref()?;
+        // Its result is lost with the process.
+        let _lost = running.history.record(moment);
+        let after = self.host.image();
+        Some(within_commit(&before, &after, loses_power, &mut self.rng))
+    }
+
+    fn cut_maintenance(&mut self) -> Option<Image> {
+        let wall = self.at().wall;
+        let before = self.host.image();
+        let running = self.host.running.as_ref()?;
+        let _lost = running.history.maintain(wall);
+        let after = self.host.image();
+        Some(within_maintenance(&before, &after, &mut self.rng))
+    }
+
+    fn end(&mut self, image: Option<Image>, is_stopped: bool) {
+        self.checker.ended(is_stopped);
+        if let Err(error) = self.host.end(image) {
+            return self
+                .checker
+                .fail(|| format!("no folder for the history: {error}"));
+        }
+        let pause = self.rng.wait(self.plan.pace);
+        self.now = self.now.saturating_add(pause);
+        self.start();
+    }
+
+    /// Removes variables, adds variables that were removed, and changes types.
+    fn redeploy(&mut self) {
+        let at = self.at();
+        for (name, known) in self.plan.variables.clone() {
+            let place = self.variables.iter().position(|(one, _)| *one == name);
+            match (place, self.rng.below(4)) {
+                (Some(place), 0) if self.variables.len() > 1 => {
+                    self.variables.remove(place);
+                }
+                (Some(place), 1) => {
+                    let drawn = data_type(&mut self.rng);
+                    if let Some((_, data_type)) = self.variables.get_mut(place) {
+                        *data_type = drawn;
+                    }
+                }
+                (None, 0..3) => self.variables.push((name, known)),
+                _ => {}
+            }
+        }
+        if let Err(error) = self.host.deploy(&self.variables, at) {
+            self.checker
+                .fail(|| format!("B-64: the library is refused: {error}"));
+        }
+    }
+
+    /// Ends all faults, moves everything to files, and compares it before and after a restart.
+    fn settle(&mut self) {
+        self.commit(None);
+        let mut calls = 0;
+        while self.checker.violation.is_none() && self.maintain() {
+            calls += 1;
+            if calls == CALLS_MAX {
+                self.checker
+                    .fail(|| "B-63: maintenance is never done".to_owned());
+            }
+        }
+        self.commit(None);
+        let waiting = self.checker.waiting();
+        if waiting > 0 {
+            self.checker
+                .fail(|| format!("H-13: {waiting} updates are never recorded"));
+        }
+        for _ in 0..2 {
+            if let Some((answer, _)) = self.read(&everything(), false) {
+                let latest = self.latest;
+                let query = everything();
+                let none = BTreeSet::new();
+                self.checker.compare(&query, &answer, true, latest, &none);
+            }
+            self.close_segment();
+            while self.checker.violation.is_none() && self.maintain() {}
+        }
+        let lost = self.host.running.as_ref();
+        let lost = lost.map_or(0, |running| running.history.figures().lost);
+        if lost > 0 {
+            self.checker
+                .fail(|| format!("H-13: {lost} updates are lost"));
+        }
+    }
+
+    /// Inverts bits of a file. What can be read is right, and what cannot is said to be missing.
+    fn damage(&mut self) {
+        let mut image = self.host.image();
+        let is_part =
+            |path: &&std::path::PathBuf| path.extension().is_some_and(|found| found == "parquet");
+        let parts: Vec<_> = image.keys().filter(is_part).cloned().collect();
+        if parts.is_empty() {
+            return;
+        }
+        *self.faults.entry(Fault::Damage).or_default() += 1;
+        self.checker.totals.damaged += 1;
+        let chosen = parts.get(self.rng.index(parts.len())).cloned();
+        let Some(bytes) = chosen.as_ref().and_then(|path| image.get_mut(path)) else {
+            return;
+        };
+        for _ in 0..self.rng.range(1, 3) {
+            let at = self.rng.index(bytes.len());
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << self.rng.below(8);
+            }
+        }
+        self.say(|| format!("damaged: {chosen:?}"));
+        self.checker.is_damaged = true;
+        self.end(Some(image), false);
+    }
+}
+
+fn everything() -> HistoryQuery {
+    HistoryQuery {
+        patterns: Pattern::parse("**").into_iter().collect(),
+        ..HistoryQuery::default()
+    }
+}
+
+fn value(data_type: &DataType, rng: &mut Rng) -> Value {
+    match data_type {
+        DataType::F64 => Value::F64(rng.range(0, 2000) as f64 / 3.0),
+        DataType::I64 => Value::I64(rng.bits().cast_signed()),
+        DataType::Bool => Value::Bool(rng.chance(0.5)),
+        DataType::U16 => Value::U16(rng.below(65_536) as u16),
+        _ => {
+            let length = pick(rng, &[0, 3, 20, 20, 700]);
+            let text: String = (0..length)
+                .map(|_| char::from(b'a' + rng.below(26) as u8))
+                .collect();
+            Value::String(text.into())
+        }
+    }
+}

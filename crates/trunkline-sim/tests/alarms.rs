@@ -1,0 +1,286 @@
+//! A few seeds of alarms, of which `make test` runs 50 simulated hours; and a storm of changes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trunkline_engine::alarms::{AlarmKeeper, AlarmPlace};
+use trunkline_engine::store::{StoreError, StoreErrorKind};
+use trunkline_engine::{
+    ALARM_CHANGES_MAX, Caller, Consumer, Delivery, Engine, EngineOptions, Sink, Subscribe,
+    Variable, Wake, Wakes, Write,
+};
+use trunkline_sim::alarms::plan::Plan;
+use trunkline_sim::alarms::run::{Outcome, run};
+use trunkline_types::alarm::{
+    AlarmDefinition, AlarmEntry, AlarmKind, AlarmState, JournalEvent, KeptAlarm, LimitLevel,
+    Operand,
+};
+use trunkline_types::ledger::EndedItem;
+use trunkline_types::{
+    Contract, DataType, LibraryDefinition, Moment, Properties, Tick, Timestamp, Value,
+    VariableDefinition,
+};
+
+/// Each seed draws its own faults. The invariants are listed in `docs/reference/simulation.md`.
+///
+/// Behaviour: SV-04, H-06, H-07, H-08, H-09, H-10, H-11.
+#[test]
+fn every_change_of_an_alarm_is_told_once_under_faults() {
+    let passed = |seed| {
+        let outcome = run(Plan::drawn(seed), false);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        outcome
+    };
+    let outcomes: Vec<Outcome> = (0..60).map(passed).collect();
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    // A checker that checks nothing finds nothing.
+    assert!(sum(|o| o.totals.changes) > 3_000);
+    assert!(sum(|o| o.totals.acts) > 500);
+    assert!(sum(|o| o.totals.continued) > 500);
+    assert!(sum(|o| o.totals.read) > 3_000);
+    assert!(sum(|o| o.totals.followed) > 3_000);
+    assert!(sum(|o| o.totals.failed) > 20);
+    assert!(sum(|o| o.faults.values().sum::<u64>()) > 500);
+}
+
+#[test]
+fn a_seed_of_alarms_replays_bit_for_bit() {
+    for seed in [3, 11] {
+        let (first, again) = (run(Plan::drawn(seed), false), run(Plan::drawn(seed), false));
+        assert_eq!(
+            (first.hash, first.events, first.totals),
+            (again.hash, again.events, again.totals),
+            "seed {seed}"
+        );
+    }
+}
+
+const ALARMS: usize = 1_000;
+const CHANGES: u64 = 1_000_000;
+/// Changes between two turns of those who follow.
+const TURN: u64 = 10_000;
+
+/// Counts the entries that it is given. It fails for a part of the storm.
+#[derive(Default)]
+struct Place {
+    is_failing: bool,
+    end: u64,
+    told: u64,
+    lost: u64,
+    /// Most entries of one step.
+    most: usize,
+}
+
+impl AlarmPlace for Place {
+    fn end(&mut self) -> Result<u64, StoreError> {
+        Ok(self.end)
+    }
+
+    fn keep(
+        &mut self,
+        _states: &[KeptAlarm],
+        entries: &[AlarmEntry],
+        _moment: Moment,
+    ) -> Result<u64, StoreError> {
+        self.most = self.most.max(entries.len());
+        if self.is_failing {
+            return Err(StoreError {
+                location: "a storm".to_owned(),
+                kind: StoreErrorKind::Full,
+            });
+        }
+        for entry in entries {
+            assert_eq!(entry.number, self.end + 1, "without a gap");
+            self.end += 1;
+            match entry.event {
+                JournalEvent::Lost(count) => self.lost += count,
+                _ => self.told += 1,
+            }
+        }
+        Ok(self.end)
+    }
+}
+
+struct Unheard;
+
+impl Wake for Unheard {
+    fn wake(&self) {}
+}
+
+/// Counts what a subscriber receives, and what it learns to have missed.
+#[derive(Default)]
+struct Received {
+    states: u64,
+    missed: u64,
+    overruns: u64,
+}
+
+impl Sink for Received {
+    fn wants(&self) -> bool {
+        true
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) {
+        self.states += 1;
+        self.missed += delivery.lost.count().expect("there was no restart");
+    }
+
+    fn overrun(&mut self, _subscription: u32, items: &[EndedItem]) {
+        self.overruns += 1;
+        self.missed += items.iter().map(|item| item.lost).sum::<u64>();
+    }
+
+    fn gone(&mut self, _subscription: u32, _handle: u32) {}
+}
+
+struct Storm {
+    engine: Engine,
+    variables: Vec<Arc<Variable>>,
+    now: Tick,
+}
+
+impl Storm {
+    fn new() -> Self {
+        let mut properties = Properties::new(DataType::F64);
+        let mut alarm = AlarmDefinition::new(AlarmKind::Limit {
+            level: LimitLevel::Hi,
+            limit: Operand::Constant(80.0),
+            deadband: 0.0,
+        });
+        alarm.acknowledge = trunkline_types::alarm::Acknowledge::Auto;
+        properties.alarms.push(alarm);
+        let properties = Arc::new(properties);
+        let variables = (0..ALARMS).map(|number| VariableDefinition {
+            path: format!("v{number}"),
+            properties: Arc::clone(&properties),
+        });
+        let library = LibraryDefinition {
+            name: "storm".to_owned(),
+            description: String::new(),
+            variables: variables.collect(),
+        };
+        let engine = Engine::new(EngineOptions::new("storm", 1));
+        let now = Tick::from_nanos(1_000_000_000);
+        let handles = engine.libraries().deploy(&library, now, wall(now)).unwrap();
+        let variables = handles
+            .iter()
+            .map(|handle| engine.variable(*handle).unwrap());
+        Self {
+            variables: variables.collect(),
+            engine,
+            now,
+        }
+    }
+
+    /// The change with this number: each alarm in turn, raised and cleared.
+    fn change(&mut self, number: u64) {
+        self.now = self.now.saturating_add(Duration::from_micros(10));
+        let variable = &self.variables[number as usize % ALARMS];
+        let is_raised = (number / ALARMS as u64).is_multiple_of(2);
+        let value = Value::F64(if is_raised { 90.0 } else { 10.0 });
+        let (caller, write) = (Caller::local(1, 0), Write::value(&value));
+        let mut wakes = Wakes::new();
+        let _attempt = self.engine.try_write(
+            &caller,
+            self.now,
+            wall(self.now),
+            variable,
+            &write,
+            &mut wakes,
+        );
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: self.now,
+            wall: wall(self.now),
+        }
+    }
+}
+
+fn wall(now: Tick) -> Timestamp {
+    Timestamp::from_nanos(1_790_000_000_000_000_000 + now.as_nanos() as i64)
+}
+
+/// Of a million changes, each is in the journal or counted as lost there, whether the store keeps up,
+/// or fails for half of the time. What waits is bounded.
+///
+/// Behaviour: H-11.
+#[test]
+fn storm_of_a_million_changes_is_in_the_journal_or_counted() {
+    for fails in [false, true] {
+        let mut storm = Storm::new();
+        let mut keeper = AlarmKeeper::new(&storm.engine, Box::new(Unheard), true);
+        let mut place = Place::default();
+        for number in 0..CHANGES {
+            storm.change(number);
+            if (number + 1) % TURN == 0 {
+                place.is_failing = fails && (CHANGES / 4..CHANGES * 3 / 4).contains(&number);
+                let kept = keeper.keep(&mut place, storm.moment());
+                assert_eq!(kept.is_err(), place.is_failing);
+            }
+        }
+        keeper.keep(&mut place, storm.moment()).unwrap();
+        assert_eq!(place.told + place.lost, CHANGES, "fails: {fails}");
+        assert_eq!(place.lost, keeper.lost());
+        assert_eq!(place.lost > 0, fails);
+        assert!(
+            place.most <= ALARM_CHANGES_MAX + 1,
+            "{} at once",
+            place.most
+        );
+        let states = storm.engine.alarms().list(&Caller::engine(), None, ALARMS);
+        let is_normal = |state: AlarmState| state == AlarmState::Normal;
+        assert!(states.iter().all(|one| is_normal(one.record.state)));
+    }
+}
+
+/// A subscriber of the states receives every change, or its subscription ends and says how many it
+/// has missed.
+///
+/// Behaviour: SV-04, B-05.
+#[test]
+fn storm_of_a_million_changes_is_received_or_the_subscription_ends() {
+    for turn in [TURN, CHANGES / 2] {
+        let mut storm = Storm::new();
+        let contract = Contract::All {
+            elements: 100_000,
+            bytes: 64 << 20,
+        };
+        let caller = Caller::local(2, 0);
+        let mut consumer = Consumer::service(storm.engine.clone(), Box::new(Unheard));
+        for number in 0..ALARMS {
+            let name = format!("storm/v{number}#alarm.hi.state");
+            let (now, wall) = (storm.now, wall(storm.now));
+            let field = storm
+                .engine
+                .fields()
+                .open(&caller, &name, now, wall)
+                .unwrap();
+            let wanted = Subscribe::new(1, contract);
+            consumer.subscribe(&caller, &field, wanted).unwrap();
+        }
+        let mut received = Received::default();
+        let take = |consumer: &mut Consumer, received: &mut Received| {
+            while consumer.drain(received, &mut Wakes::new()) {}
+        };
+        take(&mut consumer, &mut received);
+        assert_eq!(
+            received.states, ALARMS as u64,
+            "the present states come first"
+        );
+        let mut changes = 0;
+        while changes < CHANGES && received.overruns == 0 {
+            storm.change(changes);
+            changes += 1;
+            if changes % turn == 0 {
+                take(&mut consumer, &mut received);
+            }
+        }
+        let known = received.states + received.missed - ALARMS as u64;
+        assert_eq!(known, changes, "every {turn}: each is received or counted");
+        assert_eq!(received.overruns > 0, turn > 100_000);
+    }
+}
