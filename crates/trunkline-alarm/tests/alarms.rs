@@ -225,7 +225,7 @@ fn restored_rate_is_not_cleared_before_a_sample() {
     let active = Machine::from_parts(Unacknowledged, [false; 3]).unwrap();
     sut.sut.restore(active, None, sut.now);
     assert_eq!(sut.wait(10 * SECOND), Unacknowledged);
-    assert_eq!(sut.f64(5.0), ReturnedUnacknowledged);
+    assert_eq!(sut.f64(5.0), State::ReturnedUnacknowledged);
 }
 
 #[test]

@@ -23,7 +23,6 @@ fn rows_are_read_back_as_they_were_accepted_under_faults() {
     assert!(sum(|o| o.totals.rows) > 50_000);
     assert!(sum(|o| o.totals.moved) > 30);
     assert!(sum(|o| o.totals.starts) > 50);
-    assert!(sum(|o| o.totals.survived) > 10);
     assert!(sum(|o| o.faults.values().sum::<u64>()) > 200);
 
     for seed in [1, 5] {
