@@ -40,6 +40,19 @@ pub struct Totals {
 /// The engine's word on whether the condition of an alarm is met.
 pub type Says<'a> = &'a dyn Fn(&str, &str) -> Option<bool>;
 
+/// Reads the variables that alarms refer to.
+#[derive(Clone, Copy)]
+pub struct Referred<'a> {
+    pub conditions: &'a dyn Fn(&str) -> Option<bool>,
+    pub operands: &'a dyn Fn(&str) -> Option<f64>,
+}
+
+impl std::fmt::Debug for Referred<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Referred").finish_non_exhaustive()
+    }
+}
+
 /// A variable with the models of its alarms.
 #[derive(Debug)]
 struct Variable {
@@ -241,14 +254,9 @@ impl AlarmChecker {
         });
     }
 
-    /// The engine has looked at its timers. `conditions` and `operands` have the values of the
-    /// variables that alarms refer to, if they are read.
-    pub fn passed(
-        &mut self,
-        at: At,
-        read: Option<(&dyn Fn(&str) -> Option<bool>, &dyn Fn(&str) -> Option<f64>)>,
-        says: Says<'_>,
-    ) {
+    /// The engine has looked at its timers. `read` reads the variables that alarms refer to, if they
+    /// are read.
+    pub fn passed(&mut self, at: At, read: Option<Referred<'_>>, says: Says<'_>) {
         for index in 0..self.variables.len() {
             let Some(name) = self
                 .variables
@@ -257,7 +265,11 @@ impl AlarmChecker {
             else {
                 continue;
             };
-            if let Some((conditions, operands)) = read {
+            if let Some(Referred {
+                conditions,
+                operands,
+            }) = read
+            {
                 self.each(&name, |model, newest, _, told| {
                     let number = newest.and_then(|newest| newest.number);
                     if let Some(is_suppressed) = conditions(&model.definition.suppressed_by) {

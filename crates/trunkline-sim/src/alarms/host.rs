@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trunkline_engine::alarms::{AlarmKeeper, AlarmPlace};
 use trunkline_engine::store::{
@@ -178,14 +177,14 @@ pub struct Running {
     pub keeper: AlarmKeeper,
     pub store: SqliteStore,
     witness: Consumer,
-    woken: Arc<AtomicBool>,
+    woken: Arc<Mutex<bool>>,
 }
 
-struct Bell(Arc<AtomicBool>);
+struct Bell(Arc<Mutex<bool>>);
 
 impl Wake for Bell {
     fn wake(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 }
 
@@ -269,7 +268,7 @@ impl Host {
         let libraries = engine.libraries();
         let deployed = libraries.deploy(&journal, at.now, at.wall);
         deployed.map_err(|error| error.to_string())?;
-        let woken = Arc::new(AtomicBool::new(false));
+        let woken = Arc::new(Mutex::new(false));
         let journal = engine.resolve(&Caller::engine(), JOURNAL);
         let journal = journal.map_err(|error| error.to_string())?;
         let keeper = AlarmKeeper::new(&engine, Box::new(Bell(Arc::clone(&woken))), true);
@@ -387,7 +386,7 @@ impl Host {
 impl Running {
     /// Returns true if the keeper was woken since the last call.
     pub fn take_woken(&self) -> bool {
-        self.woken.swap(false, Ordering::Relaxed)
+        std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes the updates of variables since the last call.

@@ -8,7 +8,7 @@ use trunkline_engine::{Attempt, Caller, LibraryState, Origin, Wakes, Write, Writ
 use trunkline_types::alarm::{AlarmAction, AlarmJournalQuery, AlarmState};
 use trunkline_types::{Level, Moment, Quality, Reason, Tick, Timestamp, Value};
 
-use super::checker::AlarmChecker;
+use super::checker::{AlarmChecker, Referred};
 use super::fault::Fault;
 use super::followers::Follower;
 use super::host::{Host, Image, JOURNAL, Mode};
@@ -240,8 +240,10 @@ impl AlarmWorld {
             Value::F64(number) => Some(*number).filter(|number| !number.is_nan()),
             _ => None,
         };
-        let read: (&dyn Fn(&str) -> Option<bool>, &dyn Fn(&str) -> Option<f64>) =
-            (&condition, &operand);
+        let read = Referred {
+            conditions: &condition,
+            operands: &operand,
+        };
         let says = |name: &str, alarm: &str| running.says(name, alarm);
         self.checker.passed(at, is_unread.then_some(read), &says);
         self.looks += 1;

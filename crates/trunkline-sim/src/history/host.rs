@@ -193,6 +193,7 @@ pub fn with_room<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
 
 /// Length of the newest log.
 pub fn log_length(image: &Image) -> u64 {
-    let logs = image.iter().filter(|(path, _)| has_extension(path, "tlh"));
-    logs.last().map_or(0, |(_, bytes)| bytes.len() as u64)
+    let mut logs = image.iter().rev();
+    let newest = logs.find(|(path, _)| has_extension(path, "tlh"));
+    newest.map_or(0, |(_, bytes)| bytes.len() as u64)
 }

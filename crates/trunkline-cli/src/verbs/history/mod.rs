@@ -223,41 +223,39 @@ impl Notice for Event {
     }
 }
 
-impl Args {
-    /// Refuses combinations that clap cannot.
-    fn check(&self, context: &Context) -> Result<(), Problem> {
-        let is_at_points = self.interpolated || self.stepped;
-        let sentence = if self.plot && !context.settings.form.is_for_people() {
-            "--plot draws for people; for programs, use --points"
-        } else if is_at_points && self.at.is_none() && self.every.is_none() {
-            "--interpolated and --stepped need the points in time: add --every or --at"
-        } else if self.at.is_some() && !is_at_points {
-            "--at needs --interpolated or --stepped; for the last reading before a time, use \
-             --last --until"
-        } else if !self.agg.is_empty() && self.every.is_none() && self.points.is_none() {
-            "--agg chooses the columns of --every and --points; add one of them"
-        } else {
-            return Ok(());
-        };
-        Err(Problem::usage(sentence))
-    }
+/// Refuses combinations that clap cannot.
+fn check(args: &Args, context: &Context) -> Result<(), Problem> {
+    let is_at_points = args.interpolated || args.stepped;
+    let sentence = if args.plot && !context.settings.form.is_for_people() {
+        "--plot draws for people; for programs, use --points"
+    } else if is_at_points && args.at.is_none() && args.every.is_none() {
+        "--interpolated and --stepped need the points in time: add --every or --at"
+    } else if args.at.is_some() && !is_at_points {
+        "--at needs --interpolated or --stepped; for the last reading before a time, use \
+         --last --until"
+    } else if !args.agg.is_empty() && args.every.is_none() && args.points.is_none() {
+        "--agg chooses the columns of --every and --points; add one of them"
+    } else {
+        return Ok(());
+    };
+    Err(Problem::usage(sentence))
+}
 
-    fn form(&self, context: &Context) -> HistoryForm {
-        let width = |time: Duration| {
-            let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
-        };
-        let grid = Grid(self.every.map(width));
-        match (self.every, self.points) {
-            _ if self.last => HistoryForm::Last,
-            _ if self.coverage => HistoryForm::Total,
-            _ if self.interpolated => HistoryForm::Interpolated(grid),
-            _ if self.stepped => HistoryForm::Stepped(grid),
-            _ if self.plot => HistoryForm::Points(plot::points(&context.terminal)),
-            (Some(every), _) => HistoryForm::Buckets(width(every)),
-            (_, Some(points)) => HistoryForm::Points(points),
-            (None, None) => HistoryForm::Rows,
-        }
+fn form_of(args: &Args, context: &Context) -> HistoryForm {
+    let width = |time: Duration| {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN)
+    };
+    let grid = Grid(args.every.map(width));
+    match (args.every, args.points) {
+        _ if args.last => HistoryForm::Last,
+        _ if args.coverage => HistoryForm::Total,
+        _ if args.interpolated => HistoryForm::Interpolated(grid),
+        _ if args.stepped => HistoryForm::Stepped(grid),
+        _ if args.plot => HistoryForm::Points(plot::points(&context.terminal)),
+        (Some(every), _) => HistoryForm::Buckets(width(every)),
+        (_, Some(points)) => HistoryForm::Points(points),
+        (None, None) => HistoryForm::Rows,
     }
 }
 
@@ -274,7 +272,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, CliError> {
 }
 
 fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
-    args.check(context)?;
+    check(args, context)?;
     let targets = targets::resolve(&args.names, &context.settings)?;
     let patterns = patterns_of(&targets.wanted)?;
     let now = context.now().time;
@@ -287,7 +285,7 @@ fn show(args: &Args, context: &Context) -> Result<Exit, CliError> {
         true => until.min(now),
         false => until,
     };
-    let form = args.form(context);
+    let form = form_of(args, context);
     let query = HistoryQuery {
         patterns,
         since,
