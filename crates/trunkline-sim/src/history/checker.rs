@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use trunkline_types::history::{HistoryEvent, HistoryPage, HistoryQuery, RowKey, SeriesData};
+use trunkline_types::history::{
+    HistoryEvent, HistoryPage, HistoryQuery, LATE_SEQUENCES, RowKey, SeriesData,
+};
 use trunkline_types::{Position, Timestamp};
 
 use super::plan::KEEP;
@@ -172,7 +174,12 @@ impl HistoryChecker {
         let mut missing = BTreeSet::new();
         for line in waiting {
             let update = update_of(&line);
-            let series = (line.variable.clone(), line.data_type.clone());
+            // Late samples are recorded after the updates of the same commit.
+            let series = (
+                line.variable.clone(),
+                line.data_type.clone(),
+                line.key.is_late(),
+            );
             match found.contains(&update) {
                 true if missing.contains(&series) => {
                     self.fail(|| format!("H-13: {line:?} has survived, and not the one before it"))
@@ -317,8 +324,10 @@ impl HistoryChecker {
 
     /// The position of some durable update.
     pub fn some_position(&self, number: u64) -> Option<Position> {
-        let at = (number as usize).checked_rem(self.durable.len())?;
-        let (_, epoch, sequence, _) = self.durable.keys().nth(at)?;
+        let is_position = |update: &&Update| update.2 <= LATE_SEQUENCES;
+        let positions = || self.durable.keys().filter(is_position);
+        let at = (number as usize).checked_rem(positions().count())?;
+        let (_, epoch, sequence, _) = positions().nth(at)?;
         Some(Position {
             epoch: *epoch,
             sequence: *sequence,
@@ -340,8 +349,8 @@ fn is_wanted(query: &HistoryQuery, line: &Line) -> bool {
     is_named
         && query.since.is_none_or(|since| time >= since)
         && query.until.is_none_or(|until| time < until)
-        // Rows of other starts are there in any case.
-        && query
-            .after
-            .is_none_or(|after| epoch != after.epoch || sequence > after.sequence)
+        // Rows of other starts are there in any case, and late samples of this one are not.
+        && query.after.is_none_or(|after| {
+            epoch != after.epoch || (sequence > after.sequence && !line.key.is_late())
+        })
 }

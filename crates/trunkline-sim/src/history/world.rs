@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trunkline_engine::history::History;
-use trunkline_engine::{Attempt, Caller, Wakes, Write, WriteOutcome};
-use trunkline_types::history::{HistoryQuery, RowKey};
+use trunkline_engine::{Attempt, Caller, LateKept, Refusal, Wakes, Write, WriteOutcome};
+use trunkline_types::history::{HistoryQuery, LATE_SEQUENCES, RowKey};
 use trunkline_types::{
     Clock, ClockSync, DataType, Moment, Pattern, Quality, Reason, Tick, Timestamp, Value, wire,
 };
@@ -38,6 +38,8 @@ pub struct HistoryWorld {
     latest: Timestamp,
     variables: Vec<(String, DataType)>,
     strike_at: Vec<Tick>,
+    /// Number of late samples since the engine started.
+    late: u64,
 }
 
 impl HistoryWorld {
@@ -67,6 +69,7 @@ impl HistoryWorld {
             latest: Timestamp::from_nanos(WALL),
             variables: plan.variables.clone(),
             strike_at,
+            late: 0,
             plan,
         }
     }
@@ -133,6 +136,7 @@ impl HistoryWorld {
                 .checker
                 .fail(|| format!("B-63: the engine does not start: {error}"));
         }
+        self.late = 0;
         let epoch = self.host.epoch;
         self.say(|| format!("start {epoch}"));
         if let Some(answer) = self.read(&everything(), false) {
@@ -193,15 +197,36 @@ impl HistoryWorld {
         let mut wakes = Wakes::new();
         let engine = &running.engine;
         let attempt = engine.try_write(&caller, at.now, at.wall, &variable, &write, &mut wakes);
-        if !matches!(attempt, Attempt::Done(WriteOutcome::Applied(_))) || name.starts_with("never")
-        {
+        if name.starts_with("never") {
             return;
         }
-        let update = variable.update();
-        let engine_time = update.engine_timestamp.as_nanos();
-        let is_set = update.quality.clock_sync() != ClockSync::Unset;
+        let (sequence, measured, quality) = match attempt {
+            Attempt::Done(WriteOutcome::Applied(_)) => {
+                let update = variable.update();
+                (update.sequence, update.source_timestamp, update.quality)
+            }
+            // B-41: a late sample is recorded, and never was the value.
+            Attempt::Done(WriteOutcome::Refused(Refusal::Late {
+                kept: LateKept::History,
+                ..
+            })) => {
+                self.late += 1;
+                let quality = quality.unwrap_or(Quality::GOOD);
+                let quality = match quality.clock() {
+                    Clock::Source => quality,
+                    Clock::Engine | Clock::Unknown => {
+                        quality.with_clock(Clock::Source, ClockSync::Unknown)
+                    }
+                };
+                let measured = source.unwrap_or(at.wall);
+                (LATE_SEQUENCES + self.late, measured, quality)
+            }
+            _ => return,
+        };
+        let engine_time = at.wall.as_nanos();
+        let is_set = quality.clock_sync() != ClockSync::Unset;
         let time = match is_set {
-            true => update.source_timestamp.as_nanos(),
+            true => measured.as_nanos(),
             false => engine_time,
         };
         let mut bytes = Vec::new();
@@ -212,13 +237,13 @@ impl HistoryWorld {
             key: RowKey {
                 time,
                 epoch: engine.epoch(),
-                sequence: update.sequence,
+                sequence,
             },
             delay: engine_time - time,
-            quality: update.quality.to_bits(),
+            quality: quality.to_bits(),
             value: bytes,
         };
-        self.trace.note(update.sequence);
+        self.trace.note(sequence);
         self.trace.detail(self.now, || format!("{line:?}"));
         self.checker.updated(line);
     }
