@@ -11,22 +11,22 @@ pub const POINTS_MAX: u32 = 100_000;
 /// Selects rows of a history.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HistoryQuery {
-    /// The variables, also those that are no longer deployed.
+    /// Selects variables, including those that are no longer deployed.
     pub patterns: Vec<Pattern>,
-    /// Only rows from this source timestamp on.
+    /// Selects rows from this source timestamp on.
     pub since: Option<Timestamp>,
-    /// Only rows before this source timestamp.
+    /// Selects rows before this source timestamp.
     pub until: Option<Timestamp>,
-    /// Only updates and events after this position, by epoch and sequence. For queries of rows.
+    /// Selects updates and events after this position, by epoch and sequence. For queries of rows.
     pub after: Option<Position>,
     pub form: HistoryForm,
-    /// Where the page begins: the [`next`](HistoryPage::next) of the previous one.
+    /// Beginning of the page: the [`next`](HistoryPage::next) of the previous page.
     pub from: Option<HistoryCursor>,
-    /// Maximum number of rows, events and buckets of the page; 0 means as many as a page may hold.
+    /// Maximum number of rows, events and buckets of the page; 0 for the maximum of a page.
     pub limit: u32,
 }
 
-/// What a query returns of each variable.
+/// The data that a query returns for each variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HistoryForm {
     /// All rows and events.
@@ -36,8 +36,8 @@ pub enum HistoryForm {
     Last,
     /// Buckets of this width in nanoseconds. They begin at multiples of the width since 1970.
     Buckets(NonZeroU64),
-    /// At most this many buckets over the whole time. Their width is the smallest power of two of
-    /// nanoseconds that suffices, so that an engine can use what it has computed before.
+    /// At most this number of buckets over the whole period. Their width is the smallest sufficient
+    /// power of two, in nanoseconds, so that an engine can use buckets that it has computed before.
     Points(u32),
 }
 
@@ -45,23 +45,23 @@ pub enum HistoryForm {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HistoryCursor {
     pub variable: String,
-    /// Number of the series, of those with this name.
+    /// Number of the series among the series with this name.
     pub series: u32,
     /// The key of the last row of the page; `None` if the page ends before the first row.
     pub after: Option<RowKey>,
 }
 
-/// A page of a history: by variable in the order of their names, and within a variable by time.
+/// A page of a history, ordered by the names of the variables, and by time within a variable.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HistoryPage {
     pub series: Vec<HistorySeries>,
-    /// Where the next page begins; `None` if this is the last page.
+    /// Beginning of the next page; `None` if this is the last page.
     pub next: Option<HistoryCursor>,
-    /// Where the history is kept and any problem of it, in a sentence.
+    /// The place where the history is stored and any problem of the store, in a sentence.
     pub state: String,
 }
 
-/// What a page has of one variable.
+/// The part of a page that belongs to one variable and type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistorySeries {
     pub variable: String,
@@ -82,7 +82,7 @@ pub enum SeriesData {
 }
 
 impl SeriesData {
-    /// Number of rows, events and buckets.
+    /// Returns the number of rows, events and buckets.
     pub fn len(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.len() + rows.marks().len(),
@@ -95,24 +95,24 @@ impl SeriesData {
     }
 }
 
-/// What was recorded in a bucket of time. Numbers are of the good and uncertain values; a bucket
-/// without any row does not exist.
+/// Statistics of the rows in an interval of time. They are computed from the good and uncertain
+/// numbers. An interval without any row has no bucket.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bucket {
     /// The start of the bucket, in nanoseconds since 1970-01-01 UTC.
     pub start: i64,
-    /// Number of rows with a value that is a number and not bad.
+    /// Number of rows whose value is a number of good or uncertain quality.
     pub count: u64,
     /// Number of other rows.
     pub bad: u64,
     /// Number of updates that are known to be missing.
     pub lost: u64,
-    /// The first and the last number; NaN if `count` is 0.
+    /// The first number, followed by the last; NaN if `count` is 0.
     pub first: f64,
     pub last: f64,
     pub min: f64,
     pub max: f64,
-    /// The sum of the numbers; divided by `count` it is their mean.
+    /// The sum of the numbers; divided by `count`, it is their mean.
     pub sum: f64,
 }
 
@@ -131,7 +131,8 @@ impl Bucket {
         }
     }
 
-    /// Adds a number that is not bad; NaN counts as bad. Numbers come in the order of time.
+    /// Adds a number of good or uncertain quality; NaN counts as bad. Numbers must be added in the
+    /// order of time.
     #[inline]
     pub fn add(&mut self, number: f64) {
         if number.is_nan() {
@@ -150,7 +151,7 @@ impl Bucket {
         self.count += 1;
     }
 
-    /// Adds what a later part of the same bucket has.
+    /// Adds a later part of the same bucket.
     pub fn join(&mut self, later: &Bucket) {
         self.bad += later.bad;
         self.lost += later.lost;
@@ -169,20 +170,20 @@ impl Bucket {
         self.count += later.count;
     }
 
-    /// The mean of the numbers; NaN if there are none.
+    /// Returns the mean of the numbers; NaN if there are none.
     pub fn mean(&self) -> f64 {
         self.sum / self.count as f64
     }
 }
 
 impl HistoryForm {
-    /// Returns the width of the buckets over this time, if the query asks for buckets.
+    /// Returns the width of the buckets over this period, if the query requests buckets.
     pub fn width(self, since: i64, until: i64) -> Option<u64> {
         match self {
             Self::Rows | Self::Last => None,
             Self::Buckets(width) => Some(width.get()),
             Self::Points(points) => {
-                // The first bucket may begin before the time.
+                // The first bucket may begin before the period.
                 let most = u64::from(points.clamp(2, POINTS_MAX)) - 1;
                 let span = until.saturating_sub(since).max(1) as u64;
                 Some(span.div_ceil(most).next_power_of_two())
@@ -191,7 +192,8 @@ impl HistoryForm {
     }
 }
 
-/// A row of a series, as a reader of the live variable would have got it, or an event.
+/// Either a row of a series, in the form in which a live subscriber would have received it, or an
+/// event.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HistoryItem {
     Reading(Reading),
@@ -202,8 +204,8 @@ pub enum HistoryItem {
 }
 
 impl HistorySeries {
-    /// Returns rows and events in their order; nothing for buckets. Missing updates are also in
-    /// `lost` of the next reading.
+    /// Returns rows and events in their order; nothing for buckets. Missing updates are also
+    /// counted in `lost` of the next reading.
     pub fn items(&self) -> impl Iterator<Item = HistoryItem> + '_ {
         let none = || (0..0, [].iter());
         let (range, marks) = match &self.data {
@@ -235,7 +237,7 @@ impl HistorySeries {
 }
 
 impl HistorySeries {
-    /// Returns what is missing after the last row; `None` if the series has buckets.
+    /// Returns the losses after the last row; `None` if the series has buckets.
     pub fn lost_after_last(&self) -> Option<Lost> {
         let SeriesData::Rows(rows) = &self.data else {
             return None;
@@ -252,7 +254,7 @@ impl HistorySeries {
 }
 
 impl Lost {
-    /// Adds what an event of a recording says is missing.
+    /// Adds the missing updates that an event of a recording reports.
     fn note(&mut self, event: HistoryEvent) {
         match event {
             HistoryEvent::Lost(Some(count)) => self.overrun += count,
@@ -267,7 +269,7 @@ impl Lost {
 }
 
 impl Row<'_> {
-    /// The row as a reading. It has no value if the value was not recorded.
+    /// Converts the row to a reading, which has no value if the value was not recorded.
     fn reading(&self, data_type: &DataType, lost: Lost) -> Reading {
         let value = wire::decode_whole(data_type, self.value).ok();
         let quality = match value {

@@ -10,7 +10,7 @@
 use super::{DecodeError, ROWS_MAX, Reader, put_f64, put_varint, put_zigzag};
 use crate::history::Bucket;
 
-/// Bytes of the shortest bucket: one for each of its four first fields.
+/// Number of bytes of the shortest bucket: one for each of its first four fields.
 const BUCKET_BYTES_MIN: usize = 4;
 
 /// Appends buckets.
