@@ -52,7 +52,8 @@ pub struct DialLimits {
     /// another 2 s. A longer time is therefore useful only if the network dropped the first two
     /// packets; otherwise it only delays the next dial.
     pub connect: Duration,
-    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see
+    /// [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
 }
 

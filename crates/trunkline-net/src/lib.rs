@@ -9,7 +9,7 @@
 //!      | with, wait_until, poll_until                        | Notifier::notify
 //!      v                                                     v
 //!   Link<E: Endpoint>                                     Server: connection threads, acceptor
-//!      | the waiting thread drives; a background           | each session: an Endpoint
+//!      | the waiting thread drives; a background             | each session: an Endpoint
 //!      | thread while no thread waits                        |
 //!      v                                                     v
 //!   Transport { receive half, send half } ~~~ TCP, pipe ~~~ Transport { receive half, send half }

@@ -2,7 +2,7 @@
 //! only while no thread waits.
 //!
 //! ```text
-//!                a waiter comes
+//!                a waiter arrives
 //!        +---------------------------+     a waiter arrives while the background thread sleeps:
 //!        |                           v     takes over at once, and mutes the sleep, or ends it
 //!       none <----- leaves ----- a waiter <---------------------------------------------------+

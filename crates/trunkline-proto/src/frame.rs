@@ -1,5 +1,5 @@
-//! Frames: the header, the writer, messages longer than a frame, and the buffer that splits incoming
-//! bytes into frames, under limits that are checked before anything is buffered.
+//! Frames: the header, the writer, messages longer than a frame, and the buffer that splits
+//! incoming bytes into frames, under limits that are checked before anything is buffered.
 //!
 //! ```text
 //!  0        4    5     6         8          12         16

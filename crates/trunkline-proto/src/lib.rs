@@ -20,8 +20,8 @@
 //! `docs/reference/protocol.md` draws every frame; `vectors/frames.json` holds golden frames.
 //!
 //! # Layout
-//! - [`frame`], [`kind`]: the header, the frame writer, the buffer that splits bytes into frames under
-//!   limits, messages longer than a frame; the table of frame kinds.
+//! - [`frame`], [`kind`]: the header, the frame writer, the buffer that splits bytes into frames
+//!   under limits, messages longer than a frame; the table of frame kinds.
 //! - [`message`]: one module per group of frames, with the declaration or the codec of each.
 //! - [`endpoint`], [`disconnect`]: the interface to the driver; the reasons why connections end.
 //! - [`mod@fault`]: the reasons why a request or one of its items is refused.

@@ -52,7 +52,8 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Removes the request. Returns the number of items in its earlier frames; 0 if there were none.
+    /// Removes the request. Returns the number of items in its earlier frames; 0 if there were
+    /// none.
     pub(crate) fn remove(&mut self, request: u32) -> u32 {
         let unfinished = self.requests.remove(&request);
         if self.requests.is_empty() {

@@ -77,7 +77,8 @@ pub struct ServerOptions {
     /// Maximum number of connections per second from one address of another machine; also the
     /// maximum size of a burst. At least 1.
     pub connections_per_address: u32,
-    /// Time-out for unacknowledged data; see [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
+    /// Time-out for unacknowledged data; see
+    /// [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).
     pub user_timeout: Duration,
     /// Capacity in bytes of each direction of an in-memory pipe.
     pub pipe_capacity: usize,

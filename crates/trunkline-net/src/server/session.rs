@@ -6,9 +6,9 @@
 //! lock is taken, or if there is other work than sending, it notifies the connection thread
 //! instead.
 //!
-//! Data to be sent is marked for the endpoint first, so the next thread with the lock finds it. Lock
-//! order: a thread takes an outlet's lock only while it holds no lock of a variable or a feed. A
-//! writer that holds it waits only for locks that are held briefly, and threads that hold those
+//! Data to be sent is marked for the endpoint first, so the next thread with the lock finds it.
+//! Lock order: a thread takes an outlet's lock only while it holds no lock of a variable or a feed.
+//! A writer that holds it waits only for locks that are held briefly, and threads that hold those
 //! never wait for an outlet.
 
 use std::io;

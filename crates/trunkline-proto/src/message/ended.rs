@@ -30,7 +30,8 @@ numbered! {
 }
 
 record! {
-    /// The part common to all ended items of the frame. The request of the frame is the subscription.
+    /// The part common to all ended items of the frame. The request of the frame is the
+    /// subscription.
     #[derive(Copy, Eq)]
     pub struct EndedHead<'a> {
         /// The reason, for programs.

@@ -65,8 +65,8 @@ record! {
         pub until: Option<Timestamp> = Optional<UNTIL, Nanos>,
         /// The number of a [`HistoryForm`], or a number defined by a newer version.
         pub form: u8 = Fixed,
-        /// The width of the buckets in nanoseconds, or their number if the engine chooses the width;
-        /// otherwise 0.
+        /// The width of the buckets in nanoseconds, or their number if the engine chooses the
+        /// width; otherwise 0.
         pub size: u64 = Varint,
         /// Maximum number of rows, events and buckets of the page; 0 lets the engine choose.
         pub limit: u32 = Varint,

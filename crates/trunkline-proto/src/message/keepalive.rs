@@ -12,7 +12,8 @@ record! {
         /// Time of the sender's monotonic clock in nanoseconds. Only the sender uses it, when the
         /// peer returns it as `echo`.
         pub sent: u64 = Fixed,
-        /// The field `sent` of the last keep-alive received from the other end; 0 if there was none.
+        /// The field `sent` of the last keep-alive received from the other end; 0 if there was
+        /// none.
         pub echo: u64 = Fixed,
         /// Nanoseconds between the arrival of that keep-alive and the sending of this one.
         pub echo_held_ns: u64 = Fixed,

@@ -37,8 +37,8 @@ const OWN: u8 = 32;
 const NO_VALUE: u8 = 64;
 const EXT: u8 = 128;
 
-/// Maximum number of bytes of a record without its value: flags, handle, sequence, two times, quality and value
-/// length.
+/// Maximum number of bytes of a record without its value: flags, handle, sequence, two times,
+/// quality and value length.
 pub const RECORD_HEAD_BYTES_MAX: usize = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -66,7 +66,8 @@ const CELL_ONLY: u8 = 8;
 const TRY: u8 = 16;
 const EXT: u8 = 128;
 
-/// Maximum number of bytes of a record without its value: handle, flags, time, quality and value length.
+/// Maximum number of bytes of a record without its value: handle, flags, time, quality and value
+/// length.
 const HEAD_BYTES_MAX: usize = 28;
 
 /// Minimum number of bytes of a record: handle, flags and value length.
@@ -236,8 +237,8 @@ impl<'a> WriteBuilder<'a> {
         })
     }
 
-    /// Appends a write whose value `encode` appends in wire form, in `value_bytes` bytes; returns its
-    /// id.
+    /// Appends a write whose value `encode` appends in wire form, in `value_bytes` bytes; returns
+    /// its id.
     #[inline]
     pub fn push_with(
         &mut self,

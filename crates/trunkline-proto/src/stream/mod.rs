@@ -30,7 +30,8 @@
 //! then `poll_timeout`. `now` never decreases.
 //!
 //! # Layout
-//! - [`link`](Link): the part that both ends share: dialling, the hello, admission, liveness, faults.
+//! - [`link`](Link): the part that both ends share: dialling, the hello, admission, liveness,
+//!   faults.
 //! - [`writer`](Writer), [`reader`](Reader): the two ends.
 //! - [`pairing`](Pair): how two ends that have met recognise each other.
 //! - `input`: splits bytes into frames; the driver takes the bytes of the stream itself.

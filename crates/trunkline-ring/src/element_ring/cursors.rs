@@ -55,7 +55,8 @@ pub struct ElementCursor {
 }
 
 impl ElementMemory {
-    /// Returns the reading side for several readers; use it instead of [`consumer`](Self::consumer).
+    /// Returns the reading side for several readers; use it instead of
+    /// [`consumer`](Self::consumer).
     pub fn cursors(self) -> ElementCursors {
         let table = Table {
             places: BTreeMap::new(),
@@ -131,8 +132,8 @@ impl Shared {
         if self.memory.shape.counts() {
             place.elements.store(slowest.elements, Ordering::Relaxed);
         }
-        // SYNC POINT, pairs with the acquire load in `ElementProducer::check`: bytes are used before
-        // they are released. The lock orders what other cursors have used before this store.
+        // SYNC POINT, pairs with the acquire load in `ElementProducer::check`: bytes are used
+        // before they are released. The lock orders what other cursors have used before this store.
         place.position.store(slowest.position, Ordering::Release);
     }
 }

@@ -203,8 +203,8 @@ impl ElementProducer {
         self.written.position += bytes as u64;
         self.index = self.memory.bytes.index_after(self.index, bytes);
         let place = &self.memory.header().written.0;
-        // SYNC POINT, pairs with the acquire load in `ElementConsumer::check`: the bytes are written
-        // before the position.
+        // SYNC POINT, pairs with the acquire load in `ElementConsumer::check`: the bytes are
+        // written before the position.
         place
             .position
             .store(self.written.position, Ordering::Release);

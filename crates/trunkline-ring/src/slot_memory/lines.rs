@@ -76,8 +76,8 @@ pub(crate) struct SlotMemory {
     shape: Shape,
 }
 
-// SAFETY: stamps are atomic; words are reached only through `unsafe` methods, whose contract is that
-// the caller has exclusive access to them.
+// SAFETY: stamps are atomic; words are reached only through `unsafe` methods, whose contract is
+// that the caller has exclusive access to them.
 unsafe impl Sync for SlotMemory {}
 
 /// The location of one slot. Created by [`SlotMemory::spot`], and valid only in the memory that

@@ -65,7 +65,8 @@ pub struct HistoryPage {
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistorySeries {
     pub variable: String,
-    /// The type of the values. A variable that was deployed with several types has a series for each.
+    /// The type of the values. A variable that was deployed with several types has a series for
+    /// each.
     pub data_type: DataType,
     pub units: String,
     pub data: SeriesData,

@@ -1,5 +1,5 @@
-//! Rows of comma-separated values, RFC 4180: quotes are doubled inside quotes, and lines end in LF or
-//! CRLF.
+//! Rows of comma-separated values, RFC 4180: quotes are doubled inside quotes, and lines end in LF
+//! or CRLF.
 
 /// A cell, and the offset of its first byte in the text.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! A checked cursor over external bytes, and its errors; varints in both directions.
 //!
-//! A varint is LEB128: seven bits per byte, least significant first; the top bit is set if more bytes
-//! follow.
+//! A varint is LEB128: seven bits per byte, least significant first; the top bit is set if more
+//! bytes follow.
 
 use crate::data_type::TypeError;
 
