@@ -49,8 +49,8 @@ pub enum Dialler {
 pub struct DialLimits {
     pub lookup: Duration,
     /// Maximum time for each address to answer. TCP repeats its request after 1 s and again after
-    /// another 2 s. A longer time is therefore useful only if the network dropped the first two
-    /// packets; otherwise it only delays the next dial.
+    /// another 2 s. If the network drops the first two packets, a longer time only delays the next
+    /// dial.
     pub connect: Duration,
     /// Time-out for unacknowledged data; see
     /// [`tcp::USER_TIMEOUT`](crate::transport::tcp::USER_TIMEOUT).

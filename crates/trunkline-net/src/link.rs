@@ -670,8 +670,8 @@ struct Connection<E> {
     endpoint: E,
     /// The wake-up conditions of the driving thread, while it sleeps.
     sleeping: Option<Sleeping>,
-    /// The time at which the background thread wakes by itself from a sleep that a waiter has muted
-    /// (see [`crate::role`]).
+    /// The time at which the background thread wakes by itself from a sleep that a waiter has
+    /// muted.
     background_until: Option<Tick>,
     spin: Duration,
     wire: Option<Wire>,

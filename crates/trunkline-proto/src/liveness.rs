@@ -27,7 +27,8 @@ pub struct Liveness {
     grid: Duration,
     /// True if each keep-alive of the peer is answered with a keep-alive.
     answers: bool,
-    /// Set if this process itself was late, because bytes of the peer may still be unread.
+    /// End of the single grace period that the peer gets if this process itself was late, because
+    /// bytes of the peer may still be unread.
     grace_until: Option<Tick>,
     /// The field `sent` of the peer's last keep-alive and its arrival time, for the echo.
     peer_sent: Option<(u64, Tick)>,

@@ -63,7 +63,7 @@ impl<'a> Payload<'a> {
         self.read(|reader| reader.rest_str())
     }
 
-    /// Reads a size in bytes, and splits off that many bytes as a payload.
+    /// Reads a size in bytes, and splits off the bytes that follow it as a payload.
     pub(crate) fn sized(&mut self) -> Result<Payload<'a>, DecodeError> {
         let size = self.varint_u32("a size in bytes")?;
         self.sub(size as usize)

@@ -291,8 +291,8 @@ impl FourSlots {
     /// Returns a slot that can be claimed if `head` is still the last claim.
     #[inline]
     fn free_slot(&self, head: Claim) -> Option<usize> {
-        // If writes do not overlap, the slot after the last claimed slot is the one that readers
-        // used least recently.
+        // If writes do not overlap, readers used the slot after the last claimed slot least
+        // recently.
         let next = (head.slot() + 1) % SLOTS;
         match self.is_complete(head) && self.free(next, head).is_some() {
             true => Some(next),

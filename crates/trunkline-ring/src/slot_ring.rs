@@ -264,7 +264,7 @@ impl SlotRing {
         (outcome, position)
     }
 
-    /// Removes the oldest element if its slot is the one that the next push needs.
+    /// Removes the oldest element if the next push needs its slot.
     ///
     /// Otherwise, the ring has room, or a reader is still copying out of the needed slot; dropping
     /// other elements would not free it.

@@ -81,8 +81,8 @@ impl RequestBudget {
         }
     }
 
-    /// Returns the number of bytes that sessions have borrowed. Sessions that need no more than
-    /// [`FLOOR_BYTES`] for each use borrow none.
+    /// Returns the number of bytes that sessions have borrowed. Sessions that stay within their
+    /// floor for requests and for items borrow none.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }

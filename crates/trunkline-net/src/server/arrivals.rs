@@ -90,7 +90,7 @@ impl Arrivals {
     }
 
     /// Forgets addresses that have been quiet. If that is not enough it forgets all, because this
-    /// limit does not stop a peer with that many addresses anyway.
+    /// limit cannot stop a peer with so large a number of addresses.
     fn make_room(&mut self, now: Tick) {
         if self.addresses.len() < ADDRESSES_MAX {
             return;

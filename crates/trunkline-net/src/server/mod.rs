@@ -337,7 +337,7 @@ pub fn raise_descriptor_limit(sessions: usize) {
             current: Some(reachable),
             ..limit
         };
-        // If it fails, the limit stays as it is and fewer sessions are admitted.
+        // If it fails, the limit is unchanged and fewer sessions are admitted.
         let _ = setrlimit(Resource::Nofile, raised);
     }
 }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A sleeping session does not accumulate an advantage: when it is woken, its time used is set to
-//! at most [`HEAD_START`] less than that of the session that had the last turn.
+//! at most [`HEAD_START`] less than the time used by the session that had the last turn.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

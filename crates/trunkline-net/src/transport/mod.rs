@@ -166,7 +166,8 @@ pub struct TransportUsed {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Peer {
     Tcp(SocketAddr),
-    /// A process of this machine, over a Unix socket. The system reports both values.
+    /// A process of this machine, over a Unix socket. Both values come from the system, so they can
+    /// be trusted.
     Unix {
         /// User id of the process when it connected or began to listen.
         uid: u32,

@@ -13,8 +13,8 @@ use crate::transport::{Peer, Source, SourceKind, Transport};
 /// Maximum time for which sent data may stay unacknowledged, or the other end's window may stay
 /// closed, before the system gives up the connection.
 ///
-/// The endpoints' keep-alives find dead peers much earlier. This time-out ends the connections that
-/// the system still holds after they were closed, and those of peers that have read nothing for
+/// The endpoints' keep-alives find dead peers much earlier. This time-out ends connections that the
+/// system still holds after they were closed, and connections to peers that have read nothing for
 /// this time.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 

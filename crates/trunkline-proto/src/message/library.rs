@@ -4,7 +4,7 @@
 //! DEPLOY   flags u8 | library text | description text
 //!          count x ( path text | back varint | [properties] )
 //!          flags  1 REPLACE           back 0: properties follow
-//!                                          n: those of the n-th latest that this frame has written
+//!                                          n: same as the n-th latest properties in this frame
 //! ```
 //!
 //! Used only if both ends have the feature ADMINISTRATION. A library is sent in one or more DEPLOY

@@ -5,7 +5,7 @@
 //!        freed = the slowest      another        written
 //!                  v                v               v
 //!  - - ------------+----------------+---------------+-----------+- - -
-//!     given back   |                                |   room    |
+//!     released     |                                |   room    |
 //! ```
 
 use std::collections::BTreeMap;

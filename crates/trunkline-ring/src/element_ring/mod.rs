@@ -5,7 +5,7 @@
 //!               read                    written
 //!                 v                        v
 //!  - - -----------+------------------------+------------------------+- - -
-//!   given back    |  the consumer's        |  the producer's: room  |
+//!   released      |  the consumer's        |  the producer's: room  |
 //!  - - -----------+------------------------+------------------------+- - -
 //!                 |<- at most bytes_max, and at most capacity elements ->|
 //! ```

@@ -221,8 +221,8 @@ fn whole_blocks(element_bytes: usize, capacity: usize) -> io::Result<RingShape> 
         ))
     })?;
     if !shape.bytes_max().is_multiple_of(BLOCK_BYTES) {
-        // The smallest number of elements that fills whole blocks. The odd factor of the element
-        // size is not relevant.
+        // Elements fill whole blocks if their number is a multiple of this. The odd factor of the
+        // element size is not relevant.
         let step = BLOCK_BYTES >> element_bytes.trailing_zeros().min(12);
         let (less, more) = (capacity / step * step, capacity.next_multiple_of(step));
         return Err(invalid(format!(

@@ -6,7 +6,7 @@
 //! Regions may be returned in any order; the ring is freed in the order of the elements.
 //!
 //! ```text
-//!                 given back           lent             there      written
+//!                 released             lent             ready      written
 //!                     v                  v                v          v
 //!  - - ---------------+--------+---------+----------------+----------+- - -
 //!     free            | region | region  |  to be lent    |  a gap   |

@@ -87,8 +87,8 @@ impl Sweep {
     }
 }
 
-/// Items that the client named in COMPARE and that had no waiting update at that time, without
-/// duplicates. Their number is at most the number of items of the session.
+/// Items that the client named in COMPARE and that had no pending or unconfirmed update at that
+/// time, without duplicates. Their number is at most the number of items of the session.
 #[derive(Debug, Default)]
 struct Repairs {
     /// The items, each with the sequence of its last update at that time.

@@ -175,7 +175,7 @@ impl Request for OrderRequest {
     }
 
     fn bytes(&self) -> usize {
-        // The memory of an accepted order is included in that of the orders.
+        // The memory of an accepted order is already included in the memory of the orders.
         let name = self.order.as_ref().and_then(Order::audited);
         let sentence =
             |fault: &Fault| fault.sentence.len() + name.map_or(0, |(_, name)| name.len());

@@ -101,7 +101,7 @@ pub struct RowKey {
 impl RowKey {
     /// Returns true if the row is a late sample, which never was the value of its variable.
     pub fn is_late(&self) -> bool {
-        // The sequences of events are larger than those of all rows.
+        // The sequences of events are larger than the sequences of all rows.
         self.sequence > LATE_SEQUENCES && self.sequence < 2 * LATE_SEQUENCES
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! count       varint, number of buckets
-//! buckets     each: zigzag difference of its start to that of the previous one (of the first one
-//!             to 0), varint count, varint bad, varint lost; then, unless its count is 0, the f64s
+//! buckets     each: zigzag difference of its start from the previous start (from 0 for the first
+//!             bucket), varint count, varint bad, varint lost; then, unless its count is 0, the f64s
 //!             first, last, min, max, sum
 //! ```
 
