@@ -295,7 +295,7 @@ impl<'a> FrameWriter<'a> {
     }
 }
 
-/// Splits all frames in `out` from `start` on that are longer than `frame_max` into parts.
+/// Splits into parts all frames in `out`, from `start` on, that are longer than `frame_max`.
 ///
 /// `out[start..]` must hold whole frames, as encoders write them. Each frame is inspected; bytes
 /// are moved only if a frame must be split. The split is done in place: if the caller has reserved

@@ -134,8 +134,8 @@ pub trait Show {
 /// Declares a record: `pub field: Type = Form`, with `as "name"` if the name on the wire is
 /// different.
 ///
-/// A record that borrows from the frame must name its lifetime `'a`. With `impl` instead of `pub
-/// struct`, the struct is declared elsewhere.
+/// A record that borrows from the frame must name its lifetime `'a`. If it begins with `impl`
+/// instead of `pub struct`, the struct is declared elsewhere.
 macro_rules! record {
     (
         $(#[$meta:meta])*

@@ -3,7 +3,7 @@
 //! ```text
 //! count       varint, number of buckets
 //! buckets     each: zigzag difference of its start from the previous start (from 0 for the first
-//!             bucket), varint count, varint bad, varint lost; then, unless its count is 0, the f64s
+//!             bucket), varint count, varint bad, varint lost; then, unless its count is 0, f64s
 //!             first, last, min, max, sum
 //! ```
 
