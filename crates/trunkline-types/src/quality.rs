@@ -224,8 +224,8 @@ impl Default for Quality {
     }
 }
 
-/// Writes the level, the reason and the flags: `good`, `bad: sensor-failure`, `good (forced,
-/// coerced)`.
+/// Writes the level, the reason and the flags: `good`, `bad: sensor-failure`,
+/// `good (forced, coerced)`.
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.level())?;

@@ -3,8 +3,8 @@
 /// Capacities of a stream's two buffers, when one ring between two programs serves as both.
 ///
 /// No data is moved between the buffers. The fill levels are computed as if the content of the
-/// writer's buffer were moved into the reader's buffer whenever there is room: `transferred =
-/// min(written, read + reader)`. All numbers have the same unit, elements or bytes.
+/// writer's buffer were moved into the reader's buffer whenever there is room:
+/// `transferred = min(written, read + reader)`. All numbers have the same unit, elements or bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedFills {
     /// Capacity of the writer's buffer.

@@ -36,8 +36,8 @@ pub struct AlarmDefinition {
     pub description: String,
     /// Instructions for the operator.
     pub help: String,
-    /// Full name of a variable that suppresses the alarm while it is true, or a number other than
-    /// 0. Empty if there is none.
+    /// Full name of a variable that suppresses the alarm while its value is true or a nonzero
+    /// number. Empty if there is none.
     pub suppressed_by: String,
 }
 
